@@ -1,0 +1,113 @@
+"""Sizes of a GPT, and how a payload's parameters are read from the text of a spec."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from autotune.errors import PayloadError
+
+LARGEST_SIZE = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """Sizes of a GPT-2 style model.
+
+    Attributes:
+        seq: Tokens of one call, T.
+        d_model: Width of the residual stream, C.
+        layers: Number of blocks, L.
+        heads: Attention heads, H; divides `d_model`.
+        d_ff: Width of the hidden layer of the MLP, F.
+        vocab: Number of tokens there are, V.
+        positions: Rows of the position table, P; at least `seq`.
+    """
+
+    seq: int
+    d_model: int
+    layers: int
+    heads: int
+    d_ff: int
+    vocab: int
+    positions: int
+
+    def __post_init__(self) -> None:
+        for name, size in asdict(self).items():
+            check_size(name, size)
+        if self.d_model % self.heads:
+            raise PayloadError(
+                f"heads must divide d_model, got {self.heads} and {self.d_model}; "
+                f"try heads={nearest_divisor(self.d_model, self.heads)}"
+            )
+        if self.seq > self.positions:
+            raise PayloadError(
+                f"seq must be at most positions, got {self.seq} and {self.positions}; try positions={self.seq}"
+            )
+
+
+def check_size(name: str, size: int) -> None:
+    """Raise unless `size` is a size a tensor can have.
+
+    Raises:
+        PayloadError: It is below 1 or above 2^31 - 1.
+    """
+    if size < 1:
+        raise PayloadError(f"{name} must be at least 1, got {size}; try {name}=1")
+    if size > LARGEST_SIZE:
+        raise PayloadError(f"{name} must be at most {LARGEST_SIZE}, got {size}; try {name}=1024")
+
+
+def nearest_divisor(number: int, wanted: int) -> int:
+    """The divisor of `number` next to `wanted`, the larger of two as near: 4 for 64 and 3."""
+    candidates = (d for low in range(1, int(number**0.5) + 1) if number % low == 0 for d in (low, number // low))
+    return min(candidates, key=lambda divisor: (abs(divisor - wanted), -divisor))
+
+
+def read_numbers(payload: str, parameters: Mapping[str, str], defaults: Mapping[str, int]) -> dict[str, int]:
+    """Whole numbers for every parameter in `defaults`, taken from the spec where it has them.
+
+    Args:
+        payload: Name of the payload, for messages.
+        parameters: What the spec says, as text.
+        defaults: Every known parameter and its default.
+
+    Raises:
+        PayloadError: A parameter is unknown, or its value is not a whole number.
+    """
+    check_known(payload, parameters, defaults)
+    return {name: read_number(name, parameters.get(name, str(default)), default) for name, default in defaults.items()}
+
+
+def check_known(payload: str, parameters: Mapping[str, str], known: Mapping[str, object]) -> None:
+    """Raise unless every parameter is one the payload has."""
+    for name in parameters:
+        if name not in known:
+            raise PayloadError(f"parameters of {payload} are {', '.join(known)}; got {name!r}; leave it out")
+
+
+def read_number(name: str, text: str, default: int) -> int:
+    """The whole number that `text` spells; `default` is what the message suggests."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise PayloadError(f"{name} must be a whole number, got {text!r}; try {name}={default}") from error
+
+
+def read_switch(name: str, value: int) -> bool:
+    """True for 1, false for 0."""
+    if value not in (0, 1):
+        raise PayloadError(f"{name} must be 0 or 1, got {value}; try {name}=1")
+    return bool(value)
+
+
+def write_spec(payload: str, values: Mapping[str, object], defaults: Mapping[str, object]) -> str:
+    """The canonical spec: the payload's name, then the parameters that differ from their defaults, in their order.
+
+    >>> write_spec("gpt2", {"seq": 64, "layers": 12}, {"seq": 128, "layers": 12})
+    'gpt2,seq=64'
+    """
+    changed = [f"{name}={values[name]}" for name in defaults if values[name] != defaults[name]]
+    return ",".join([payload, *changed])
+
+
+NANO = GPTConfig(seq=32, d_model=64, layers=2, heads=4, d_ff=256, vocab=256, positions=128)
+GPT2 = GPTConfig(seq=128, d_model=768, layers=12, heads=12, d_ff=3072, vocab=50257, positions=1024)

@@ -1,0 +1,211 @@
+"""Single-operator payloads: one factory for each, called with the parameters of a spec such as ``matmul,m=128``.
+
+The entry function is named like the kernel. Where there are contractions, `flops` counts them alone; else it counts
+every scalar operation of the text, an exponential or a tangent as one.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from autotune.task import Argument, Payload
+from payload import ops, reference, rowwise
+from payload.builder import Builder, Value, write_module
+from payload.config import check_size, read_numbers, read_switch, write_spec
+
+Tensors = dict[str, Value]
+
+SWITCHES = ("transpose_b", "causal")
+MATMUL = {"m": 512, "n": 512, "k": 512, "transpose_b": 0}
+BATCH_MATMUL = {"batch": 12, "m": 128, "n": 128, "k": 64, "transpose_b": 0}
+ATTENTION = {"heads": 12, "seq": 128, "d": 64, "causal": 0}
+ROWS = {"rows": 512, "cols": 512}
+
+# operations an element, per row where it says so; see the bodies in payload.ops and payload.rowwise
+LAYER_NORM_FLOPS = 8  # sum 1, squares 3, affine 4
+LAYER_NORM_ROW_FLOPS = 4  # mean 1, reciprocal deviation 3
+SOFTMAX_FLOPS = 5  # max, subtract, exp, sum, divide
+GELU_FLOPS = 9  # of which one tanh
+
+
+def read(kernel: str, parameters: Mapping[str, str], defaults: Mapping[str, int]) -> dict[str, int]:
+    """Parameters as numbers: switches are 0 or 1, all others are sizes.
+
+    Raises:
+        PayloadError: A parameter is unknown, not a whole number, or out of range.
+    """
+    numbers = read_numbers(kernel, parameters, defaults)
+    for name, number in numbers.items():
+        if name in SWITCHES:
+            read_switch(name, number)
+        else:
+            check_size(name, number)
+    return numbers
+
+
+def make(
+    kernel: str,
+    sizes: Mapping[str, int],
+    *,
+    defaults: Mapping[str, int],
+    arguments: tuple[Argument, ...],
+    body: Callable[[Builder, Tensors], Value],
+    oracle: Callable[..., reference.Doubles],
+    flops: float,
+    reduction: int = 1,
+) -> Payload:
+    """Put a kernel's payload together."""
+    return Payload(
+        name=write_spec(kernel, sizes, defaults),
+        text=write_module(kernel, arguments, body),
+        entry=kernel,
+        arguments=arguments,
+        flops=float(flops),
+        reference=partial(reference.outputs_of, oracle),
+        reduction=reduction,
+    )
+
+
+def matmul(parameters: dict[str, str]) -> Payload:
+    """``a (m, k)`` times ``b (k, n)``, or ``b (n, k)`` with ``transpose_b=1``; 512 each by default."""
+    sizes = read("matmul", parameters, MATMUL)
+    m, n, k, turned = sizes["m"], sizes["n"], sizes["k"], bool(sizes["transpose_b"])
+    arguments = (
+        Argument("a", "input", (m, k)),
+        Argument("b", "weight", (n, k) if turned else (k, n)),
+        Argument("c", "output", (m, n)),
+    )
+
+    def body(f: Builder, t: Tensors) -> Value:
+        return ops.matmul(f, t["a"], t["b"], "product", transpose_b=turned)
+
+    oracle = partial(reference.matmul, transpose_b=turned)
+    return make(
+        "matmul",
+        sizes,
+        defaults=MATMUL,
+        arguments=arguments,
+        body=body,
+        oracle=oracle,
+        flops=2 * m * n * k,
+        reduction=k,
+    )
+
+
+def batch_matmul(parameters: dict[str, str]) -> Payload:
+    """``batch`` products as in `matmul`; by default 12 of ``(128, 64) x (64, 128)``, the scores of GPT-2."""
+    sizes = read("batch_matmul", parameters, BATCH_MATMUL)
+    batch, m, n, k = (sizes[name] for name in ("batch", "m", "n", "k"))
+    turned = bool(sizes["transpose_b"])
+    arguments = (
+        Argument("a", "input", (batch, m, k)),
+        Argument("b", "input", (batch, n, k) if turned else (batch, k, n)),
+        Argument("c", "output", (batch, m, n)),
+    )
+
+    def body(f: Builder, t: Tensors) -> Value:
+        return ops.batch_matmul(f, t["a"], t["b"], "product", transpose_b=turned)
+
+    oracle = partial(reference.batch_matmul, transpose_b=turned)
+    return make(
+        "batch_matmul",
+        sizes,
+        defaults=BATCH_MATMUL,
+        arguments=arguments,
+        body=body,
+        oracle=oracle,
+        flops=2 * batch * m * n * k,
+        reduction=k,
+    )
+
+
+def attention(parameters: dict[str, str]) -> Payload:
+    """``softmax(q k^T / sqrt(d)) v`` on three ``(heads, seq, d)``, by default 12 x 128 x 64; ``causal=1`` masks."""
+    sizes = read("attention", parameters, ATTENTION)
+    heads, seq, depth, causal = sizes["heads"], sizes["seq"], sizes["d"], bool(sizes["causal"])
+    inputs = tuple(Argument(name, "input", (heads, seq, depth)) for name in "qkv")
+    arguments = (*inputs, Argument("out", "output", (heads, seq, depth)))
+
+    def body(f: Builder, t: Tensors) -> Value:
+        return rowwise.attention(f, t["q"], t["k"], t["v"], causal=causal)
+
+    oracle = partial(reference.attention, causal=causal)
+    flops = 4 * heads * seq * seq * depth
+    return make(
+        "attention",
+        sizes,
+        defaults=ATTENTION,
+        arguments=arguments,
+        body=body,
+        oracle=oracle,
+        flops=flops,
+        reduction=max(seq, depth),
+    )
+
+
+def layer_norm(parameters: dict[str, str]) -> Payload:
+    """Layer norm of every row of ``(rows, cols)`` with gain and bias ``(cols)``; 512 each by default."""
+    sizes = read("layer_norm", parameters, ROWS)
+    rows, columns = sizes["rows"], sizes["cols"]
+    arguments = (
+        Argument("x", "input", (rows, columns)),
+        Argument("gain", "weight", (columns,), low=0.5, high=1.5),
+        Argument("bias", "weight", (columns,), low=-0.1, high=0.1),
+        Argument("out", "output", (rows, columns)),
+    )
+
+    def body(f: Builder, t: Tensors) -> Value:
+        return rowwise.layer_norm(f, t["x"], t["gain"], t["bias"])
+
+    flops = LAYER_NORM_FLOPS * rows * columns + LAYER_NORM_ROW_FLOPS * rows
+    return make(
+        "layer_norm",
+        sizes,
+        defaults=ROWS,
+        arguments=arguments,
+        body=body,
+        oracle=reference.layer_norm,
+        flops=flops,
+        reduction=columns,
+    )
+
+
+def softmax(parameters: dict[str, str]) -> Payload:
+    """Softmax of every row of ``(rows, cols)``; 512 each by default."""
+    sizes = read("softmax", parameters, ROWS)
+    shape = (sizes["rows"], sizes["cols"])
+    arguments = (Argument("x", "input", shape, low=-4.0, high=4.0), Argument("out", "output", shape))
+
+    def body(f: Builder, t: Tensors) -> Value:
+        return rowwise.softmax(f, t["x"])
+
+    flops = SOFTMAX_FLOPS * shape[0] * shape[1]
+    return make(
+        "softmax",
+        sizes,
+        defaults=ROWS,
+        arguments=arguments,
+        body=body,
+        oracle=reference.softmax,
+        flops=flops,
+        reduction=shape[1],
+    )
+
+
+def gelu(parameters: dict[str, str]) -> Payload:
+    """GELU, tanh form, of every element of ``(rows, cols)``; 512 each by default."""
+    sizes = read("gelu", parameters, ROWS)
+    shape = (sizes["rows"], sizes["cols"])
+    arguments = (Argument("x", "input", shape, low=-4.0, high=4.0), Argument("out", "output", shape))
+
+    def body(f: Builder, t: Tensors) -> Value:
+        return ops.gelu(f, t["x"])
+
+    return make(
+        "gelu",
+        sizes,
+        defaults=ROWS,
+        arguments=arguments,
+        body=body,
+        oracle=reference.gelu,
+        flops=GELU_FLOPS * shape[0] * shape[1],
+    )

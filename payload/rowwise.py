@@ -1,0 +1,84 @@
+"""Emitters that need whole rows, or positions: layer norm, softmax, causal mask, attention, embedding.
+
+Built from `payload.ops`; `payload.reference` has the same functions in NumPy.
+"""
+
+import math
+
+from payload import ops
+from payload.builder import Builder, Value
+
+LAYER_NORM_EPSILON = 1e-5
+MASKED = "-1.0e+30"  # so low that exp(MASKED - max) is 0, and finite, so that no schedule meets inf - inf
+MINUS_INFINITY = "0xFF800000"
+
+
+def layer_norm(f: Builder, x: Value, gain: Value, bias: Value, name: str = "norm") -> Value:
+    """``(x - mean) / sqrt(variance + 1e-5) * gain + bias`` over the last dimension (Ba et al., 2016).
+
+    Mean and reciprocal deviation are tensors of one element per row, so that no schedule computes a square root
+    per element.
+    """
+    rows, columns = range(x.rank - 1), [x.rank - 1]
+    count = f"%count = arith.constant {float(x.shape[-1]):.9e} : f32"
+    total = ops.reduce_rows(f, f"{name}_sum", "0.0", x, ["%y = arith.addf %acc, %e0 : f32"])
+    mean = ops.elementwise(f, f"{name}_mean", total, [count, "%y = arith.divf %e0, %count : f32"])
+    squares = ["%d = arith.subf %e0, %e1 : f32", "%dd = arith.mulf %d, %d : f32", "%y = arith.addf %acc, %dd : f32"]
+    spread = ops.reduce_rows(f, f"{name}_squares", "0.0", x, squares, (mean, rows))
+    reciprocal = [
+        count,
+        f"%epsilon = arith.constant {LAYER_NORM_EPSILON:.9e} : f32",
+        "%variance = arith.divf %e0, %count : f32",
+        "%positive = arith.addf %variance, %epsilon : f32",
+        "%y = math.rsqrt %positive : f32",
+    ]
+    factor = ops.elementwise(f, f"{name}_rsqrt", spread, reciprocal)
+    affine = [
+        "%centered = arith.subf %e0, %e1 : f32",
+        "%normal = arith.mulf %centered, %e2 : f32",
+        "%gained = arith.mulf %normal, %e3 : f32",
+        "%y = arith.addf %gained, %e4 : f32",
+    ]
+    return ops.elementwise(f, name, x, affine, (mean, rows), (factor, rows), (gain, columns), (bias, columns))
+
+
+def softmax(f: Builder, x: Value, name: str = "softmax") -> Value:
+    """``exp(x - max) / sum(exp(x - max))`` over the last dimension."""
+    rows = range(x.rank - 1)
+    top = ops.reduce_rows(f, f"{name}_max", MINUS_INFINITY, x, ["%y = arith.maximumf %acc, %e0 : f32"])
+    shifted = ["%below = arith.subf %e0, %e1 : f32", "%y = math.exp %below : f32"]
+    power = ops.elementwise(f, f"{name}_exp", x, shifted, (top, rows))
+    total = ops.reduce_rows(f, f"{name}_sum", "0.0", power, ["%y = arith.addf %acc, %e0 : f32"])
+    return ops.elementwise(f, name, power, ["%y = arith.divf %e0, %e1 : f32"], (total, rows))
+
+
+def causal_mask(f: Builder, scores: Value, name: str = "masked") -> Value:
+    """Hide the future in ``(..., T, T)``: keep column ``j`` of row ``i`` where ``j <= i``."""
+    body = [
+        f"%row = linalg.index {scores.rank - 2} : index",
+        f"%column = linalg.index {scores.rank - 1} : index",
+        f"%hidden = arith.constant {MASKED} : f32",
+        "%seen = arith.cmpi ule, %column, %row : index",
+        "%y = arith.select %seen, %e0, %hidden : f32",
+    ]
+    return ops.elementwise(f, name, scores, body)
+
+
+def attention(f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool) -> Value:
+    """``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)`` (Vaswani et al., 2017)."""
+    scores = ops.batch_matmul(f, q, k, "scores", transpose_b=True)  # to (H, T, T)
+    scores = ops.scale(f, scores, 1 / math.sqrt(q.shape[-1]), "scaled")  # to (H, T, T)
+    if causal:
+        scores = causal_mask(f, scores)  # to (H, T, T)
+    return ops.batch_matmul(f, softmax(f, scores, "probabilities"), v, name)  # to (H, T, D)
+
+
+def embed(f: Builder, table: Value, ids: Value, name: str = "embedded") -> Value:
+    """Rows of a ``(V, C)`` table at ``(T)`` i32 ids: ``(T, C)``. Ids outside ``[0, V)`` are undefined behaviour."""
+    out = ops.empty(f, (ids.shape[0], table.shape[1]), name)
+    body = [
+        "%row = arith.index_cast %e0 : i32 to index",
+        "%column = linalg.index 1 : index",
+        f"%y = tensor.extract {table.name}[%row, %column] : {table.type}",
+    ]
+    return ops.generic(f, name, out, [(ids, [0])], body, rank=2)

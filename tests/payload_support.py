@@ -1,0 +1,54 @@
+"""Compiles a payload with a plain lowering to scalar loops, and calls it."""
+
+import ctypes
+from pathlib import Path
+
+import mlir._mlir_libs as libraries
+import numpy as np
+from mlir.execution_engine import ExecutionEngine
+from mlir.ir import Context, Location, Module, UnitAttr
+from mlir.passmanager import PassManager
+from mlir.runtime import get_ranked_memref_descriptor
+
+from autotune.task import DTYPES
+
+PIPELINE = (
+    "builtin.module(eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries},"
+    "ownership-based-buffer-deallocation,canonicalize,buffer-deallocation-simplification,"
+    "bufferization-lower-deallocations,cse,canonicalize,convert-linalg-to-loops,expand-strided-metadata,lower-affine,"
+    "convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,convert-arith-to-llvm,convert-index-to-llvm,"
+    "finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,canonicalize,cse,"
+    "reconcile-unrealized-casts)"
+)
+
+
+def runner_library():
+    return str(Path(libraries.__file__).parent.parent / "lib" / "libmlir_c_runner_utils.so")
+
+
+class Program:
+    """A payload as a callable: arrays of the non-output arguments by name, to its outputs."""
+
+    def __init__(self, payload):
+        self.payload = payload
+        with Context(), Location.unknown():
+            module = Module.parse(payload.text)
+            for op in module.body.operations:
+                op.operation.attributes["llvm.emit_c_interface"] = UnitAttr.get()
+            PassManager.parse(PIPELINE).run(module.operation)
+            self.engine = ExecutionEngine(module, opt_level=2, shared_libs=[runner_library()])
+        self.function = self.engine.lookup(payload.entry)
+
+    def __call__(self, **arrays):
+        filled = {a.name: np.full(a.shape, np.nan, DTYPES[a.dtype]) for a in self.payload.outputs}
+        arrays = {**{name: np.ascontiguousarray(array) for name, array in arrays.items()}, **filled}
+        descriptors = [
+            ctypes.pointer(ctypes.pointer(get_ranked_memref_descriptor(arrays[a.name]))) for a in self.payload.arguments
+        ]
+        self.function((ctypes.c_void_p * len(descriptors))(*(ctypes.cast(d, ctypes.c_void_p) for d in descriptors)))
+        return tuple(filled.values())
+
+
+def outputs_and_reference(payload, seed=0):
+    arrays = payload.make_inputs(seed)
+    return Program(payload)(**arrays), payload.reference(**arrays)
