@@ -1,0 +1,1 @@
+"""How payloads are transformed: one file per schedule family, and the pass pipelines they are measured against."""

@@ -1,0 +1,90 @@
+"""How a contraction is cut into blocks: static pieces of every dimension, and the loop nest of each piece.
+
+Sizes that do not divide are split off into pieces of their own, so that every tile has a static shape and
+vectorizes without masks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+DIMS = "mnk"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of one dimension that its tiles divide.
+
+    Attributes:
+        size: Its length.
+        cache: Step of the loop over cache tiles; equal to `size` if there is none.
+        register: Step of the loop over register tiles; equal to `cache` if there is none.
+    """
+
+    size: int
+    cache: int
+    register: int
+
+
+Region = dict[str, Piece]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop of a region's nest: over dimension `dim`, in steps of `step`; `level` is ``cache`` or ``register``."""
+
+    dim: str
+    step: int
+    level: str
+
+
+def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tuple[Piece, ...]:
+    """Cut a dimension into a main piece, what cache tiles leave over, and what register tiles leave over.
+
+    Args:
+        size: Length of the dimension.
+        cache: Wanted cache tile, rounded down to whole register tiles; 0 means all of it.
+        register: Wanted register tile.
+        powers_of_two: Cut what register tiles leave over into powers of two: LLVM turns vectors of any other
+            length into scalar code, at a twentieth of the speed.
+
+    Example:
+        >>> [piece.size for piece in cut(512, 120, 6)]
+        [480, 30, 2]
+        >>> [piece.size for piece in cut(509, 0, 16, powers_of_two=True)]
+        [496, 8, 4, 1]
+    """
+    if powers_of_two:
+        register = min(register, 1 << size.bit_length() - 1)
+    register = min(register, size)
+    whole = size // register * register
+    cache = max(register, min(cache or whole, whole) // register * register)
+    main = whole // cache * cache
+    pieces = [Piece(main, cache, register)]
+    if main < whole:
+        pieces.append(Piece(whole - main, whole - main, register))
+    rest = size - whole
+    parts = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1] if powers_of_two else [rest]
+    pieces += [Piece(part, part, part) for part in parts if part]
+    return tuple(pieces)
+
+
+def regions(pieces: dict[str, tuple[Piece, ...]]) -> Iterator[Region]:
+    """Every combination of one piece per dimension."""
+    for chosen in product(*(pieces[dim] for dim in DIMS)):
+        yield dict(zip(DIMS, chosen, strict=True))
+
+
+def loop_nest(region: Region, order: str, register_order: str) -> list[Loop]:
+    """The loops of a region, outermost first; a loop that would run once is left out.
+
+    Args:
+        region: A piece for each of m, n and k.
+        order: Cache loops, outermost first, such as ``nkm``.
+        register_order: Register loops, outermost first: ``nm`` or ``mn``; the k loop is always innermost.
+    """
+    nest = [Loop(d, region[d].cache, "cache") for d in order if region[d].cache < region[d].size]
+    for dim in [*register_order, "k"]:
+        if region[dim].register < region[dim].cache:
+            nest.append(Loop(dim, region[dim].register, "register"))
+    return nest

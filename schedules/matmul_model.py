@@ -1,0 +1,106 @@
+"""The config a matmul gets without any search: registers and caches filled by a small analytic model.
+
+After Low et al., Analytical Modeling Is Enough for High-Performance BLIS (ACM TOMS 2016): the register tile hides
+the latency of FMA and needs the fewest loads; a panel of B fits half of L1, a block of A half of L2, a block of B
+a quarter of L3.
+"""
+
+from dataclasses import dataclass
+
+from autotune.machine import Machine
+from autotune.space import Config, Space, Value
+from autotune.task import Contraction
+from schedules.blocking import DIMS, cut
+
+BYTES = 4
+FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
+ENOUGH_FMAS_PER_LOAD = 1.5  # two loads a cycle feed two FMAs
+LEAST_PACKED_ROWS = 32
+
+
+def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
+    """The best config by the model that obeys the space's constraints.
+
+    The cheapest test comes first: register tiles by score, then the cache tiles the model gives for each.
+    """
+    values = {knob.name: knob.values for knob in space.knobs}
+    tiles = [
+        RegisterTile(int(m), int(n), int(w))
+        for m in values["register_m"]
+        for n in values["register_n"]
+        for w in values["vector_width"]
+    ]
+    for tile in sorted(tiles, key=lambda tile: -score(c, tile, machine)):
+        config = fill_caches(c, values, tile, machine)
+        if space.broken_law(config) is None:
+            return config
+    return next(space.configs())
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """`rows` of C times `vectors` vectors of `width` columns."""
+
+    rows: int
+    vectors: int
+    width: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of C."""
+        return self.vectors * self.width
+
+
+def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
+    """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
+    used = max(1, -(-min(tile.columns, c.n) // machine.lanes))
+    accumulators = tile.rows * used
+    if accumulators + used + 1 > machine.vector_registers:
+        return 0.0
+    fmas_per_load = accumulators / (tile.rows + used)
+    busy = min(1.0, accumulators / FMAS_IN_FLIGHT) * min(tile.columns, c.n) / (used * machine.lanes)
+    covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // tile.columns * tile.columns / c.n)
+    return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * (0.5 + 0.5 * covered)
+
+
+def fill_caches(
+    c: Contraction, values: dict[str, tuple[Value, ...]], tile: RegisterTile, machine: Machine
+) -> dict[str, Value]:
+    """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
+    tile_k = largest(values["tile_k"], c.k, 1, machine.l1_bytes // 2 // BYTES // tile.columns)
+    k = cut(c.k, tile_k, 1)[0].cache
+    tile_m = largest(values["tile_m"], c.m, tile.rows, machine.l2_bytes // 2 // BYTES // k)
+    of_l3 = max(machine.l3_bytes // 4, machine.l2_bytes // 2)
+    tile_n = largest(values["tile_n"], c.n, tile.columns, of_l3 // BYTES // k)
+    chosen = {"m": tile_m, "n": tile_n, "k": tile_k}
+    main = {
+        "m": cut(c.m, tile_m, tile.rows)[0],
+        "n": cut(c.n, tile_n, tile.columns, True)[0],
+        "k": cut(c.k, tile_k, 1)[0],
+    }
+    idle = "".join(d for d in DIMS if main[d].cache == main[d].size)
+    return {
+        **{f"tile_{dim}": size for dim, size in chosen.items()},
+        "order": idle + "".join(d for d in "nkm" if d not in idle),
+        "register_order": "nm",
+        "register_m": tile.rows,
+        "register_n": tile.vectors,
+        "vector_width": tile.width,
+        "unroll_k": 1,
+        "pack_b": bool(c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2),
+    }
+
+
+def largest(values: tuple[Value, ...], size: int, register: int, most: int) -> int:
+    """The largest cache tile of at most `most` elements; 0 (no tile) if the whole dimension fits.
+
+    A tile that divides what register tiles cover is taken before a larger one that leaves a piece over.
+    """
+    whole = size // register * register
+    if whole <= most:
+        return 0
+    fitting = [int(v) for v in values if 0 < int(v) <= most and int(v) >= register]
+    even = [v for v in fitting if whole and whole % (v // register * register) == 0]
+    if not fitting:
+        return min((int(v) for v in values if int(v) > 0), default=0)
+    return max(even) if even and max(even) * 2 >= max(fitting) else max(fitting)

@@ -1,0 +1,98 @@
+"""The knobs of a matmul and the laws between them."""
+
+from itertools import permutations
+
+from autotune.machine import Machine
+from autotune.space import Config, Constraint, Knob, Space
+from autotune.task import Contraction
+from schedules.blocking import DIMS, Piece, cut, loop_nest, regions
+
+BYTES = 4  # of an f32
+TILE_M = (0, 32, 64, 128, 256, 512)  # 0: no cache loop over this dimension
+TILE_N = (0, 64, 128, 256, 512, 1024)
+TILE_K = (0, 64, 128, 256, 384, 512, 768)
+REGISTER_M = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+REGISTER_N = (1, 2, 4)  # vectors; LLVM turns three of them into scalar code
+UNROLLS = (1, 2, 4)
+MOST_REGIONS = 16
+MOST_FMAS = 512  # vector FMAs written out in all k loops together; compile time grows with it
+
+
+def matmul_space(c: Contraction, machine: Machine) -> Space:
+    """Knobs whose values make sense for these sizes, and the laws between them."""
+    widths = (machine.lanes, machine.lanes // 2) if machine.lanes >= 8 else (machine.lanes,)
+    rows = tuple(r for r in below(REGISTER_M, c.m + 1) if not c.transposed_a or r & (r - 1) == 0)
+    knobs = (
+        Knob("tile_m", below(TILE_M, c.m)),
+        Knob("tile_n", below(TILE_N, c.n)),
+        Knob("tile_k", below(TILE_K, c.k)),
+        Knob("order", tuple("".join(p) for p in permutations(DIMS))),
+        Knob("register_order", ("nm", "mn")),
+        Knob("register_m", rows),
+        Knob("register_n", below(REGISTER_N, max(2, c.n // widths[-1] + 1))),
+        Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
+        Knob("unroll_k", below(UNROLLS, max(2, c.k))),
+        Knob("pack_b", (True, False)),
+    )
+    return Space(knobs, constraints(c, machine))
+
+
+def below(values: tuple[int, ...], bound: int) -> tuple[int, ...]:
+    """The values under a bound; the first one if none is."""
+    return tuple(v for v in values if v < bound) or values[:1]
+
+
+def columns_of(config: Config) -> int:
+    """Columns of a register tile: whole vectors."""
+    return int(config["register_n"]) * int(config["vector_width"])
+
+
+def cut_all(c: Contraction, config: Config) -> dict[str, tuple[Piece, ...]]:
+    """The pieces of every dimension."""
+    return {
+        "m": cut(c.m, int(config["tile_m"]), int(config["register_m"]), powers_of_two=c.transposed_a),
+        "n": cut(c.n, int(config["tile_n"]), columns_of(config), powers_of_two=True),
+        "k": cut(c.k, int(config["tile_k"]), 1),
+    }
+
+
+def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
+    """The laws between knobs, each a sentence."""
+    lanes = machine.lanes
+
+    def registers(config: Config) -> bool:
+        rows, vectors = min(int(config["register_m"]), c.m), -(-min(columns_of(config), c.n) // lanes)
+        return rows * vectors + vectors + 1 <= machine.vector_registers
+
+    def narrow(config: Config) -> bool:
+        return int(config["vector_width"]) == lanes or int(config["register_n"]) == 1
+
+    def panel(config: Config) -> bool:
+        depth = cut(c.k, int(config["tile_k"]), 1)[0].cache
+        return BYTES * depth * columns_of(config) <= machine.l2_bytes or int(config["tile_k"]) == smallest_k
+
+    smallest_k = min((v for v in below(TILE_K, c.k) if v), default=0)
+
+    def size(config: Config) -> bool:
+        parts = list(regions(cut_all(c, config)))
+        fmas = sum(p["m"].register * -(-p["n"].register // lanes) for p in parts) * int(config["unroll_k"])
+        return len(parts) <= MOST_REGIONS and fmas <= MOST_FMAS
+
+    def settled(config: Config) -> bool:
+        main = next(regions(cut_all(c, config)))
+        idle = "".join(d for d in DIMS if main[d].cache == main[d].size)
+        return str(config["order"]).startswith(idle)
+
+    def looped(config: Config) -> bool:
+        main = next(regions(cut_all(c, config)))
+        nest = loop_nest(main, str(config["order"]), "nm")
+        return len([x for x in nest if x.level == "register" and x.dim != "k"]) == 2 or config["register_order"] == "nm"
+
+    return (
+        Constraint(f"accumulators, a row of B and an element of A fit {machine.vector_registers} registers", registers),
+        Constraint("vectors narrower than the machine's come alone (two of them are a full one)", narrow),
+        Constraint(f"a panel of B (tile_k x register tile) fits the L2 cache of {machine.l2_bytes} bytes", panel),
+        Constraint(f"at most {MOST_REGIONS} regions and {MOST_FMAS} unrolled vector FMAs", size),
+        Constraint("order names dimensions without a cache loop first, as m, n, k", settled),
+        Constraint("register_order is nm where there are not two register loops to order", looped),
+    )

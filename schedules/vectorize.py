@@ -1,0 +1,78 @@
+"""The plain vectorizing schedule: rows in loops, chunks of the innermost dimension in vectors.
+
+It covers every structured op the partition could describe; families that know an op better come first.
+"""
+
+from dataclasses import dataclass
+
+from autotune.machine import Machine
+from autotune.space import Config, Constraint, Knob, Space
+from autotune.task import Task
+from schedules import moves
+from schedules.blocking import cut
+from schedules.moves import Script
+
+VECTORS = (1, 2, 4, 8, 16)
+ROWS = (1, 2, 4)
+MOST_VECTORS = 32  # machine vectors in one tile
+
+
+@dataclass(frozen=True)
+class Vectorize:
+    """The family for element-wise ops, row reductions, and whatever no other family covers."""
+
+    name: str = "vectorize"
+    fallback: bool = True
+
+    def covers(self, task: Task) -> bool:
+        """Every op with known loops."""
+        return len(task.nest.sizes) > 0
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Rows and vectors of a tile."""
+        sizes = task.nest.sizes
+        lanes = machine.lanes
+        fitting = tuple(v for v in VECTORS if v * lanes <= sizes[-1]) or VECTORS[:1]
+        rows = tuple(r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0) or ROWS[:1]
+
+        def small(config: Config) -> bool:
+            return int(config["rows"]) * int(config["vectors"]) <= MOST_VECTORS
+
+        law = f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors"
+        return Space((Knob("rows", rows), Knob("vectors", fitting)), (Constraint(law, small),))
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """One row; two vectors, or eight where they are reduced."""
+        wanted = 8 if task.nest.iterators[-1] == "reduction" else 2
+        vectors = self.space(task, machine).knobs[1].values
+        return {"rows": 1, "vectors": max(v for v in vectors if int(v) <= wanted)}
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Split off what the vectors leave over, then tile and vectorize each part of ``%op``."""
+        self.space(task, machine).check(config)
+        script = Script()
+        sizes = task.nest.sizes
+        last = len(sizes) - 1
+        pieces = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
+        op = "%op"
+        for piece in pieces[:-1]:
+            part, op = moves.split_at(script, op, last, piece.size)
+            tile_and_vectorize(script, part, (*sizes[:last], piece.size), int(config["rows"]), piece.register)
+        tile_and_vectorize(script, op, (*sizes[:last], pieces[-1].size), int(config["rows"]), pieces[-1].register)
+        return script.text
+
+
+def tile_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int) -> None:
+    """Loops over everything but a tile of `rows` rows and `width` columns."""
+    rank = len(sizes)
+    tile = [1] * rank
+    tile[-1] = width
+    if rank > 1:
+        tile[-2] = rows
+    for dim, (size, step) in enumerate(zip(sizes, tile, strict=True)):
+        if step < size:
+            op, _ = moves.tile_loop(script, op, rank, dim, step)
+    moves.vectorize(script, op)
+
+
+VECTORIZE = Vectorize()
