@@ -1,0 +1,49 @@
+"""The whole exception tree.
+
+A failed *call* raises; a failed *candidate* never does: it becomes a `Trial` with an outcome.
+Every message states the law, then the value, then the way out, on one line.
+"""
+
+
+class AutotuneError(Exception):
+    """Base of everything this project raises on purpose; the CLI prints it as one line and exits 2."""
+
+
+class PayloadError(AutotuneError):
+    """The payload is unknown, has impossible sizes, or is not a module that can be tuned."""
+
+
+class SpaceError(AutotuneError):
+    """A knob, a space or a config contradicts its own definition."""
+
+
+class ScheduleError(AutotuneError):
+    """A schedule cannot be written for this task, or is unknown."""
+
+
+class CompileError(AutotuneError):
+    """The compiler refused a module.
+
+    Attributes:
+        stage: Where it failed: ``parse``, ``transform``, ``lower`` or ``jit``.
+    """
+
+    def __init__(self, stage: str, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+    def __reduce__(self) -> tuple[type["CompileError"], tuple[str, str]]:
+        """Keep both arguments when the error crosses a process boundary."""
+        return type(self), (self.stage, str(self))
+
+
+class StoreError(AutotuneError):
+    """The store is locked, damaged, of another format version, or cannot be written."""
+
+
+class BundleError(AutotuneError):
+    """A bundle is incomplete, edited, or of another format version."""
+
+
+class MachineError(AutotuneError):
+    """This machine lacks something that is needed, with what to install or change."""

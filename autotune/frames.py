@@ -1,0 +1,62 @@
+"""Trials as a pandas frame: one row a trial, failures included, units in the column names."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from pandas.api.types import pandas_dtype
+
+from autotune.space import Value
+from autotune.trial import Trial
+
+PHASES = ("transform", "lower", "jit", "verify", "measure")
+
+
+def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> pd.DataFrame:
+    """Trials, each with its sweep's ``payload`` and ``flops``, as one row a trial.
+
+    Seconds are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings where a knob
+    mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``.
+    """
+    rows = [row(trial, about) for trial, about in recorded]
+    fixed = row(Trial("", 0, {}, "ok", "", ""), {"payload": "", "flops": 0.0})
+    columns: dict[str, Any] = {}
+    for name, example in fixed.items():
+        dtype = {str: "string", int: "int64", float: "float64"}[type(example)]
+        columns[name] = pd.Series([r[name] for r in rows], dtype=pandas_dtype(dtype))
+    for name in sorted({name for r in rows for name in r} - fixed.keys()):
+        columns[name] = knob_column([r.get(name) for r in rows])
+    return pd.DataFrame(columns)
+
+
+def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
+    """One trial as columns; what is unknown is NaN."""
+    samples, seconds = trial.samples, trial.seconds
+    return {
+        "payload": about["payload"],
+        "task": trial.task,
+        "number": trial.number,
+        "outcome": trial.outcome,
+        "seconds_median": samples.median if samples else math.nan,
+        "seconds_normalised": math.nan if seconds is None else seconds,
+        "seconds_min": min(samples.seconds) if samples else math.nan,
+        "gflops": about["flops"] / samples.median / 1e9 if samples and about["flops"] else math.nan,
+        "samples": len(samples.seconds) if samples else 0,
+        "calls": samples.calls if samples else 0,
+        "max_error": math.nan if trial.max_error is None else trial.max_error,
+        "diagnostic": trial.diagnostic,
+        "schedule": trial.schedule,
+        "key": trial.key,
+        **{f"{phase}_seconds": trial.phases.get(phase, math.nan) for phase in PHASES},
+        **{f"knob_{name}": value for name, value in trial.config.items()},
+    }
+
+
+def knob_column(values: list[Value | None]) -> "pd.Series[Any]":
+    """A knob's values in one type that files can hold; `None` where a trial lacks the knob."""
+    kinds = {type(value) for value in values} - {type(None)}
+    dtype = "Int64" if kinds == {int} else "boolean" if kinds == {bool} else "string"
+    if dtype == "string":
+        values = [None if value is None else str(value) for value in values]
+    return pd.Series(values, dtype=pandas_dtype(dtype))

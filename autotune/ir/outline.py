@@ -1,0 +1,143 @@
+"""Outlining: one structured op as a module of its own, memrefs outside, tensors inside."""
+
+from collections.abc import Iterator
+
+from mlir import ir
+from mlir.dialects import bufferization, func, tensor
+
+from autotune.script import TAG
+from autotune.task import DTYPES, Argument
+
+# Ops that are not defined, or not finite, for every input.
+PARTIAL = ("arith.divf", "math.rsqrt", "math.sqrt", "math.log", "math.log2", "math.log1p", "math.powf")
+
+
+def outline(op: ir.OpView) -> tuple[str, tuple[Argument, ...]] | None:
+    """Copy `op` into function ``@outline`` of a new module, tagged ``__tag__``.
+
+    Inputs become arguments ``in0``, ``in1``, ...; results ``out0``, ... . An init that is filled with a constant is
+    filled again, one that the op never reads becomes an empty tensor, any other becomes an input.
+
+    Returns:
+        The module's text and its arguments; `None` if the op uses values from outside that are not constants,
+        or element types that payloads do not have.
+    """
+    operands = list(op.operation.operands)
+    results = list(op.operation.results)
+    outside = captured(op)
+    made = {
+        i for i, value in enumerate(operands) if is_constant(value) or is_fresh(op, i, len(operands) - len(results))
+    }
+    passed = [i for i in range(len(operands)) if i not in made]
+    if any(not is_constant(value) for value in outside) or not all(supported(v) for v in [*operands, *results]):
+        return None
+    positive = any(inner.name in PARTIAL for inner in inner_ops(op.operation))
+    arguments = [argument(f"in{j}", "input", operands[i], positive) for j, i in enumerate(passed)]
+    arguments += [argument(f"out{j}", "output", value, positive) for j, value in enumerate(results)]
+
+    module = ir.Module.create()
+    types = [ir.Type.parse(a.type) for a in arguments]
+    with ir.InsertionPoint(module.body):
+        function = func.FuncOp(outline.__name__, ir.FunctionType.get(types, []))
+    block = function.add_entry_block()
+    with ir.InsertionPoint(block):
+        values = {i: to_tensor(block.arguments[j], operands[i].type) for j, i in enumerate(passed)}
+        values |= {i: make_again(operands[i]) for i in sorted(made)}
+        constants = {value: make_again(value) for value in outside}
+        clone = op.operation.clone().operation
+        for i, value in values.items():
+            clone.operands[i] = value
+        replace_captured(clone, constants)
+        clone.attributes[TAG] = ir.StringAttr.get("__tag__")
+        for j, result in enumerate(clone.results):
+            target = block.arguments[len(passed) + j]
+            bufferization.materialize_in_destination(None, result, target, restrict=True, writable=True)
+        func.ReturnOp([])
+    return str(module), tuple(arguments)
+
+
+def to_tensor(memref: ir.Value, kind: ir.Type) -> ir.Value:
+    """The tensor an argument holds."""
+    return bufferization.to_tensor(kind, memref, restrict=True)
+
+
+def argument(name: str, role: str, value: ir.Value, positive: bool) -> Argument:
+    """An argument of the value's shape and element type; signed random data, unless the op is partial."""
+    low, high = (0.25, 1.75) if positive else (-1.0, 1.0)
+    return Argument(name, role, tuple(value.type.shape), str(value.type.element_type), low, high)
+
+
+def supported(value: ir.Value) -> bool:
+    """Tell whether a payload can hold the value: a static tensor or a scalar of a dtype that payloads have."""
+    kind = value.type
+    if isinstance(kind, ir.RankedTensorType):
+        return kind.has_static_shape and str(kind.element_type) in DTYPES
+    return str(kind) in DTYPES
+
+
+def maker(value: ir.Value) -> ir.Operation | None:
+    """The operation that defines a value; `None` for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Tell whether an arith.constant makes the value."""
+    made_by = maker(value)
+    return made_by is not None and made_by.name == "arith.constant"
+
+
+def is_fresh(op: ir.OpView, index: int, first_init: int) -> bool:
+    """Tell whether operand `index` is an init that can be made anew: filled with a constant, or never read."""
+    if index < first_init:
+        return False
+    made_by = maker(op.operation.operands[index])
+    if made_by is not None and made_by.name == "linalg.fill":
+        return is_constant(made_by.operands[0])
+    block = op.operation.regions[0].blocks[0]
+    return not any(True for _ in block.arguments[index].uses)
+
+
+def make_again(value: ir.Value) -> ir.Value:
+    """A constant, a filled tensor or an empty tensor like `value`, at the insertion point."""
+    made_by = maker(value)
+    if made_by is not None and is_constant(value):
+        return made_by.clone().operation.results[0]
+    empty = tensor.empty(value.type.shape, value.type.element_type)
+    if made_by is None or made_by.name != "linalg.fill":
+        return empty
+    constant = make_again(made_by.operands[0])
+    fill = made_by.clone().operation
+    fill.operands[0], fill.operands[1] = constant, empty
+    return fill.results[0]
+
+
+def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:
+    """Every operation in the regions of `op`."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from inner_ops(inner.operation)
+
+
+def captured(op: ir.OpView) -> list[ir.Value]:
+    """Values used inside the op's regions and defined outside of them."""
+    ordered = list(inner_ops(op.operation))
+    inside = set(ordered)
+    found: list[ir.Value] = []
+    for inner in ordered:
+        for value in inner.operands:
+            made_by = maker(value)
+            local = made_by in inside if made_by is not None else value.owner.owner.operation == op.operation
+            if not local and value not in found:
+                found.append(value)
+    return found
+
+
+def replace_captured(clone: ir.Operation, copies: dict[ir.Value, ir.Value]) -> None:
+    """Make the regions of `clone` use the copies."""
+    for inner in inner_ops(clone):
+        for i, value in enumerate(inner.operands):
+            if value in copies:
+                inner.operands[i] = copies[value]

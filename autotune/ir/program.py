@@ -1,0 +1,120 @@
+"""A compiled payload: machine code of this process that can be called on NumPy arrays."""
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+
+import mlir
+import numpy as np
+from mlir import ir
+from mlir.execution_engine import ExecutionEngine
+from mlir.runtime import get_ranked_memref_descriptor
+
+from autotune.errors import CompileError
+from autotune.ir.lower import lower
+from autotune.ir.module import context, describe, parse
+from autotune.task import DTYPES, Argument, Array, Payload
+from autotune.watch import Stopwatch
+
+ALIGNMENT = 64
+LOOP = "__autotune_calls"
+
+
+class Program:
+    """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
+
+    Attributes:
+        phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
+    """
+
+    def __init__(self, engine: ExecutionEngine, address: int, phases: dict[str, float]) -> None:
+        self._engine = engine  # owns the machine code
+        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        self.phases = phases
+
+    def bind(self, arrays: Sequence[Array]) -> "BoundProgram":
+        """Fix the arrays (in argument order) that calls read and write."""
+        return BoundProgram(self, self._function, arrays)
+
+
+class BoundProgram:
+    """A program with its arguments: the packed C interface wants pointers to pointers to memref descriptors."""
+
+    def __init__(self, program: Program, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
+        self.program = program
+        self._function = function
+        self._arrays = arrays
+        self._descriptors = [ctypes.pointer(ctypes.pointer(get_ranked_memref_descriptor(a))) for a in arrays]
+        self._calls = ctypes.c_int64(1)
+        addresses = [ctypes.cast(d, ctypes.c_void_p).value for d in self._descriptors]
+        self._packed = (ctypes.c_void_p * (len(arrays) + 1))(*addresses, ctypes.addressof(self._calls))
+
+    def run(self, calls: int = 1) -> None:
+        """Call the entry function `calls` times in a compiled loop."""
+        self._calls.value = calls
+        self._function(self._packed)
+
+
+def compile_program(payload: Payload, script: str | None, pipeline: str, *, text: str | None = None) -> Program:
+    """Compile a payload for this host.
+
+    Args:
+        payload: What to compile.
+        script: Transform script; `None` for a pure pass pipeline.
+        pipeline: Passes after the script, down to the LLVM dialect.
+        text: The module to start from, if not the payload's own.
+
+    Raises:
+        CompileError: With the stage that refused it.
+    """
+    watch = Stopwatch()
+    with context():
+        module = parse(text or payload.text, payload.name)
+        add_call_loop(module, payload)
+        lower(module, script, pipeline, watch)
+        with watch.phase("jit"):
+            try:
+                engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
+                engine.initialize()
+                address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
+            except (RuntimeError, ValueError, ir.MLIRError) as error:
+                text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+                raise CompileError("jit", text.lstrip(": ")) from error
+        if not address:
+            raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
+    return Program(engine, address, watch.phases)
+
+
+def add_call_loop(module: ir.Module, payload: Payload) -> None:
+    """Add a function that calls the entry n times, and keep the entry from being inlined into its loop."""
+    types = ", ".join(argument.type for argument in payload.arguments)
+    names = [f"%a{i}" for i in range(len(payload.arguments))]
+    signature = ", ".join(f"{n}: {a.type}" for n, a in zip(names, payload.arguments, strict=True))
+    loop = ir.Module.parse(f"""
+        func.func private @{payload.entry}({types})
+        func.func @{LOOP}({signature}, %calls: index) attributes {{llvm.emit_c_interface}} {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          scf.for %i = %c0 to %calls step %c1 {{
+            func.call @{payload.entry}({", ".join(names)}) : ({types}) -> ()
+          }}
+          return
+        }}""")
+    for op in module.body.operations:
+        if "sym_name" in op.attributes and op.attributes["sym_name"].value == payload.entry:
+            op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
+    module.body.append(loop.body.operations[1])
+
+
+def runner_libraries() -> list[str]:
+    """Shared libraries that lowered code may call into, where this MLIR ships them."""
+    folder = Path(next(iter(mlir.__path__))) / "lib"
+    return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
+
+
+def aligned_empty(argument: Argument) -> Array:
+    """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
+    dtype = DTYPES[argument.dtype]
+    buffer = np.empty(argument.bytes + ALIGNMENT, np.uint8)
+    offset = -buffer.ctypes.data % ALIGNMENT
+    return buffer[offset : offset + argument.bytes].view(dtype).reshape(argument.shape)

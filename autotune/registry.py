@@ -1,0 +1,99 @@
+"""Content by name, through Python entry points: payloads, schedule families, baselines. Installed plug-ins count."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import cast
+
+from autotune.errors import PayloadError, ScheduleError
+from autotune.task import Baseline, Payload, Schedule, Task
+
+PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
+
+
+@cache
+def registered(group: str) -> dict[str, EntryPoint]:
+    """Entry points of a group by name."""
+    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+
+
+def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """Split ``name,key=value,...`` into its name and parameters.
+
+    Raises:
+        PayloadError: A part after the name is not ``key=value``, or a key comes twice.
+
+    Example:
+        >>> parse_spec("matmul,m=512,n=64")
+        ('matmul', {'m': '512', 'n': '64'})
+    """
+    name, *parts = spec.split(",")
+    parameters: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not (key and equals and value):
+            raise PayloadError(
+                f"parameters of a payload must read key=value, got {part!r} in {spec!r}; try {name},m=64"
+            )
+        if key in parameters:
+            raise PayloadError(f"a parameter must be given once, got {key!r} twice in {spec!r}; drop one")
+        parameters[key] = value
+    return name, parameters
+
+
+def load_payload(spec: str) -> Payload:
+    """Build the payload a user names: a registered name with parameters, or a path to an ``.mlir`` file.
+
+    Raises:
+        PayloadError: The name is unknown, or its parameters are impossible.
+    """
+    if spec.endswith(".mlir") or "/" in spec:
+        from autotune.ir.payload_file import load_mlir_file  # noqa: PLC0415 - names must list without MLIR
+
+        return load_mlir_file(Path(spec))
+    name, parameters = parse_spec(spec)
+    points = registered(PAYLOADS)
+    if name not in points:
+        close = get_close_matches(name, points, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "give a path ending in .mlir, or see `autotune list`"
+        raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
+    factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
+    return factory(parameters)
+
+
+@cache
+def families() -> tuple[Schedule, ...]:
+    """Every schedule family; those that only step in where no other covers a task come last."""
+    loaded = [cast(Schedule, point.load()) for point in registered(SCHEDULES).values()]
+    return tuple(sorted(loaded, key=lambda family: family.fallback))
+
+
+def family_for(task: Task) -> Schedule | None:
+    """The first family that covers a task; `None` if none does."""
+    return next((family for family in families() if family.covers(task)), None)
+
+
+def load_family(name: str) -> Schedule:
+    """The family called `name`.
+
+    Raises:
+        ScheduleError: It is not installed.
+    """
+    for family in families():
+        if family.name == name:
+            return family
+    raise ScheduleError(f"schedule must be one of {', '.join(f.name for f in families())}; got {name!r}")
+
+
+def load_baseline(name: str) -> Baseline:
+    """The baseline called `name`.
+
+    Raises:
+        ScheduleError: It is not installed.
+    """
+    points = registered(BASELINES)
+    if name not in points:
+        raise ScheduleError(f"baseline must be one of {', '.join(points)}; got {name!r}")
+    return cast(Baseline, points[name].load())

@@ -1,0 +1,193 @@
+"""What the terminal shows: progress on stderr, tables on stdout."""
+
+from types import TracebackType
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autotune.doctor import Diagnosis
+from autotune.replay import Replay
+from autotune.result import TuneResult
+from autotune.stats import Interval
+from autotune.trial import Trial
+from autotune.tune import Progress as Callbacks
+
+KNOB = "knob_"
+
+
+def out() -> Console:
+    """The console for results."""
+    return Console(highlight=False)
+
+
+def duration(seconds: float | None) -> str:
+    """A time people can read: ``1.23 ms``."""
+    if seconds is None:
+        return "-"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def factor(speedup: Interval | None) -> str:
+    """A speed-up with its interval: ``12.3x [12.1, 12.6]``."""
+    if speedup is None:
+        return "-"
+    return f"{speedup.estimate:.4g}x [{speedup.low:.4g}, {speedup.high:.4g}]"
+
+
+class TuneProgress:
+    """A bar of trials on stderr, with the best so far; `callbacks` feeds it."""
+
+    def __init__(self, payload: str, trials: int) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[best]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._task = self._bar.add_task(payload, total=trials, best="")
+        self._payload = payload
+        self.callbacks = Callbacks(stage=self.stage, trial=self.trial)
+
+    def __enter__(self) -> "TuneProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def stage(self, sentence: str) -> None:
+        """A new stage begins."""
+        self._bar.update(self._task, description=f"{self._payload}: {sentence}")
+
+    def trial(self, trial: Trial, counted: int, best: float | None) -> None:
+        """A trial is done."""
+        rate = 60 * counted / max(1e-9, self._bar.tasks[0].elapsed or 0.0)
+        said = f"{trial.task}: {trial.outcome}, best {duration(best)}, {rate:.0f}/min"
+        self._bar.update(self._task, completed=counted, best=said)
+
+
+def show_result(result: TuneResult) -> None:
+    """The summary of a tuning run."""
+    console = out()
+    share = f", {result.roof_fraction:.1%} of the FMA roof" if result.roof_fraction else ""
+    console.print(f"{result.payload}: {duration(result.best_seconds)}{share}")
+    console.print(
+        f"  {factor(result.speedup)} over {result.baseline_name} ({duration(result.baseline_seconds)}), "
+        f"max error {result.max_error:.2g}"
+    )
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.trials.items()))
+    rate = 60 * result.evaluated / result.search_seconds if result.search_seconds else 0.0
+    console.print(
+        f"  trials: {outcomes}; {result.evaluated} run now, {rate:.0f} a minute; {result.seconds:.0f} s in all"
+    )
+    for note in result.notes:
+        console.print(f"  note: {note}")
+    console.print(f"  bundle: {result.bundle}", soft_wrap=True)
+    console.print(f"  replay: autotune replay {result.bundle}", soft_wrap=True)
+
+
+def describe_sweeps(frame: pd.DataFrame, top: int) -> list[dict[str, Any]]:
+    """Each task's outcomes and best configs, as plain data."""
+    sweeps = []
+    for (payload, task), rows in frame.groupby(["payload", "task"], sort=False):
+        best = rows[rows["outcome"] == "ok"].nsmallest(top, "seconds_normalised")
+        phases = [column for column in rows if str(column).endswith("_seconds")]
+        sweeps.append(
+            {
+                "payload": payload,
+                "task": task,
+                "trials": len(rows),
+                "outcomes": {str(k): int(v) for k, v in rows["outcome"].value_counts().items()},
+                "seconds_per_trial": float(rows[phases].sum(axis=1).mean()),
+                "best": [
+                    {
+                        "seconds": float(row["seconds_median"]),
+                        "gflops": float(row["gflops"]) if pd.notna(row.get("gflops")) else None,
+                        "config": config_of(row),
+                    }
+                    for _, row in best.iterrows()
+                ],
+            }
+        )
+    return sweeps
+
+
+def config_of(row: "pd.Series[Any]") -> dict[str, Any]:
+    """The knobs of a trial's row."""
+    return {
+        str(column).removeprefix(KNOB): value.item() if hasattr(value, "item") else value
+        for column, value in row.items()
+        if str(column).startswith(KNOB) and pd.notna(value)
+    }
+
+
+def show_sweeps(frame: pd.DataFrame, top: int) -> None:
+    """Each task's outcomes and best configs, as a table."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("task", "trials", "time", "GFLOP/s", "config"):
+        table.add_column(
+            column, overflow="fold", justify="right" if column in ("trials", "time", "GFLOP/s") else "left"
+        )
+    for sweep in describe_sweeps(frame, top):
+        failed = {k: v for k, v in sweep["outcomes"].items() if k != "ok"}
+        said = f"{sweep['trials']}" + (f" ({', '.join(f'{v} {k}' for k, v in failed.items())})" if failed else "")
+        name = f"{sweep['payload']} {sweep['task']}" if sweep["payload"] != sweep["task"] else sweep["task"]
+        for index, best in enumerate(sweep["best"] or [None]):
+            config = " ".join(f"{k}={v}" for k, v in best["config"].items()) if best else "no trial succeeded"
+            gflops = f"{best['gflops']:.1f}" if best and best["gflops"] else "-"
+            table.add_row(
+                name if index == 0 else "",
+                said if index == 0 else "",
+                duration(best["seconds"]) if best else "-",
+                gflops,
+                config,
+            )
+    out().print(table)
+
+
+def show_replay(found: Replay) -> None:
+    """What a replay found."""
+    console = out()
+    if found.is_right:
+        console.print(f"{found.payload}: right, max error {found.max_error:.2g}, {duration(found.best_seconds)}")
+    else:
+        console.print(f"{found.payload}: {found.outcome}: {found.diagnostic}", soft_wrap=True)
+    console.print(f"  speed-up now      {factor(found.speedup)}")
+    console.print(f"  speed-up recorded {factor(found.recorded)}: {found.verdict}")
+    for difference in found.differences:
+        console.print(f"  note: {difference}")
+
+
+def show_diagnosis(found: Diagnosis) -> None:
+    """What doctor found."""
+    console = out()
+    m, roofs = found.machine, found.roofs
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("cpu", f"{m.cpu} ({m.microarchitecture}), {m.cores} core(s)")
+    table.add_row("vectors", f"{m.isa}, {m.vector_bits} bits, {m.vector_registers} registers")
+    table.add_row("caches", f"L1 {m.l1_bytes >> 10} KiB, L2 {m.l2_bytes >> 10} KiB, L3 {m.l3_bytes >> 10} KiB")
+    table.add_row("FMA roof", f"{roofs.flops / 1e9:.1f} GFLOP/s, one core, f32")
+    table.add_row(
+        "memory roof", f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
+    )
+    table.add_row("noise floor", f"{found.noise_floor:.2%} (A/A, 95 of 100)")
+    table.add_row("compiler", found.compiler)
+    table.add_row("fingerprint", m.fingerprint)
+    console.print(table)
+    for sentence in found.missing:
+        console.print(f"missing: {sentence}")
+    for sentence in found.advice:
+        console.print(f"advice: {sentence}")
+    if not found.missing:
+        console.print("nothing is missing")

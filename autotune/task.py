@@ -1,0 +1,246 @@
+"""What is computed (`Payload`), the units worth tuning in it (`Task`), and how they are transformed (`Schedule`).
+
+These are the types that content (`payload/`, `schedules/`) is written against. MLIR crosses them as
+text, so that everything here pickles to workers, hashes, and imports without `mlir`.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.errors import PayloadError
+from autotune.machine import Machine
+from autotune.space import Config, Space
+
+Array = npt.NDArray[Any]
+ROLES = ("input", "weight", "output")
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype("float32"),
+    "f64": np.dtype("float64"),
+    "i32": np.dtype("int32"),
+    "i64": np.dtype("int64"),
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One memref argument of a payload's entry function.
+
+    Attributes:
+        name: Unique in its payload; the key of the reference's keyword arguments.
+        role: ``input``, ``weight`` or ``output``.
+        shape: Static sizes, outermost first.
+        dtype: MLIR element type: ``f32``, ``f64``, ``i32`` or ``i64``.
+        low: Smallest value that random data takes.
+        high: Upper end (exclusive) of random data: for token ids, the vocabulary size.
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    dtype: str = "f32"
+    low: float = -1.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise PayloadError(f"role of argument {self.name!r} must be one of {', '.join(ROLES)}; got {self.role!r}")
+        if self.dtype not in DTYPES:
+            raise PayloadError(
+                f"element type of argument {self.name!r} must be one of {', '.join(DTYPES)}; got {self.dtype!r}"
+            )
+        if any(size < 1 for size in self.shape):
+            raise PayloadError(f"sizes of argument {self.name!r} must be at least 1; got {self.shape}")
+
+    @property
+    def type(self) -> str:
+        """The MLIR type, such as ``memref<32x64xf32>``."""
+        return f"memref<{''.join(f'{size}x' for size in self.shape)}{self.dtype}>"
+
+    @property
+    def bytes(self) -> int:
+        """Size of the data in bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A program to be tuned: one public function over statically shaped memrefs.
+
+    Attributes:
+        name: The spec that built it, such as ``matmul,m=512,n=512,k=512``; parses back to the same payload.
+        text: The MLIR module: linalg on tensors inside, memref arguments outside.
+        entry: Name of the public function.
+        arguments: In the order of the function's signature.
+        flops: Floating-point operations of one call that any implementation needs (multiply-add counts as two).
+        reference: Oracle in float64 NumPy: called with every non-output argument by name, gives the output arrays
+            in order. `None` means that the plain lowering of the same text is the oracle.
+        inputs: Gives the non-output arrays by name for a seed; `None` means uniform random in ``[low, high)``.
+        reduction: Longest chain of additions behind one output element; scales the tolerance.
+    """
+
+    name: str
+    text: str
+    entry: str
+    arguments: tuple[Argument, ...]
+    flops: float = 0.0
+    reference: Callable[..., tuple[Array, ...]] | None = None
+    inputs: Callable[[int], dict[str, Array]] | None = None
+    reduction: int = 1
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """The arguments that the function writes."""
+        return tuple(argument for argument in self.arguments if argument.role == "output")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arguments: the least that one call has to move, each touched once."""
+        return sum(argument.bytes for argument in self.arguments)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the text: the identity of what is computed."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def make_inputs(self, seed: int) -> dict[str, Array]:
+        """Signed random data for every argument that is not an output, by name."""
+        if self.inputs is not None:
+            return self.inputs(seed)
+        rng = np.random.default_rng(seed)
+        return {a.name: random_array(a, rng) for a in self.arguments if a.role != "output"}
+
+
+def random_array(argument: Argument, rng: np.random.Generator) -> Array:
+    """Uniform random data of an argument's shape and dtype, in ``[low, high)``."""
+    if argument.dtype.startswith("i"):
+        return rng.integers(int(argument.low), int(argument.high), argument.shape, dtype=DTYPES[argument.dtype])
+    return rng.uniform(argument.low, argument.high, argument.shape).astype(DTYPES[argument.dtype])
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """Sizes and layout of ``C[b, m, n] += A[b, m, k] * B[b, k, n]``, the op most schedules are about.
+
+    Attributes:
+        batch: Number of independent products; 1 and `batched` false for a plain matmul.
+        m: Rows of A and C.
+        n: Columns of B and C.
+        k: Length of the sum.
+        transposed_a: A is stored ``(k, m)``.
+        transposed_b: B is stored ``(n, k)``.
+        batched: The op has a batch dimension (which may be 1).
+        dtype: Element type of all three operands.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    transposed_a: bool = False
+    transposed_b: bool = False
+    batched: bool = False
+    dtype: str = "f32"
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """Iteration space of a structured op, outermost loop first.
+
+    Attributes:
+        sizes: Trip count of every loop.
+        iterators: ``parallel`` or ``reduction``, one a loop.
+    """
+
+    sizes: tuple[int, ...]
+    iterators: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One distinct tunable unit of a payload, as a payload of its own.
+
+    Attributes:
+        tag: Value of the ``autotune.task`` attribute on the ops this task stands for.
+        payload: The unit alone; its op carries the tag.
+        nest: Its loops.
+        ops: How many ops of the whole module carry the tag.
+        count: How many times one call of the whole module executes such an op.
+        contraction: What it computes, if it is a contraction with loops in the order (batch,) m, n, k.
+    """
+
+    tag: str
+    payload: Payload
+    nest: LoopNest
+    ops: int = 1
+    count: int = 1
+    contraction: Contraction | None = None
+
+
+class Schedule(Protocol):
+    """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
+
+    Plug-ins register an instance under the entry-point group ``autotune.schedules``.
+    """
+
+    @property
+    def name(self) -> str:
+        """How users and records name it."""
+        ...
+
+    @property
+    def fallback(self) -> bool:
+        """Whether it steps in only where no other family covers a task."""
+        ...
+
+    def covers(self, task: Task) -> bool:
+        """Tell whether this family can schedule the task."""
+        ...
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Give the knobs, their values and the joint constraints."""
+        ...
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Give a config that is good without any search; it satisfies the space's constraints."""
+        ...
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Write the body that transforms ``%op``, one handle to the task's op, in terms of tensors and vectors.
+
+        Returns:
+            Transform-dialect operations, one a line, without the surrounding named sequence.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A classic pass pipeline from linalg on tensors to the LLVM dialect.
+
+    Attributes:
+        name: How users name it.
+        pipeline: MLIR's textual pass pipeline, ``builtin.module(...)``.
+    """
+
+    name: str
+    pipeline: str
+
+
+def contract(contraction: Contraction, in0: Array, in1: Array) -> tuple[Array, ...]:
+    """The oracle of a contraction: operands as stored, under the names outlining gives them; product in float64."""
+    a, b = in0.astype(np.float64), in1.astype(np.float64)
+    if contraction.transposed_a:
+        a = a.swapaxes(-1, -2)
+    if contraction.transposed_b:
+        b = b.swapaxes(-1, -2)
+    return (a @ b,)

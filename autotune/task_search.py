@@ -1,0 +1,143 @@
+"""The search of one task: ask, write the script, evaluate or look up, record, tell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from autotune.ir.evaluate import Candidate, Evaluation, Job
+from autotune.ir.lower import TAIL
+from autotune.ir.module import compiler_version
+from autotune.machine import Machine
+from autotune.measure import Effort
+from autotune.script import Step, assemble
+from autotune.search import Search
+from autotune.space import Config, Space
+from autotune.store import Store, Sweep
+from autotune.task import Schedule, Task
+from autotune.trial import Trial, trial_key
+from autotune.worker import Worker
+
+SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
+RACE_EFFORT = Effort(samples=20, seconds=1.0, sample_seconds=0.003)
+
+
+@dataclass
+class TaskSearch:
+    """One task's search in progress.
+
+    Attributes:
+        task: What is tuned.
+        family: Who writes its scripts.
+        machine: For which host.
+        space: The family's knobs for the task.
+        search: Proposes configs.
+        sweep: Where trials are recorded.
+        seed: Seed of the input data.
+        trials: So far, in order; also those found in the store.
+        exhausted: No config is left.
+    """
+
+    task: Task
+    family: Schedule
+    machine: Machine
+    space: Space
+    search: Search
+    sweep: Sweep
+    seed: int
+    trials: list[Trial] = field(default_factory=list)
+    exhausted: bool = False
+    _bodies: set[str] = field(default_factory=set)
+
+    @classmethod
+    def open(
+        cls, task: Task, family: Schedule, machine: Machine, store: Store, *, payload: str, sampler: str, seed: int
+    ) -> "TaskSearch":
+        """Begin a search, or resume it: trials in the store are not run again."""
+        space = family.space(task, machine)
+        identity = {
+            "payload_sha256": task.payload.sha256,
+            "machine": machine.fingerprint,
+            "compiler": compiler_version(),
+            "pipeline": sha256(TAIL.encode()).hexdigest(),
+            "schedule": family.name,
+            "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
+        }
+        sweep = store.sweep(payload, task.tag, identity, flops=float(task.payload.flops))
+        search = Search(space, family.default(task, machine), sampler=sampler, seed=seed)
+        return cls(task, family, machine, space, search, sweep, seed)
+
+    @property
+    def right(self) -> list[Trial]:
+        """Measured trials, fastest first."""
+        return sorted((t for t in self.trials if t.seconds is not None), key=lambda t: t.seconds or 0.0)
+
+    @property
+    def best_seconds(self) -> float | None:
+        """The fastest trial's seconds; `None` before the first success."""
+        return self.right[0].seconds if self.right else None
+
+    def step(self, worker: Worker) -> tuple[Trial, bool] | None:
+        """Try the next config.
+
+        Returns:
+            The trial, and whether it was run now (not looked up, not a duplicate); `None` when none is left.
+        """
+        config = self.search.ask()
+        if config is None:
+            self.exhausted = True
+            return None
+        body = self.family.build(self.task, config, self.machine)
+        key = trial_key(self.task.payload.text, body, config, TAIL, compiler_version())
+        known = self.sweep.records.get(key)
+        trial = known or self._try(config, body, key, worker)
+        self._bodies.add(body)
+        if known is None:
+            self.sweep.add(trial, self.space)
+        self.trials.append(trial)
+        self.search.tell(config, trial.seconds)
+        return trial, known is None and trial.outcome != "duplicate"
+
+    def _try(self, config: Config, body: str, key: str, worker: Worker) -> Trial:
+        """Evaluate a config that is not in the store."""
+        if body in self._bodies:
+            found = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
+        else:
+            job = Job(
+                self.task.payload,
+                (self.candidate(config),),
+                self.machine,
+                seed=self.seed,
+                effort=SEARCH_EFFORT,
+                best_seconds=self.best_seconds,
+            )
+            (found,) = worker.evaluate(job)
+        return Trial(
+            task=self.task.tag,
+            number=len(self.trials),
+            config=dict(config),
+            outcome=found.outcome,
+            key=key,
+            schedule=self.family.name,
+            samples=found.samples,
+            max_error=found.max_error,
+            diagnostic=found.diagnostic,
+            phases=found.phases,
+        )
+
+    def body(self, config: Config) -> str:
+        """The transform ops for a config."""
+        return self.family.build(self.task, config, self.machine)
+
+    def note(self, config: Config) -> str:
+        """What a script says about where it comes from."""
+        knobs = ", ".join(f"{name} = {value}" for name, value in config.items())
+        return f"{self.task.tag} by schedule '{self.family.name}':\n{knobs}"
+
+    def candidate(self, config: Config) -> Candidate:
+        """A config as a worker takes it: the task alone."""
+        return Candidate(assemble([Step(self.task.tag, 1, self.body(config), self.note(config))]), TAIL)
+
+    def race(self, configs: Sequence[Config]) -> Job:
+        """The job that measures configs interleaved."""
+        candidates = tuple(self.candidate(config) for config in configs)
+        return Job(self.task.payload, candidates, self.machine, seed=self.seed, effort=RACE_EFFORT)

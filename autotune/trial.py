@@ -1,0 +1,124 @@
+"""`Trial`: everything that is kept of one candidate, whatever became of it."""
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any, Literal, get_args
+
+from autotune.space import Config, Value
+
+Outcome = Literal[
+    "ok",  # compiled, verified, measured
+    "duplicate",  # writes the same script as an earlier trial
+    "constraint",  # breaks a joint constraint; never compiled
+    "transform-failed",  # the transform interpreter refused the script
+    "lowering-failed",  # the pass pipeline to LLVM failed
+    "jit-failed",  # code generation or symbol resolution failed
+    "crashed",  # the worker process died
+    "timed-out",  # compile and run together took longer than allowed
+    "out-of-memory",  # the worker hit its memory limit
+    "wrong-result",  # an element is further off than the tolerance
+    "non-finite",  # an element is NaN or infinite where the oracle is finite
+]
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Raw times of one program, in seconds per call, and of the reference kernel run between them.
+
+    Attributes:
+        seconds: One entry a sample, in the order taken; each is the mean of `calls` calls inside compiled code.
+        reference_seconds: The reference kernel's time beside each sample; empty if none was interleaved.
+        calls: Calls behind one sample.
+        quiet_reference: The reference kernel's best time in this session; 0 if none was interleaved.
+    """
+
+    seconds: tuple[float, ...]
+    reference_seconds: tuple[float, ...] = ()
+    calls: int = 1
+    quiet_reference: float = 0.0
+
+    @property
+    def median(self) -> float:
+        """Median seconds a call, as the clock gave it."""
+        return median(self.seconds)
+
+    @property
+    def normalised(self) -> float:
+        """Median seconds a call with the machine's drift divided out.
+
+        The median is scaled by how much slower than its best the reference kernel ran meanwhile. Medians of both,
+        not sample by sample: a burst that hits one of two neighbours would make the other look fast.
+        """
+        if not self.reference_seconds:
+            return self.median
+        quiet = self.quiet_reference or min(self.reference_seconds)
+        return self.median * quiet / median(self.reference_seconds)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate of one task: what was tried, what happened, what was measured.
+
+    Attributes:
+        task: Tag of the task.
+        number: Position in the task's search, from 0.
+        config: Value of every knob.
+        outcome: One of `OUTCOMES`.
+        key: Identity, from `trial_key`; equal keys mean equal work.
+        schedule: Name of the family.
+        samples: Raw times; `None` unless the outcome is ``ok``.
+        max_error: Largest absolute difference to the oracle.
+        diagnostic: First lines of what the compiler or the check said.
+        phases: Seconds spent, by phase: ``transform``, ``lower``, ``jit``, ``verify``, ``measure``.
+    """
+
+    task: str
+    number: int
+    config: dict[str, Value]
+    outcome: Outcome
+    key: str
+    schedule: str
+    samples: Samples | None = None
+    max_error: float | None = None
+    diagnostic: str = ""
+    phases: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float | None:
+        """Drift-normalised median seconds a call; `None` unless measured."""
+        return self.samples.normalised if self.samples is not None else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that `from_json` turns back into an equal trial."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Trial":
+        """Rebuild a trial from `to_json`'s data."""
+        samples = data["samples"]
+        if samples is not None:
+            samples = Samples(
+                tuple(samples["seconds"]),
+                tuple(samples["reference_seconds"]),
+                samples["calls"],
+                samples["quiet_reference"],
+            )
+        return Trial(**{**data, "samples": samples})
+
+
+def trial_key(payload: str, script: str, config: Config, pipeline: str, compiler: str) -> str:
+    """Identity of a trial: a sha256 over all that decides what is compiled.
+
+    Args:
+        payload: The task's MLIR text.
+        script: The transform-dialect text.
+        config: Knob values (two configs that write one script are different trials, the second a duplicate).
+        pipeline: The pass pipeline after the script.
+        compiler: Version of MLIR.
+    """
+    digest = hashlib.sha256()
+    for part in (payload, script, repr(sorted(config.items())), pipeline, compiler):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,220 @@
+"""Tune a payload end to end: partition, search every task, choose, assemble, and prove the whole faster and right."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autotune.assembly import Assembly, assemble_model
+from autotune.bundle import write_bundle
+from autotune.choose import Choice, choose
+from autotune.errors import PayloadError
+from autotune.ir.partition import partition
+from autotune.ir.roofs import Roofs
+from autotune.machine import Machine, this_machine
+from autotune.registry import family_for, load_baseline
+from autotune.result import TuneResult
+from autotune.store import Store
+from autotune.task import Baseline, Payload, Task
+from autotune.task_search import TaskSearch
+from autotune.trial import Trial
+from autotune.worker import Worker
+
+DEFAULT_FLOOR = 0.02  # relative differences below it are ties, until `doctor --noise` says better
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to tune.
+
+    Attributes:
+        trials: Candidates to run, over all tasks, counting those a store already holds.
+        seconds: Stop the search after this long; `None` for no bound.
+        sampler: One of `autotune.search.SAMPLERS`.
+        seed: Of the sampler and of the input data.
+        baseline: Name of the pipeline that speed-ups are quoted against.
+        timeout: Seconds one candidate may take to compile, verify and measure.
+    """
+
+    trials: int = 100
+    seconds: float | None = None
+    sampler: str = "tpe"
+    seed: int = 0
+    baseline: str = "passes"
+    timeout: float = 60.0
+
+
+@dataclass
+class Progress:
+    """What a caller can watch while a payload is tuned.
+
+    Attributes:
+        stage: Called when a stage begins, with a sentence.
+        trial: Called after each trial, with the trial, how many were counted so far, and the task's best seconds.
+    """
+
+    stage: Callable[[str], None] = field(default=lambda sentence: None)
+    trial: Callable[[Trial, int, float | None], None] = field(default=lambda trial, done, best: None)
+
+
+def tune(payload: Payload, store: Store, bundle: Path, options: Options, progress: Progress) -> TuneResult:
+    """Tune one payload.
+
+    Args:
+        payload: What to tune.
+        store: Receives every trial, and holds those of earlier runs.
+        bundle: Folder to write the winner to.
+        options: How to tune.
+        progress: Who watches.
+
+    Raises:
+        PayloadError: The payload cannot be partitioned, or its oracle is not finite.
+        KeyboardInterrupt: Passed on; what was recorded stays.
+    """
+    start = time.perf_counter()
+    machine = this_machine()
+    baseline = load_baseline(options.baseline)
+    with Worker(options.timeout) as worker:
+        progress.stage("measuring the roofs of this machine")
+        roofs = worker.roofs(machine)
+        progress.stage("partitioning the payload")
+        parts = partition(payload)
+        searches = open_searches(payload, parts.tasks, machine, store, options)
+        progress.stage("searching")
+        ran = run_searches(searches, options, worker, progress, start)
+        progress.stage("measuring finalists")
+        choices = [choose(search, baseline, DEFAULT_FLOOR, worker) for search in searches]
+        progress.stage("assembling and proving the whole")
+        assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
+    result = summarize(
+        payload,
+        machine,
+        roofs,
+        baseline,
+        searches=searches,
+        choices=choices,
+        assembly=assembly,
+        ran=ran,
+        start=start,
+    )
+    folder = write_bundle(
+        bundle, payload, parts.payload, assembly=assembly, choices=choices, result=result, seed=options.seed
+    )
+    result = result.with_bundle(folder)
+    store.write_summary(payload.name, result.to_json())
+    return result
+
+
+def open_searches(
+    payload: Payload, tasks: Sequence[Task], machine: Machine, store: Store, options: Options
+) -> list[TaskSearch]:
+    """A search for every task that a family covers.
+
+    Raises:
+        PayloadError: There is nothing to tune.
+    """
+    searches = []
+    for task in tasks:
+        family = family_for(task)
+        if family is not None:
+            opened = TaskSearch.open(
+                task, family, machine, store, payload=payload.name, sampler=options.sampler, seed=options.seed
+            )
+            searches.append(opened)
+    if not searches:
+        raise PayloadError(
+            f"{payload.name} must hold at least one linalg op on static tensors to tune, it has none; "
+            "write it as linalg on tensors"
+        )
+    return searches
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the search did in this run.
+
+    Attributes:
+        counted: Trials counted against the budget, looked-up ones too.
+        evaluated: Trials compiled and run now.
+        seconds: Time spent searching.
+        overhead_seconds: The tuner's own share of it: ask, tell, write scripts, record.
+    """
+
+    counted: int
+    evaluated: int
+    seconds: float
+    overhead_seconds: float
+
+
+def run_searches(
+    searches: Sequence[TaskSearch], options: Options, worker: Worker, progress: Progress, start: float
+) -> Ran:
+    """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
+    begun = time.perf_counter()
+    counted = evaluated = 0
+    measured = 0.0
+    while counted < options.trials:
+        if options.seconds is not None and time.perf_counter() - start > options.seconds:
+            break
+        search = next_search(searches)
+        if search is None:
+            break
+        stepped = search.step(worker)
+        if stepped is None:
+            continue
+        trial, fresh = stepped
+        counted += trial.outcome != "duplicate"
+        if fresh:
+            evaluated += 1
+            measured += sum(trial.phases.values())
+        progress.trial(trial, counted, search.best_seconds)
+    seconds = time.perf_counter() - begun
+    return Ran(counted, evaluated, seconds, max(0.0, seconds - measured))
+
+
+def next_search(searches: Sequence[TaskSearch]) -> TaskSearch | None:
+    """The task with the most time left to gain per trial already spent; `None` when all are exhausted."""
+    open_ones = [search for search in searches if not search.exhausted]
+    if not open_ones:
+        return None
+    for search in open_ones:
+        if not search.trials:
+            return search
+    return max(open_ones, key=lambda s: s.task.count * (s.best_seconds or 1.0) / len(s.trials))
+
+
+def summarize(
+    payload: Payload,
+    machine: Machine,
+    roofs: Roofs,
+    baseline: Baseline,
+    *,
+    searches: Sequence[TaskSearch],
+    choices: Sequence[Choice],
+    assembly: Assembly,
+    ran: Ran,
+    start: float,
+) -> TuneResult:
+    """Everything a caller wants to know, as plain data."""
+    flops = payload.flops or sum(s.task.payload.flops * s.task.count for s in searches if s.task.contraction)
+    outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
+    notes = [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
+    return TuneResult(
+        payload=payload.name,
+        machine=machine,
+        roofs=roofs,
+        baseline_name=baseline.name,
+        baseline_seconds=assembly.baseline.median if assembly.baseline else None,
+        best_seconds=assembly.best.median,
+        roof_fraction=flops / assembly.best.median / roofs.flops if flops else None,
+        configs={c.search.task.tag: dict(c.config) for c in choices if c.config is not None and assembly.uses(c)},
+        speedup=assembly.speedup,
+        max_error=assembly.max_error,
+        trials=dict(outcomes),
+        evaluated=ran.evaluated,
+        seconds=time.perf_counter() - start,
+        search_seconds=ran.seconds,
+        overhead_seconds=ran.overhead_seconds,
+        notes=(*notes, *assembly.notes),
+    )

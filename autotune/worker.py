@@ -1,0 +1,110 @@
+"""Workers: every candidate compiles and runs in a process of its own kind, which may crash, hang or eat memory.
+
+The process persists from job to job; when one ends it, the job gets an outcome and the next job a new process.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as FutureTimeout
+from multiprocessing import get_context
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import psutil
+from pebble import ProcessExpired, ProcessPool
+
+from autotune.ir.evaluate import Evaluation, Job, evaluate, roofs
+from autotune.ir.module import first_lines
+from autotune.ir.roofs import Roofs
+from autotune.machine import Machine
+
+T = TypeVar("T")
+MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
+OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory")
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class Worker:
+    """One isolated process; use as a context manager.
+
+    Args:
+        seconds: How long a job may take before it is stopped.
+    """
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        self.seconds = seconds
+        self._log = Path(tempfile.mkstemp(prefix="autotune-worker-")[1])
+        limit = int(psutil.virtual_memory().total * MEMORY_SHARE)
+        self._pool = ProcessPool(
+            max_workers=1,
+            initializer=start,
+            initargs=(str(self._log), limit),
+            context=get_context("spawn"),
+        )
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the process, whatever it is doing."""
+        self._pool.stop()
+        self._pool.join()
+        self._log.unlink(missing_ok=True)
+
+    def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
+        """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
+
+        When the process dies over a job of several candidates, all of them get that outcome.
+
+        Raises:
+            AutotuneError: The payload itself is at fault, not a candidate.
+        """
+        try:
+            return self._run(evaluate, job, seconds=seconds or self.seconds)
+        except FutureTimeout:
+            failed = Evaluation("timed-out", diagnostic=f"took longer than {seconds or self.seconds:g} s")
+        except ProcessExpired as error:
+            failed = self._post_mortem(error)
+        except MemoryError:
+            failed = Evaluation("out-of-memory", diagnostic="the worker's memory limit was reached")
+        return [failed] * len(job.candidates)
+
+    def roofs(self, machine: Machine) -> Roofs:
+        """Measure the machine's roofs."""
+        return self._run(roofs, machine, seconds=self.seconds)
+
+    def _run(self, function: Callable[..., T], argument: object, seconds: float) -> T:
+        self._log.write_bytes(b"")
+        result: T = self._pool.schedule(function, args=[argument], timeout=seconds).result()
+        return result
+
+    def _post_mortem(self, error: ProcessExpired) -> Evaluation:
+        said = self._log.read_text(errors="replace")
+        if any(sign in said.lower() for sign in OUT_OF_MEMORY):
+            return Evaluation("out-of-memory", diagnostic=first_lines(said))
+        code = int(getattr(error, "exitcode", 0) or 0)
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return Evaluation("crashed", diagnostic=first_lines(f"{how}\n{said}"))
+
+
+def start(log: str, memory_limit: int) -> None:
+    """Set up a new worker: limits, no core dumps, output to the log, Ctrl-C left to the parent, one fixed core."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
