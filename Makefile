@@ -1,14 +1,15 @@
 # make tune   tune the nano GPT end to end
 # make test   run the tests
 # make check  what CI runs besides the tests: style, types, the house's arrows
+# make figures  measure the README's figures again (half an hour); make docs  write them into the README
 # Each target makes .venv and installs what it needs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := autotune schedules payload tests
+SOURCES := autotune schedules payload tests results/figures.py
 
-.PHONY: tune test check format clean
+.PHONY: tune test check format figures docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +27,13 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python results/figures.py render --check
+
+figures: $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/figures.py measure
+
+docs: $(VENV)/.installed
+	$(BIN)/python results/figures.py render
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix $(SOURCES)

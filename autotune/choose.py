@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autotune.ir.evaluate import Candidate, Job
+from autotune.ir.evaluate import Candidate
 from autotune.measure import Effort
 from autotune.space import Config
 from autotune.stats import is_different
@@ -12,7 +12,9 @@ from autotune.trial import Samples
 from autotune.worker import Worker
 
 FINALISTS = 4
+CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
+RACE_EFFORT = Effort(samples=20, seconds=1.0, sample_seconds=0.003)
 
 
 @dataclass(frozen=True)
@@ -43,35 +45,30 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
         floor: Relative differences below this are noise.
         worker: Where to measure.
     """
-    if not search.right:
-        said = search.trials[-1].diagnostic if search.trials else "nothing was tried"
-        return Choice(search, None, note=f"no config works ({said}); plain lowering instead")
     default = search.family.default(search.task, search.machine)
-    finalists = [trial.config for trial in search.right[:FINALISTS]]
+    if not search.trials:
+        return Choice(search, default, note="no trial was left for it; the default config, unmeasured alone")
+    if not search.right:
+        return Choice(search, None, note=f"no config works ({search.trials[-1].diagnostic}); plain lowering instead")
+    finalists: list[Config] = [trial.config for trial in search.right[:FINALISTS]]
     if default not in finalists and any(trial.config == default for trial in search.right):
-        finalists.append(dict(default))
-    seconds = baseline_seconds(search, baseline, worker)
-    evaluations = worker.evaluate(search.race(finalists))
-    raced = {i: e.samples for i, e in enumerate(evaluations) if e.samples is not None}
+        finalists.append(default)
+    plain = Candidate(None, baseline.pipeline)
+    (alone,) = worker.evaluate(search.job([plain], BASELINE_EFFORT))
+    seconds = alone.samples.median if alone.samples else None
+    close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
+    candidates = [search.candidate(config) for config in finalists] + ([plain] if close else [])
+    evaluations = worker.evaluate(search.job(candidates, RACE_EFFORT))
+    raced = {i: e.samples for i, e in enumerate(evaluations[: len(finalists)]) if e.samples is not None}
     if not raced:
-        return Choice(search, finalists[0], baseline_seconds=seconds, note="finalists could not be measured again")
+        return Choice(search, finalists[0], None, seconds, "the finalists could not be measured again")
     winner = min(raced, key=lambda i: raced[i].median)
     settled = next((i for i in raced if finalists[i] == default), winner)
     if not is_different(raced[settled].seconds, raced[winner].seconds, floor=floor):
         winner = settled
-    if seconds is not None and seconds < raced[winner].median * (1 - floor):
-        return Choice(search, None, None, seconds, f"{baseline.name} is faster here; plain lowering instead")
+    theirs = evaluations[-1].samples if close else None
+    if theirs is not None:
+        seconds = theirs.median
+        if seconds < raced[winner].median and is_different(theirs.seconds, raced[winner].seconds, floor=floor):
+            return Choice(search, None, None, seconds, f"{baseline.name} is faster here; plain lowering instead")
     return Choice(search, finalists[winner], raced[winner], seconds)
-
-
-def baseline_seconds(search: TaskSearch, baseline: Baseline, worker: Worker) -> float | None:
-    """The baseline's time for one task alone."""
-    job = Job(
-        search.task.payload,
-        (Candidate(None, baseline.pipeline),),
-        search.machine,
-        seed=search.seed,
-        effort=BASELINE_EFFORT,
-    )
-    (found,) = worker.evaluate(job)
-    return found.samples.normalised if found.samples is not None else None

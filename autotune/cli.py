@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 
@@ -20,6 +19,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 INTERRUPTED = 130
+# typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
+UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 Payloads = Annotated[
     list[str],
@@ -66,7 +67,7 @@ def tune(
     from autotune.tune import Options, tune  # noqa: PLC0415
 
     if bundle is not None and len(payloads) > 1:
-        raise click.UsageError("--bundle names one folder: give one payload, or leave it out")
+        raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
     options = Options(trials=trials, seconds=seconds, sampler=sampler, seed=seed, timeout=timeout)
     loaded = [load_payload(spec) for spec in payloads]
     with Store.open(store or home() / "store.journal") as opened:
@@ -102,7 +103,7 @@ def inspect(
     if payload is not None:
         frame = frame[frame["payload"] == payload]
         if frame.empty:
-            raise click.UsageError(f"the store must hold trials of {payload!r}, it has none; leave out --payload")
+            raise typer.BadParameter(f"the store must hold trials of {payload!r}, it has none; leave out --payload")
     if csv is not None:
         frame.to_csv(csv, index=False)
     if parquet is not None:
@@ -174,13 +175,12 @@ def main() -> None:
     """Entry point: every expected failure becomes one line and an exit code."""
     try:
         code = app(standalone_mode=False)
-    except (click.exceptions.Exit, typer.Exit) as done:
+    except typer.Exit as done:
         code = done.exit_code
-    except click.ClickException as error:
-        error.show()
+    except UsageFailure as error:
+        complain(f"{error.format_message()}; see --help")  # type: ignore[attr-defined]
         code = 2
-    except (KeyboardInterrupt, click.Abort):
-        complain("interrupted; every finished trial is kept, the same command resumes")
+    except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except AutotuneError as error:
         complain(" ".join(str(error).split()))
@@ -188,6 +188,8 @@ def main() -> None:
     except OSError as error:
         complain(f"{error.filename or 'the file system'}: {error.strerror or error}")
         code = 2
+    if code == INTERRUPTED:  # which typer may also return or raise as an exit code
+        complain("interrupted; every finished trial is kept, the same command resumes")
     sys.exit(code if isinstance(code, int) else 0)
 
 

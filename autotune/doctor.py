@@ -9,7 +9,7 @@ from autotune.ir.evaluate import Candidate, Job
 from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
 from autotune.ir.program import runner_libraries
-from autotune.ir.roofs import Roofs, fma_payload
+from autotune.ir.roofs import Roofs, read_payload
 from autotune.machine import Machine, this_machine
 from autotune.measure import Effort
 from autotune.stats import noise_floor
@@ -57,7 +57,7 @@ def examine() -> Diagnosis:
 
 def measure_noise(machine: Machine, worker: Worker) -> float:
     """The A/A floor: one program, compiled twice, measured interleaved, several times over."""
-    payload = fma_payload(machine.lanes, 8, 20_000)
+    payload = read_payload(machine.lanes, machine.l2_bytes // 2)
     twin = Candidate(None, TAIL)
     pairs = []
     for seed in range(A_A_PAIRS):

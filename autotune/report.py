@@ -44,6 +44,7 @@ class TuneProgress:
     """A bar of trials on stderr, with the best so far; `callbacks` feeds it."""
 
     def __init__(self, payload: str, trials: int) -> None:
+        console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -51,7 +52,9 @@ class TuneProgress:
             TextColumn("{task.fields[best]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
         )
         self._task = self._bar.add_task(payload, total=trials, best="")
         self._payload = payload
@@ -72,7 +75,7 @@ class TuneProgress:
 
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """A trial is done."""
-        rate = 60 * counted / max(1e-9, self._bar.tasks[0].elapsed or 0.0)
+        rate = 60 * counted / max(1e-9, self._bar.tasks[0].elapsed or 1e-9)
         said = f"{trial.task}: {trial.outcome}, best {duration(best)}, {rate:.0f}/min"
         self._bar.update(self._task, completed=counted, best=said)
 

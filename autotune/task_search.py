@@ -15,10 +15,10 @@ from autotune.space import Config, Space
 from autotune.store import Store, Sweep
 from autotune.task import Schedule, Task
 from autotune.trial import Trial, trial_key
+from autotune.watch import Stopwatch
 from autotune.worker import Worker
 
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
-RACE_EFFORT = Effort(samples=20, seconds=1.0, sample_seconds=0.003)
 
 
 @dataclass
@@ -35,6 +35,7 @@ class TaskSearch:
         seed: Seed of the input data.
         trials: So far, in order; also those found in the store.
         exhausted: No config is left.
+        watch: Time spent in steps, and the share of it that workers took.
     """
 
     task: Task
@@ -46,6 +47,7 @@ class TaskSearch:
     seed: int
     trials: list[Trial] = field(default_factory=list)
     exhausted: bool = False
+    watch: Stopwatch = field(default_factory=Stopwatch)
     _bodies: set[str] = field(default_factory=set)
 
     @classmethod
@@ -82,6 +84,15 @@ class TaskSearch:
         Returns:
             The trial, and whether it was run now (not looked up, not a duplicate); `None` when none is left.
         """
+        with self.watch.phase("step"):
+            return self._step(worker)
+
+    @property
+    def own_seconds(self) -> float:
+        """What the tuner itself took: asking, telling, writing scripts, recording."""
+        return self.watch.phases.get("step", 0.0) - self.watch.phases.get("evaluate", 0.0)
+
+    def _step(self, worker: Worker) -> tuple[Trial, bool] | None:
         config = self.search.ask()
         if config is None:
             self.exhausted = True
@@ -102,15 +113,9 @@ class TaskSearch:
         if body in self._bodies:
             found = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
         else:
-            job = Job(
-                self.task.payload,
-                (self.candidate(config),),
-                self.machine,
-                seed=self.seed,
-                effort=SEARCH_EFFORT,
-                best_seconds=self.best_seconds,
-            )
-            (found,) = worker.evaluate(job)
+            job = self.job([self.candidate(config)], SEARCH_EFFORT, self.best_seconds)
+            with self.watch.phase("evaluate"):
+                (found,) = worker.evaluate(job)
         return Trial(
             task=self.task.tag,
             number=len(self.trials),
@@ -137,7 +142,6 @@ class TaskSearch:
         """A config as a worker takes it: the task alone."""
         return Candidate(assemble([Step(self.task.tag, 1, self.body(config), self.note(config))]), TAIL)
 
-    def race(self, configs: Sequence[Config]) -> Job:
-        """The job that measures configs interleaved."""
-        candidates = tuple(self.candidate(config) for config in configs)
-        return Job(self.task.payload, candidates, self.machine, seed=self.seed, effort=RACE_EFFORT)
+    def job(self, candidates: Sequence[Candidate], effort: Effort, best_seconds: float | None = None) -> Job:
+        """The job that measures candidates of this task."""
+        return Job(self.task.payload, tuple(candidates), self.machine, self.seed, effort, best_seconds)

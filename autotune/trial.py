@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import asdict, dataclass, field
+from math import inf
 from statistics import median
 from typing import Any, Literal, get_args
 
@@ -89,6 +90,11 @@ class Trial:
     def seconds(self) -> float | None:
         """Drift-normalised median seconds a call; `None` unless measured."""
         return self.samples.normalised if self.samples is not None else None
+
+    @property
+    def seconds_median(self) -> float:
+        """Median seconds a call as the clock gave it; infinite unless measured."""
+        return self.samples.median if self.samples is not None else inf
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` turns back into an equal trial."""

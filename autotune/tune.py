@@ -6,20 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from autotune.assembly import Assembly, assemble_model
 from autotune.bundle import write_bundle
 from autotune.choose import Choice, choose
-from autotune.errors import PayloadError
+from autotune.errors import PayloadError, SpaceError
 from autotune.ir.partition import partition
 from autotune.ir.roofs import Roofs
 from autotune.machine import Machine, this_machine
 from autotune.registry import family_for, load_baseline
 from autotune.result import TuneResult
+from autotune.search import SAMPLERS
 from autotune.store import Store
 from autotune.task import Baseline, Payload, Task
 from autotune.task_search import TaskSearch
 from autotune.trial import Trial
-from autotune.worker import Worker
+from autotune.worker import MEMORY_SHARE, Worker
 
 DEFAULT_FLOOR = 0.02  # relative differences below it are ties, until `doctor --noise` says better
 
@@ -43,6 +46,10 @@ class Options:
     seed: int = 0
     baseline: str = "passes"
     timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.sampler not in SAMPLERS:
+            raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
 
 
 @dataclass
@@ -69,10 +76,11 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
         progress: Who watches.
 
     Raises:
-        PayloadError: The payload cannot be partitioned, or its oracle is not finite.
+        PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
         KeyboardInterrupt: Passed on; what was recorded stays.
     """
     start = time.perf_counter()
+    check_memory(payload)
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:
@@ -109,11 +117,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
 def open_searches(
     payload: Payload, tasks: Sequence[Task], machine: Machine, store: Store, options: Options
 ) -> list[TaskSearch]:
-    """A search for every task that a family covers.
-
-    Raises:
-        PayloadError: There is nothing to tune.
-    """
+    """A search for every task that a family covers."""
     searches = []
     for task in tasks:
         family = family_for(task)
@@ -122,12 +126,21 @@ def open_searches(
                 task, family, machine, store, payload=payload.name, sampler=options.sampler, seed=options.seed
             )
             searches.append(opened)
-    if not searches:
-        raise PayloadError(
-            f"{payload.name} must hold at least one linalg op on static tensors to tune, it has none; "
-            "write it as linalg on tensors"
-        )
     return searches
+
+
+def check_memory(payload: Payload) -> None:
+    """Refuse what cannot be run here.
+
+    Raises:
+        PayloadError: The arguments alone take more memory than the machine has.
+    """
+    total = psutil.virtual_memory().total
+    if payload.bytes > total * MEMORY_SHARE:
+        raise PayloadError(
+            f"arguments of {payload.name} must fit the memory of a worker, {total * MEMORY_SHARE / 2**30:.0f} GiB; "
+            f"they take {payload.bytes / 2**30:.0f} GiB; choose smaller sizes"
+        )
 
 
 @dataclass(frozen=True)
@@ -135,13 +148,11 @@ class Ran:
     """What the search did in this run.
 
     Attributes:
-        counted: Trials counted against the budget, looked-up ones too.
         evaluated: Trials compiled and run now.
         seconds: Time spent searching.
         overhead_seconds: The tuner's own share of it: ask, tell, write scripts, record.
     """
 
-    counted: int
     evaluated: int
     seconds: float
     overhead_seconds: float
@@ -153,7 +164,6 @@ def run_searches(
     """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
     begun = time.perf_counter()
     counted = evaluated = 0
-    measured = 0.0
     while counted < options.trials:
         if options.seconds is not None and time.perf_counter() - start > options.seconds:
             break
@@ -165,12 +175,9 @@ def run_searches(
             continue
         trial, fresh = stepped
         counted += trial.outcome != "duplicate"
-        if fresh:
-            evaluated += 1
-            measured += sum(trial.phases.values())
+        evaluated += fresh
         progress.trial(trial, counted, search.best_seconds)
-    seconds = time.perf_counter() - begun
-    return Ran(counted, evaluated, seconds, max(0.0, seconds - measured))
+    return Ran(evaluated, time.perf_counter() - begun, sum(search.own_seconds for search in searches))
 
 
 def next_search(searches: Sequence[TaskSearch]) -> TaskSearch | None:
@@ -199,7 +206,8 @@ def summarize(
     """Everything a caller wants to know, as plain data."""
     flops = payload.flops or sum(s.task.payload.flops * s.task.count for s in searches if s.task.contraction)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
-    notes = [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
+    notes = [] if searches else ["it has no linalg op on static tensors, so that nothing could be tuned"]
+    notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     return TuneResult(
         payload=payload.name,
         machine=machine,

@@ -75,16 +75,11 @@ def regions(pieces: dict[str, tuple[Piece, ...]]) -> Iterator[Region]:
         yield dict(zip(DIMS, chosen, strict=True))
 
 
-def loop_nest(region: Region, order: str, register_order: str) -> list[Loop]:
-    """The loops of a region, outermost first; a loop that would run once is left out.
+def register_loops(region: Region, register_order: str) -> list[Loop]:
+    """Loops over register tiles, outermost first; one that would run once is left out.
 
     Args:
         region: A piece for each of m, n and k.
-        order: Cache loops, outermost first, such as ``nkm``.
-        register_order: Register loops, outermost first: ``nm`` or ``mn``; the k loop is always innermost.
+        register_order: ``nm`` or ``mn``; the k loop is inside both.
     """
-    nest = [Loop(d, region[d].cache, "cache") for d in order if region[d].cache < region[d].size]
-    for dim in [*register_order, "k"]:
-        if region[dim].register < region[dim].cache:
-            nest.append(Loop(dim, region[dim].register, "register"))
-    return nest
+    return [Loop(d, region[d].register, "register") for d in register_order if region[d].register < region[d].cache]

@@ -12,7 +12,7 @@ from autotune.machine import Machine
 from autotune.space import Config, Space
 from autotune.task import Contraction, Task
 from schedules import moves
-from schedules.blocking import DIMS, Loop, Piece, Region, loop_nest
+from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
 from schedules.matmul_model import default_config
 from schedules.matmul_space import cut_all, matmul_space
 from schedules.moves import Script
@@ -49,9 +49,7 @@ class Matmul:
         if c.batched:
             script.say("one product of the batch at a time")
             op = moves.drop_unit_batch(script, op, rank=4)
-        scheduler = RegionScheduler(script, function, c, config)
-        for handle, region in split_regions(script, op, cut_all(c, config)):
-            scheduler.schedule(handle, region)
+        MatmulWriter(script, function, c, config).write(op)
         return script.text
 
 
@@ -66,24 +64,17 @@ def contraction_of(task: Task) -> Contraction:
     return task.contraction
 
 
-def split_regions(script: Script, op: str, pieces: dict[str, tuple[Piece, ...]]) -> list[tuple[str, Region]]:
-    """Split an op until each part is one region; gives the parts with their regions."""
-    parts: list[tuple[str, Region]] = [(op, {})]
-    for axis, dim in enumerate(DIMS):
-        grown = []
-        for handle, region in parts:
-            rest = handle
-            for piece in pieces[dim][:-1]:
-                first, rest = moves.split_at(script, rest, axis, piece.size)
-                grown.append((first, {**region, dim: piece}))
-            grown.append((rest, {**region, dim: pieces[dim][-1]}))
-        parts = grown
-    return parts
+@dataclass(frozen=True)
+class OpenLoop:
+    """A loop that has been written, and its handle."""
+
+    loop: Loop
+    handle: str
 
 
 @dataclass(frozen=True)
-class RegionScheduler:
-    """Tiles, packs and vectorizes the regions of one contraction.
+class MatmulWriter:
+    """Writes the nest of one contraction: dimensions in the config's order, each cut into pieces and looped over.
 
     Attributes:
         script: Where to write.
@@ -97,46 +88,94 @@ class RegionScheduler:
     contraction: Contraction
     config: Config
 
-    def schedule(self, op: str, region: Region) -> None:
-        """Schedule one region; consumes `op`."""
+    def write(self, op: str) -> None:
+        """Schedule the whole contraction; consumes `op`."""
+        if not self.active_nk:
+            op = self.copy_block(op)
+        self.descend(op, str(self.config["order"]), {}, ())
+
+    @property
+    def pieces(self) -> dict[str, tuple[Piece, ...]]:
+        """The pieces of every dimension."""
+        return cut_all(self.contraction, self.config)
+
+    @property
+    def active_nk(self) -> str:
+        """Dimensions of B with a cache loop, in order."""
+        return "".join(d for d in str(self.config["order"]) if d in "nk" and is_looped(self.pieces[d][0]))
+
+    def descend(self, op: str, dims: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
+        """Cut the first of `dims` into pieces, loop over each, and go on inside with the other dimensions.
+
+        What a dimension leaves over is thus worked on inside the loops before it, while their tiles are in the caches.
+        """
+        if not dims:
+            self.write_region(op, region, nest)
+            return
+        dim, rest = dims[0], op
+        for index, piece in enumerate(self.pieces[dim]):
+            inside, rest = rest, ""
+            if index + 1 < len(self.pieces[dim]):
+                inside, rest = moves.split_at(self.script, inside, DIMS.index(dim), piece.size)
+            loops = nest
+            if is_looped(piece):
+                inside, handle = self.tile(inside, dim, piece.cache)
+                loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
+            if self.active_nk.endswith(dim):
+                inside = self.copy_block(inside)
+            self.descend(inside, dims[1:], {**region, dim: piece}, loops)
+
+    def tile(self, op: str, dim: str, step: int) -> tuple[str, str]:
+        """A loop over one dimension."""
+        return moves.tile_loop(self.script, op, 3, DIMS.index(dim), step)
+
+    def copy_block(self, op: str) -> str:
+        """Copy B's cache tile row by row to where its rows are neighbours, if the config wants that."""
+        if self.config["pack_b"] != "blocks":
+            return op
+        self.script.say("copy the block of B: long runs of its rows at once")
+        op = moves.pad_operand(self.script, op, operand=1, operands=3)
+        moves.write_pads_as_copies(self.script, self.function)
+        return op
+
+    def write_region(self, op: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
+        """Register tiles of one region, B's panels packed, the k loop vectorized."""
         self.script.say(f"region of {' x '.join(str(region[d].size) for d in DIMS)} (m x n x k)")
-        nest = loop_nest(region, str(self.config["order"]), str(self.config["register_order"]))
-        around = [loop for loop in nest if loop.dim != "k" or loop.level == "cache"]
-        outermost = ""
-        for loop in around:
-            op, handle = moves.tile_loop(self.script, op, 3, DIMS.index(loop.dim), loop.step)
-            outermost = outermost or handle
+        for loop in register_loops(region, str(self.config["register_order"])):
+            op, handle = self.tile(op, loop.dim, loop.step)
+            nest = (*nest, OpenLoop(loop, handle))
         back = ""
-        hoists = loops_around_copy(around) if self.packs(region) else 0
-        if hoists:
-            op, back = self.pack(op, outermost, hoists)
-        if len(nest) == len(around):
-            moves.vectorize(self.script, op)
-        else:
-            self.vectorize_k_loop(op, back, region)
+        hoists = loops_around_copy([opened.loop for opened in nest])
+        if self.packs(region):
+            self.script.say("copy B into panels, in the order the k loop reads it in")
+            moves.simplify(self.script, nest[0].handle)
+            turned = self.contraction.transposed_b
+            op, back = moves.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
+            moves.write_pads_as_copies(self.script, self.function)
+        self.vectorize(op, back, region)
 
     def packs(self, region: Region) -> bool:
-        """Tell whether the region reads B often enough for a copy."""
-        return bool(self.config["pack_b"]) and region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
+        """Tell whether B has several panels here, read often enough for a copy."""
+        often = region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
+        return self.config["pack_b"] != "none" and often and region["n"].register < region["n"].cache
 
-    def pack(self, op: str, outermost: str, hoists: int) -> tuple[str, str]:
-        """Copy B's cache tile outside of the loops that read it again; see `moves.pack_operand`."""
-        self.script.say("copy B into the order the k loop reads it in")
-        moves.simplify(self.script, outermost)
-        turned = self.contraction.transposed_b
-        op, back = moves.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
-        moves.write_pads_as_copies(self.script, self.function)
-        return op, back
-
-    def vectorize_k_loop(self, op: str, back: str, region: Region) -> None:
-        """The innermost loop: one outer product a step, accumulators in registers."""
-        op, loop = moves.tile_loop(self.script, op, 3, DIMS.index("k"), 1)
+    def vectorize(self, op: str, back: str, region: Region) -> None:
+        """The innermost loop, over k: one outer product a step, accumulators in registers."""
+        if region["k"].cache == 1:
+            moves.vectorize(self.script, op)
+            return
+        op, loop = self.tile(op, "k", 1)
         if back:
             moves.vectorize(self.script, moves.fuse_producer(self.script, back, loop))
         moves.vectorize(self.script, op)
         factor = min(int(self.config["unroll_k"]), region["k"].cache)
         if factor > 1:
             moves.unroll_loop(self.script, loop, factor)
+
+
+def is_looped(piece: Piece) -> bool:
+    """Tell whether a piece has a cache loop: one that runs more than once."""
+    return piece.cache < piece.size
 
 
 def loops_around_copy(nest: list[Loop]) -> int:

@@ -16,6 +16,7 @@ BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
 ENOUGH_FMAS_PER_LOAD = 1.5  # two loads a cycle feed two FMAs
 LEAST_PACKED_ROWS = 32
+PAGE_BYTES, FAR_PAGES = 4096, 4
 
 
 def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
@@ -81,14 +82,22 @@ def fill_caches(
     idle = "".join(d for d in DIMS if main[d].cache == main[d].size)
     return {
         **{f"tile_{dim}": size for dim, size in chosen.items()},
-        "order": idle + "".join(d for d in "nkm" if d not in idle),
+        "order": "".join(d for d in "nkm" if d not in idle) + idle,
         "register_order": "nm",
         "register_m": tile.rows,
         "register_n": tile.vectors,
         "vector_width": tile.width,
         "unroll_k": 1,
-        "pack_b": bool(c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2),
+        "pack_b": packing(c, machine),
     }
+
+
+def packing(c: Contraction, machine: Machine) -> str:
+    """Copy B if it is read often and does not stay in L1; by blocks if its rows are pages apart in memory."""
+    if c.m < LEAST_PACKED_ROWS or c.k * c.n * BYTES <= machine.l1_bytes // 2:
+        return "none"
+    far = not c.transposed_b and c.n * BYTES >= FAR_PAGES * PAGE_BYTES and c.k * c.n * BYTES > machine.l3_bytes // 2
+    return "blocks" if far else "panels"
 
 
 def largest(values: tuple[Value, ...], size: int, register: int, most: int) -> int:

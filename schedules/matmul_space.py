@@ -5,7 +5,7 @@ from itertools import permutations
 from autotune.machine import Machine
 from autotune.space import Config, Constraint, Knob, Space
 from autotune.task import Contraction
-from schedules.blocking import DIMS, Piece, cut, loop_nest, regions
+from schedules.blocking import DIMS, Piece, cut, regions, register_loops
 
 BYTES = 4  # of an f32
 TILE_M = (0, 32, 64, 128, 256, 512)  # 0: no cache loop over this dimension
@@ -14,6 +14,9 @@ TILE_K = (0, 64, 128, 256, 384, 512, 768)
 REGISTER_M = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 REGISTER_N = (1, 2, 4)  # vectors; LLVM turns three of them into scalar code
 UNROLLS = (1, 2, 4)
+# B's cache tile: read in place; copied into panels of a register tile; or copied as it is first, in long runs of
+# its rows, and then into panels, for a B whose rows are pages apart
+PACKINGS = ("none", "panels", "blocks")
 MOST_REGIONS = 16
 MOST_FMAS = 512  # vector FMAs written out in all k loops together; compile time grows with it
 
@@ -32,7 +35,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("register_n", below(REGISTER_N, max(2, c.n // widths[-1] + 1))),
         Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
-        Knob("pack_b", (True, False)),
+        Knob("pack_b", PACKINGS),
     )
     return Space(knobs, constraints(c, machine))
 
@@ -80,19 +83,17 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
 
     def settled(config: Config) -> bool:
         main = next(regions(cut_all(c, config)))
-        idle = "".join(d for d in DIMS if main[d].cache == main[d].size)
-        return str(config["order"]).startswith(idle)
+        return str(config["order"]).endswith("".join(d for d in DIMS if main[d].cache == main[d].size))
 
-    def looped(config: Config) -> bool:
+    def ordered(config: Config) -> bool:
         main = next(regions(cut_all(c, config)))
-        nest = loop_nest(main, str(config["order"]), "nm")
-        return len([x for x in nest if x.level == "register" and x.dim != "k"]) == 2 or config["register_order"] == "nm"
+        return len(register_loops(main, "nm")) == 2 or config["register_order"] == "nm"
 
     return (
         Constraint(f"accumulators, a row of B and an element of A fit {machine.vector_registers} registers", registers),
         Constraint("vectors narrower than the machine's come alone (two of them are a full one)", narrow),
         Constraint(f"a panel of B (tile_k x register tile) fits the L2 cache of {machine.l2_bytes} bytes", panel),
         Constraint(f"at most {MOST_REGIONS} regions and {MOST_FMAS} unrolled vector FMAs", size),
-        Constraint("order names dimensions without a cache loop first, as m, n, k", settled),
-        Constraint("register_order is nm where there are not two register loops to order", looped),
+        Constraint("order names dimensions without a cache loop last, as m, n, k", settled),
+        Constraint("register_order is nm where there are not two register loops to order", ordered),
     )

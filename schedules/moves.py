@@ -88,8 +88,29 @@ def drop_unit_batch(script: Script, op: str, rank: int) -> str:
 
 
 def simplify(script: Script, scope: str) -> None:
-    """Fold slices of slices under `scope`; handles to ops that stay remain valid."""
-    script.emit(f"transform.apply_patterns to {scope} {{ transform.apply_patterns.canonicalization }} : {ANY}")
+    """Make slices of slices under `scope` slices of the original; handles to ops that stay remain valid."""
+    script.emit(f"transform.apply_patterns to {scope} {{")
+    script.emit("  transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice")
+    script.emit("  transform.apply_patterns.canonicalization")
+    script.emit(f"}} : {ANY}")
+
+
+def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
+    """Copy an operand's tile as it is, just before the op: a pad of no elements; consumes `op`.
+
+    C += A * B[k0 : k0 + kc, n0 : n0 + nc]   ->   P = B[k0 : k0 + kc, n0 : n0 + nc];  C += A * P
+
+    The pad becomes a copy by `write_pads_as_copies`.
+    """
+    zeros = ", ".join(["0.0 : f32"] * operands)
+    nofold = ", ".join("1" if i == operand else "0" for i in range(operands))
+    padded, pad, copy = script.fresh("padded"), script.fresh("pad"), script.fresh("copy")
+    script.emit(
+        f"{padded}, {pad}, {copy} = transform.structured.pad {op} {{padding_values = [{zeros}], "
+        f'padding_dimensions = [0, 1, 2], nofold_flags = [{nofold}], copy_back_op = "none"}} '
+        f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
+    )
+    return padded
 
 
 def pack_operand(
@@ -111,14 +132,7 @@ def pack_operand(
     Returns:
         Handle of the op that now reads the packed tiles, and of the transpose back before it (empty without one).
     """
-    zeros = ", ".join(["0.0 : f32"] * operands)
-    nofold = ", ".join("1" if i == operand else "0" for i in range(operands))
-    packed, pad, copy = script.fresh("packed"), script.fresh("pad"), script.fresh("copy")
-    script.emit(
-        f"{packed}, {pad}, {copy} = transform.structured.pad {op} {{padding_values = [{zeros}], "
-        f'padding_dimensions = [0, 1, 2], nofold_flags = [{nofold}], copy_back_op = "none"}} '
-        f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
-    )
+    packed = pad_operand(script, op, operand, operands)
     source, hoisted = script.fresh("source"), script.fresh("hoisted")
     script.emit(f"{source} = transform.get_producer_of_operand {packed}[{operand}] : ({ANY}) -> {PAD}")
     turn = ", transpose by [1, 0]" if transpose else ""

@@ -125,7 +125,8 @@ def read_payload(lanes: int, size: int, chains: int = 8) -> Payload:
     vector.store %total, %out[%c0] : memref<{lanes}xf32>, {kind}
     return
   }}"""
-    return Payload("read", text, "read", (Argument("in", "input", (count,)), Argument("out", "output", (lanes,))))
+    arguments = (Argument("in", "input", (count,)), Argument("out", "output", (lanes,)))
+    return Payload("read", text, "read", arguments, reduction=count)
 
 
 def sum_all(values: list[str], kind: str) -> str:
