@@ -69,8 +69,7 @@ def write_bundle(
     Raises:
         BundleError: The folder cannot be written, or holds something that is no bundle.
     """
-    if folder.exists() and not (folder / MANIFEST).exists() and any(folder.iterdir()):
-        raise BundleError(f"a bundle must go to a new folder or replace a bundle, {folder} is neither; pass --bundle")
+    check_target(folder)
     texts = dict(zip(FILES, (payload.text, tagged.text, assembly.script), strict=True))
     baseline = load_baseline(result.baseline_name)
     manifest: dict[str, Any] = {
@@ -99,6 +98,22 @@ def write_bundle(
     except OSError as error:
         raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
     return folder
+
+
+def check_target(folder: Path) -> None:
+    """Refuse a place that cannot take a bundle, before any work is done for it.
+
+    Raises:
+        BundleError: It cannot be written, or holds something that is no bundle.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        free = not folder.exists() or (folder / MANIFEST).exists() or not any(folder.iterdir())
+        tempfile.TemporaryFile(dir=folder.parent).close()
+    except OSError as error:
+        raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
+    if not free:
+        raise BundleError(f"a bundle must go to a new folder or replace a bundle, {folder} is neither; pass --bundle")
 
 
 def describe_choice(choice: Choice) -> dict[str, Any]:

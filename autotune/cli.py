@@ -50,6 +50,7 @@ def tune(
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop searching a payload after this long.")] = None,
     sampler: Annotated[str, typer.Option(help="tpe, random, cmaes or grid.")] = "tpe",
     seed: Annotated[int, typer.Option(help="Of the sampler and the input data.")] = 0,
+    baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds one candidate may take.")] = 60.0,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
@@ -61,14 +62,15 @@ def tune(
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.registry import load_payload  # noqa: PLC0415 - help and inspect need no MLIR
+    from autotune.registry import load_baseline, load_payload  # noqa: PLC0415 - help and inspect need no MLIR
     from autotune.report import TuneProgress, show_result  # noqa: PLC0415
     from autotune.store import Store  # noqa: PLC0415
     from autotune.tune import Options, tune  # noqa: PLC0415
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
-    options = Options(trials=trials, seconds=seconds, sampler=sampler, seed=seed, timeout=timeout)
+    options = Options(trials=trials, seconds=seconds, sampler=sampler, seed=seed, baseline=baseline, timeout=timeout)
+    load_baseline(baseline)
     loaded = [load_payload(spec) for spec in payloads]
     with Store.open(store or home() / "store.journal") as opened:
         for message in opened.messages:
@@ -96,8 +98,8 @@ def inspect(
 
     Example: autotune inspect --payload nano --csv trials.csv
     """
-    from autotune.report import describe_sweeps, show_sweeps  # noqa: PLC0415 - keeps --help fast
-    from autotune.store import trials  # noqa: PLC0415
+    from autotune.store import trials  # noqa: PLC0415 - keeps --help fast
+    from autotune.tables import describe_sweeps, show_sweeps  # noqa: PLC0415
 
     frame = trials(store or home() / "store.journal")
     if payload is not None:

@@ -49,7 +49,7 @@ def load_payload(spec: str) -> Payload:
     Raises:
         PayloadError: The name is unknown, or its parameters are impossible.
     """
-    if spec.endswith(".mlir") or "/" in spec:
+    if spec.endswith(".mlir") or "/" in spec.partition(",")[0]:
         from autotune.ir.payload_file import load_mlir_file  # noqa: PLC0415 - names must list without MLIR
 
         return load_mlir_file(Path(spec))

@@ -66,16 +66,16 @@ def replay(folder: Path) -> Replay:
     machine = this_machine()
     manifest = bundle.manifest
     try:
-        baseline, pipeline = manifest["baseline"]["pipeline"], manifest["pipeline"]
-        seed, result = int(manifest["seed"]), manifest["result"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise BundleError(f"{folder}/manifest.json must hold {error}; restore it") from error
+        baseline, pipeline = str(manifest["baseline"]["pipeline"]), str(manifest["pipeline"])
+        seed, recorded = int(manifest["seed"]), recorded_speedup(manifest["result"])
+        changed = tuple(differences(manifest, machine.fingerprint))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BundleError(f"{folder}/manifest.json must be as it was recorded, it is not: {error!r}") from error
     candidates = (Candidate(None, baseline), Candidate(bundle.script, pipeline, text=bundle.tagged))
     with Worker(MODEL_SECONDS) as worker:
         theirs, ours = worker.evaluate(Job(bundle.payload, candidates, machine, seed=seed, effort=MODEL_EFFORT))
     both = theirs.samples is not None and ours.samples is not None
     speedup = ratio_interval(theirs.samples.seconds, ours.samples.seconds) if both else None  # type: ignore[union-attr]
-    recorded = recorded_speedup(result)
     return Replay(
         payload=bundle.payload.name,
         outcome=ours.outcome,
@@ -86,7 +86,7 @@ def replay(folder: Path) -> Replay:
         recorded=recorded,
         verdict=compare(speedup, recorded),
         max_error=ours.max_error,
-        differences=tuple(differences(manifest, machine.fingerprint)),
+        differences=changed,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from autotune.assembly import Assembly, assemble_model
-from autotune.bundle import write_bundle
+from autotune.bundle import check_target, write_bundle
 from autotune.choose import Choice, choose
 from autotune.errors import PayloadError, SpaceError
 from autotune.ir.partition import partition
@@ -81,6 +81,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
     """
     start = time.perf_counter()
     check_memory(payload)
+    check_target(bundle)
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:

@@ -26,6 +26,7 @@ from autotune.machine import Machine
 T = TypeVar("T")
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
 OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory")
+POLL_SECONDS = 0.5
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -39,11 +40,15 @@ class Worker:
     def __init__(self, seconds: float = 60.0) -> None:
         self.seconds = seconds
         self._log = Path(tempfile.mkstemp(prefix="autotune-worker-")[1])
+        self._pid = Path(tempfile.mkstemp(prefix="autotune-worker-")[1])
+        self._pool = self._start_pool()
+
+    def _start_pool(self) -> ProcessPool:
         limit = int(psutil.virtual_memory().total * MEMORY_SHARE)
-        self._pool = ProcessPool(
+        return ProcessPool(
             max_workers=1,
             initializer=start,
-            initargs=(str(self._log), limit),
+            initargs=(str(self._log), str(self._pid), limit),
             context=get_context("spawn"),
         )
 
@@ -60,6 +65,7 @@ class Worker:
         self._pool.stop()
         self._pool.join()
         self._log.unlink(missing_ok=True)
+        self._pid.unlink(missing_ok=True)
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
@@ -84,9 +90,29 @@ class Worker:
         return self._run(roofs, machine, seconds=self.seconds)
 
     def _run(self, function: Callable[..., T], argument: object, seconds: float) -> T:
+        """Run a function in the process; pebble watches the time and crashes, but not an exit with code 0."""
         self._log.write_bytes(b"")
-        result: T = self._pool.schedule(function, args=[argument], timeout=seconds).result()
-        return result
+        if self._is_gone():  # over an earlier job; its successor will write its own number
+            self._pid.write_text("")
+        future = self._pool.schedule(function, args=[argument], timeout=seconds)
+        while True:
+            gone = self._is_gone()
+            try:
+                result: T = future.result(timeout=POLL_SECONDS)
+                return result
+            except FutureTimeout:
+                if future.done():
+                    raise
+            if gone:
+                self._pool.stop()
+                self._pool.join()
+                self._pool = self._start_pool()
+                raise ProcessExpired("the process ended", code=0)
+
+    def _is_gone(self) -> bool:
+        """Tell whether the process that last started is no more."""
+        pid = self._pid.read_text()
+        return bool(pid) and not psutil.pid_exists(int(pid))
 
     def _post_mortem(self, error: ProcessExpired) -> Evaluation:
         said = self._log.read_text(errors="replace")
@@ -97,12 +123,13 @@ class Worker:
         return Evaluation("crashed", diagnostic=first_lines(f"{how}\n{said}"))
 
 
-def start(log: str, memory_limit: int) -> None:
+def start(log: str, pid: str, memory_limit: int) -> None:
     """Set up a new worker: limits, no core dumps, output to the log, Ctrl-C left to the parent, one fixed core."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+    Path(pid).write_text(str(os.getpid()))
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(descriptor, stream)

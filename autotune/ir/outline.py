@@ -98,6 +98,15 @@ def is_fresh(op: ir.OpView, index: int, first_init: int) -> bool:
     return not any(True for _ in block.arguments[index].uses)
 
 
+def start_value(op: ir.OpView) -> float:
+    """The constant that the op's last init is filled with; 0 where it is no constant."""
+    made_by = maker(op.operation.operands[-1])
+    filler = maker(made_by.operands[0]) if made_by is not None and made_by.name == "linalg.fill" else None
+    if filler is None or filler.name != "arith.constant":
+        return 0.0
+    return float(ir.FloatAttr(filler.attributes["value"]).value)
+
+
 def make_again(value: ir.Value) -> ir.Value:
     """A constant, a filled tensor or an empty tensor like `value`, at the insertion point."""
     made_by = maker(value)

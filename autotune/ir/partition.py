@@ -12,8 +12,8 @@ from mlir.dialects import bufferization, linalg
 
 from autotune.errors import PayloadError
 from autotune.ir.lower import run_pipeline
-from autotune.ir.module import context, parse
-from autotune.ir.outline import is_constant, maker, outline
+from autotune.ir.module import context, parse, symbol
+from autotune.ir.outline import is_constant, maker, outline, start_value
 from autotune.script import TAG
 from autotune.task import Contraction, LoopNest, Payload, Task, contract
 
@@ -110,7 +110,7 @@ def find_function(module: ir.Module, name: str) -> ir.OpView:
         PayloadError: It is missing, or has no body.
     """
     for op in module.body.operations:
-        if op.operation.name == "func.func" and op.attributes["sym_name"].value == name and op.regions[0].blocks:
+        if op.operation.name == "func.func" and symbol(op) == name and op.regions[0].blocks:
             return op
     raise PayloadError(f"the module must define function @{name}; it does not")
 
@@ -156,7 +156,7 @@ def make_task(op: ir.OpView) -> Task | None:
         entry=tag,
         arguments=arguments,
         flops=contraction.flops if contraction else float(prod(nest.sizes)),
-        reference=partial(contract, contraction) if contraction else None,
+        reference=partial(contract, contraction, start_value(op)) if contraction else None,
         reduction=prod(s for s, i in zip(nest.sizes, nest.iterators, strict=True) if i == "reduction"),
     )
     return Task(tag=tag, payload=payload, nest=nest, contraction=contraction)

@@ -12,7 +12,7 @@ from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.errors import CompileError
 from autotune.ir.lower import lower
-from autotune.ir.module import context, describe, parse
+from autotune.ir.module import context, describe, first_lines, parse, symbol
 from autotune.task import DTYPES, Argument, Array, Payload
 from autotune.watch import Stopwatch
 
@@ -79,7 +79,7 @@ def compile_program(payload: Payload, script: str | None, pipeline: str, *, text
                 address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
             except (RuntimeError, ValueError, ir.MLIRError) as error:
                 text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-                raise CompileError("jit", text.lstrip(": ")) from error
+                raise CompileError("jit", first_lines(text.lstrip(": "))) from error
         if not address:
             raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
     return Program(engine, address, watch.phases)
@@ -101,7 +101,7 @@ def add_call_loop(module: ir.Module, payload: Payload) -> None:
           return
         }}""")
     for op in module.body.operations:
-        if "sym_name" in op.attributes and op.attributes["sym_name"].value == payload.entry:
+        if symbol(op) == payload.entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
     module.body.append(loop.body.operations[1])
 

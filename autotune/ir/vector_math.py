@@ -1,7 +1,8 @@
 """Polynomials for `math.exp` and `math.tanh` on f32 vectors, in place of one libm call per lane.
 
 Both use ranges and coefficients published with Cephes (exp) and Eigen (tanh). Measured against float64
-over the whole range: exp 2 ulp, tanh 6 ulp (`tests/test_vector_math.py`). NaN stays NaN.
+over the whole range: exp 1.3 ulp (5.2 above 88.3, where the result nears the largest f32), tanh 4.6 ulp
+(`tests/test_vector_math.py`). NaN stays NaN.
 """
 
 from collections.abc import Callable, Sequence

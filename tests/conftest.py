@@ -1,0 +1,28 @@
+"""The flag that writes golden files anew: ``pytest --update-golden``; look at the difference before you keep it."""
+
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what is compared to tests/golden there instead"
+    )
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a text to a file of tests/golden, or write it there."""
+
+    def check(name, text):
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path.name} must be in tests/golden; run pytest --update-golden and review it"
+        assert text == path.read_text(), f"{path.name} differs; if that is meant, run pytest --update-golden"
+
+    return check

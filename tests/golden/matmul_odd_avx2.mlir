@@ -1,0 +1,126 @@
+module attributes {transform.with_named_sequence} {
+  // matmul_13x31x17_f32 for avx2
+  // tile_m = 0
+  // tile_n = 0
+  // tile_k = 0
+  // order = mnk
+  // register_order = nm
+  // register_m = 6
+  // register_n = 2
+  // vector_width = 8
+  // unroll_k = 1
+  // pack_b = none
+  transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
+    %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+    %parts_0 = transform.structured.split %op after 12 {dimension = 0} : !transform.any_op
+    %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %parts_1 = transform.structured.split %main_0 after 16 {dimension = 1} : !transform.any_op
+    %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 12 x 16 x 17 (m x n x k)
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_1 : !transform.any_op
+    %parts_2 = transform.structured.split %rest_1 after 8 {dimension = 1} : !transform.any_op
+    %main_2, %rest_2 = transform.split_handle %parts_2 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 12 x 8 x 17 (m x n x k)
+    %tiled_2, %loop_2 = transform.structured.tile_using_for %main_2 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_3 : !transform.any_op
+    %parts_3 = transform.structured.split %rest_2 after 4 {dimension = 1} : !transform.any_op
+    %main_3, %rest_3 = transform.split_handle %parts_3 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 12 x 4 x 17 (m x n x k)
+    %tiled_4, %loop_4 = transform.structured.tile_using_for %main_3 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_5, %loop_5 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_5 : !transform.any_op
+    %parts_4 = transform.structured.split %rest_3 after 2 {dimension = 1} : !transform.any_op
+    %main_4, %rest_4 = transform.split_handle %parts_4 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 12 x 2 x 17 (m x n x k)
+    %tiled_6, %loop_6 = transform.structured.tile_using_for %main_4 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_7, %loop_7 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_7 : !transform.any_op
+    // region of 12 x 1 x 17 (m x n x k)
+    %tiled_8, %loop_8 = transform.structured.tile_using_for %rest_4 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_9, %loop_9 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_9 : !transform.any_op
+    %parts_5 = transform.structured.split %rest_0 after 16 {dimension = 1} : !transform.any_op
+    %main_5, %rest_5 = transform.split_handle %parts_5 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 1 x 16 x 17 (m x n x k)
+    %tiled_10, %loop_10 = transform.structured.tile_using_for %main_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_10 : !transform.any_op
+    %parts_6 = transform.structured.split %rest_5 after 8 {dimension = 1} : !transform.any_op
+    %main_6, %rest_6 = transform.split_handle %parts_6 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 1 x 8 x 17 (m x n x k)
+    %tiled_11, %loop_11 = transform.structured.tile_using_for %main_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_11 : !transform.any_op
+    %parts_7 = transform.structured.split %rest_6 after 4 {dimension = 1} : !transform.any_op
+    %main_7, %rest_7 = transform.split_handle %parts_7 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 1 x 4 x 17 (m x n x k)
+    %tiled_12, %loop_12 = transform.structured.tile_using_for %main_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_12 : !transform.any_op
+    %parts_8 = transform.structured.split %rest_7 after 2 {dimension = 1} : !transform.any_op
+    %main_8, %rest_8 = transform.split_handle %parts_8 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 1 x 2 x 17 (m x n x k)
+    %tiled_13, %loop_13 = transform.structured.tile_using_for %main_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_13 : !transform.any_op
+    // region of 1 x 1 x 17 (m x n x k)
+    %tiled_14, %loop_14 = transform.structured.tile_using_for %rest_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_14 : !transform.any_op
+    transform.yield
+  }
+  transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
+    %ops_0 = transform.structured.match attributes{autotune.task = "matmul_13x31x17_f32"} in %module
+      : (!transform.any_op) -> !transform.any_op
+    %found_0 = transform.num_associations %ops_0 : (!transform.any_op) -> !transform.param<i64>
+    %wanted_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
+    transform.match.param.cmpi eq %found_0, %wanted_0 : !transform.param<i64>
+    transform.foreach %ops_0 : !transform.any_op {
+    ^bb0(%op: !transform.any_op):
+      transform.include @task_0 failures(propagate) (%op) : (!transform.any_op) -> ()
+    }
+    // Ops write to where their result is wanted; every other result gets a buffer of its own.
+    transform.bufferization.eliminate_empty_tensors %module : !transform.any_op
+    %empties = transform.structured.match ops{["tensor.empty"]} in %module
+      : (!transform.any_op) -> !transform.op<"tensor.empty">
+    transform.bufferization.empty_tensor_to_alloc_tensor %empties
+      : (!transform.op<"tensor.empty">) -> !transform.op<"bufferization.alloc_tensor">
+    // Contractions become vector.contract; transfers read straight from the sliced tensors.
+    %funcs = transform.structured.match ops{["func.func"]} in %module : (!transform.any_op) -> !transform.any_op
+    transform.apply_patterns to %funcs {
+      transform.apply_patterns.vector.reduction_to_contract
+      transform.apply_patterns.vector.transfer_permutation_patterns
+      transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
+      transform.apply_patterns.canonicalization
+    } : !transform.any_op
+    // Accumulators move out of the k loop, into registers.
+    %loops = transform.structured.match ops{["scf.for"]} in %module : (!transform.any_op) -> !transform.any_op
+    transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
+    transform.apply_cse to %funcs : !transform.any_op
+    transform.apply_patterns to %funcs { transform.apply_patterns.canonicalization } : !transform.any_op
+    // Tensors become buffers; results are written in place where they can be.
+    %buffers = transform.bufferization.one_shot_bufferize layout{IdentityLayoutMap} %module
+      {bufferize_function_boundaries = true, memcpy_op = "linalg.copy"} : (!transform.any_op) -> !transform.any_op
+    %lowered = transform.structured.match ops{["func.func"]} in %buffers : (!transform.any_op) -> !transform.any_op
+    transform.apply_cse to %lowered : !transform.any_op
+    transform.apply_patterns to %lowered { transform.apply_patterns.canonicalization } : !transform.any_op
+    // Vectors of tiles become vectors of rows: outer products, then fused multiply-adds.
+    transform.apply_patterns to %lowered {
+      transform.apply_patterns.vector.lower_contraction lowering_strategy = "outerproduct"
+      transform.apply_patterns.vector.transfer_permutation_patterns
+    } : !transform.any_op
+    transform.apply_patterns to %lowered {
+      transform.apply_patterns.vector.lower_multi_reduction lowering_strategy = "innerreduction"
+    } : !transform.any_op
+    transform.apply_patterns to %lowered {
+      transform.apply_patterns.vector.lower_outerproduct
+      transform.apply_patterns.vector.lower_transpose lowering_strategy = "shuffle_1d"
+    } : !transform.any_op
+    transform.apply_patterns to %lowered {
+      transform.apply_patterns.vector.transfer_to_scf max_transfer_rank = 1 full_unroll = true
+    } : !transform.any_op
+    transform.apply_patterns to %lowered {
+      transform.apply_patterns.vector.lower_transfer max_transfer_rank = 1
+    } : !transform.any_op
+    // Whole fills and copies that no schedule claimed stay linalg ops; the pass pipeline turns them into loops.
+    transform.yield
+  }
+}

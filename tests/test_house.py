@@ -1,0 +1,129 @@
+"""The house: what imports what, what is shipped, and what the documents promise."""
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import autotune
+from autotune.store import Store
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("autotune", "schedules", "payload")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+PURE = ("errors", "space", "stats", "task", "machine", "trial", "search", "store", "script", "verify", "measure")
+DOCUMENTS = ("README.md", "CHANGELOG.md", "DECISIONS.md")
+
+
+def run_without_mlir(code):
+    """Run Python code where `import mlir` fails."""
+    blocked = f"import sys; sys.modules['mlir'] = None\n{code}"
+    return subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
+
+
+def test_pure_half_imports_without_mlir():
+    names = ", ".join(f"autotune.{name}" for name in PURE)
+    done = run_without_mlir(f"import autotune, {names}; autotune.this_machine()")
+    assert done.returncode == 0, done.stderr
+
+
+def test_content_imports_without_mlir():
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in SOURCES if path.parts[-2] != "ir"]
+    content = [name for name in modules if name.startswith(("payload.", "schedules."))]
+    done = run_without_mlir(f"import {', '.join(content)}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_list_without_mlir():
+    done = run_without_mlir("sys.argv = ['autotune', 'list', '--json']; from autotune.cli import main; main()")
+    assert done.returncode == 0, done.stderr
+    assert '"nano"' in done.stdout
+
+
+def test_missing_mlir_is_one_line_and_exit_code_2():
+    done = run_without_mlir("sys.argv = ['autotune', 'tune', 'nano']; from autotune.cli import main; main()")
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "MLIR Python bindings must import" in line
+
+
+def test_inspect_needs_no_mlir(tmp_path):
+    with Store.open(tmp_path / "s"):
+        pass
+    arguments = ["autotune", "inspect", "--json", "--store", str(tmp_path / "s")]
+    done = run_without_mlir(f"sys.argv = {arguments}; from autotune.cli import main; main()")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"
+
+
+def test_only_the_ir_room_imports_mlir():
+    importers = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            if any(name.split(".")[0] == "mlir" for name in names):
+                importers.add(path.relative_to(ROOT).parent.as_posix())
+    assert importers == {"autotune/ir"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_file_is_longer_than_260_lines(path):
+    assert len(path.read_text().splitlines()) <= 260
+
+
+def test_package_exports_no_name_of_one_of_its_modules():
+    assert not [name for name in autotune.__all__ if (ROOT / "autotune" / f"{name}.py").exists()]
+    assert all(hasattr(autotune, name) for name in autotune.__all__)
+
+
+def test_wheel_holds_the_three_packages():
+    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == set(PACKAGES)
+    for package in PACKAGES:
+        assert (ROOT / package / "__init__.py").exists()
+
+
+def test_installed_distribution_is_this_one():
+    about = importlib.metadata.metadata("mlir-schedule-autotune")
+    assert about["Version"] == PROJECT["project"]["version"]
+    assert "Private :: Do Not Upload" in about.get_all("Classifier")
+
+
+def test_every_entry_point_loads():
+    for group in ("autotune.payloads", "autotune.schedules", "autotune.baselines"):
+        for point in importlib.metadata.entry_points(group=group):
+            assert point.load() is not None
+
+
+def test_the_three_mlir_wheels_are_pinned_together():
+    pins = [d for d in PROJECT["project"]["dependencies"] if d.startswith("xtc-")]
+    assert len(pins) == 3
+    assert len({re.fullmatch(r"[\w-]+==(\d+\.\d+\.\d+)\.\d+", pin)[1] for pin in pins}) == 1
+
+
+def test_continuous_integration_runs_targets_the_makefile_has():
+    targets = re.findall(r"^make (\w+)$", (ROOT / ".ci" / "run").read_text(), re.M)
+    assert targets == ["check", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.M) for target in [*targets, "tune"])
+
+
+@pytest.mark.parametrize("command", ["make tune", "make test", "make check"])
+def test_readme_names_the_commands(command):
+    assert command in (ROOT / "README.md").read_text()
+
+
+def test_changelog_names_the_version():
+    assert f"## {PROJECT['project']['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_and_sources_name_no_folder_of_one_machine(name):
+    for path in [ROOT / name, *SOURCES]:
+        assert not re.search(r"/(home|Users|root|work)/\w", path.read_text()), path

@@ -1,0 +1,101 @@
+"""Machines that are not this one, contraction payloads of every layout, and a call of a compiled payload."""
+
+import numpy as np
+
+from autotune.ir.program import aligned_empty, compile_program
+from autotune.machine import Machine
+from autotune.registry import family_for
+from autotune.script import Step, assemble
+from autotune.task import Argument, Payload
+from autotune.verify import poison
+
+MACHINES = {
+    "avx512": Machine("a server", "zen5", "avx512f", 512, 32, 48 << 10, 1 << 20, 32 << 20, 8),
+    "avx2": Machine("a desktop", "haswell", "avx2", 256, 16, 32 << 10, 256 << 10, 8 << 20, 4),
+    "sse": Machine("an old one", "nehalem", "sse2", 128, 16, 32 << 10, 256 << 10, 0, 1),
+    "neon": Machine("a phone", "cortex_a72", "neon", 128, 32, 32 << 10, 1 << 20, 0, 2),
+}
+
+
+def tensor(shape, dtype="f32"):
+    return f"tensor<{''.join(f'{size}x' for size in shape)}{dtype}>"
+
+
+def contraction_payload(m, n, k, *, batch=0, a="mk", b="kn", generic=False):
+    """A product with operands stored as their letters say, ``a="km"`` is a transposed A; no `batch`, a plain matmul."""
+    sizes = {"b": batch, "m": m, "n": n, "k": k}
+    prefix = "b" if batch else ""
+    layouts = [prefix + letters for letters in (a, b, "mn")]
+    shapes = [tuple(sizes[letter] for letter in layout) for layout in layouts]
+    loops = ", ".join(prefix + "mnk")
+    maps = ", ".join(f"affine_map<({loops}) -> ({', '.join(layout)})>" for layout in layouts)
+    kinds = [tensor(shape) for shape in shapes]
+    operands = f"ins(%a, %b : {kinds[0]}, {kinds[1]}) outs(%zeros : {kinds[2]})"
+    if generic:
+        iterators = ", ".join(f'"{"reduction" if letter == "k" else "parallel"}"' for letter in prefix + "mnk")
+        product = f"""linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}} {operands} {{
+    ^bb0(%x: f32, %y: f32, %z: f32):
+      %xy = arith.mulf %x, %y : f32
+      %sum = arith.addf %z, %xy : f32
+      linalg.yield %sum : f32
+    }} -> {kinds[2]}"""
+    else:
+        name = "linalg.batch_matmul" if batch else "linalg.matmul"
+        product = f"{name} indexing_maps = [{maps}] {operands} -> {kinds[2]}"
+    return tensor_payload(
+        "product",
+        [Argument("a", "input", shapes[0]), Argument("b", "input", shapes[1]), Argument("c", "output", shapes[2])],
+        f"""%zero = arith.constant 0.0 : f32
+    %empty = tensor.empty() : {kinds[2]}
+    %zeros = linalg.fill ins(%zero : f32) outs(%empty : {kinds[2]}) -> {kinds[2]}
+    %result = {product}""",
+        reduction=k,
+    )
+
+
+def tensor_payload(name, arguments, body, **fields):
+    """A payload whose `body` computes ``%result`` from tensors named like the input arguments; the last is written."""
+    *inputs, output = arguments
+    signature = ", ".join(f"%{a.name}_memref: {a.type}" for a in arguments)
+    reads = "\n    ".join(
+        f"%{a.name} = bufferization.to_tensor %{a.name}_memref restrict : {a.type} to {tensor(a.shape, a.dtype)}"
+        for a in inputs
+    )
+    text = f"""module {{
+  func.func @{name}({signature}) {{
+    {reads}
+    {body}
+    bufferization.materialize_in_destination %result in restrict writable %{output.name}_memref
+      : ({tensor(output.shape, output.dtype)}, {output.type}) -> ()
+    return
+  }}
+}}
+"""
+    return Payload(name, text, name, tuple(arguments), **fields)
+
+
+def product_of(payload, arrays, *, a="mk", b="kn"):
+    """What a `contraction_payload` should write, in float64."""
+    left, right = arrays["a"].astype(np.float64), arrays["b"].astype(np.float64)
+    return (left.swapaxes(-1, -2) if a == "km" else left) @ (right.swapaxes(-1, -2) if b == "nk" else right)
+
+
+def run(payload, inputs, script, pipeline, text=None):
+    """Compile a payload, call it once on poisoned outputs, and give those."""
+    arrays = [aligned_empty(argument) for argument in payload.arguments]
+    for argument, array in zip(payload.arguments, arrays, strict=True):
+        if argument.role == "output":
+            poison(array)
+        else:
+            array[...] = inputs[argument.name]
+    compile_program(payload, script, pipeline, text=text).bind(arrays).run()
+    return [x for x, argument in zip(arrays, payload.arguments, strict=True) if argument.role == "output"]
+
+
+def default_script(parts, machine):
+    """The script that gives every task of a partition its family's default config."""
+    steps = []
+    for task in parts.tasks:
+        family = family_for(task)
+        steps.append(Step(task.tag, task.ops, family.build(task, family.default(task, machine), machine)))
+    return assemble(steps)
