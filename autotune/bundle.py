@@ -63,6 +63,7 @@ def write_bundle(
     choices: Sequence[Choice],
     result: TuneResult,
     seed: int,
+    command: Sequence[str],
 ) -> Path:
     """Write a bundle; an older one at the same place is replaced only when the new one is complete.
 
@@ -87,10 +88,11 @@ def write_bundle(
         "tasks": {c.search.task.tag: describe_choice(c) for c in choices},
         "samples": {
             "best_seconds": assembly.best.seconds,
+            "reference_seconds": assembly.best.reference_seconds,
             "baseline_seconds": assembly.baseline.seconds if assembly.baseline else [],
         },
         "versions": {"compiler": compiler_version(), "python": sys.version.split()[0]},
-        "command": ["autotune", *sys.argv[1:]],
+        "command": list(command),
     }
     texts[MANIFEST] = json.dumps(manifest, indent=1)
     try:

@@ -11,10 +11,10 @@ from autotune.task_search import TaskSearch
 from autotune.trial import Samples
 from autotune.worker import Worker
 
-FINALISTS = 4
+FINALISTS = 8
 CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
-RACE_EFFORT = Effort(samples=20, seconds=1.0, sample_seconds=0.003)
+RACE_EFFORT = Effort(samples=30, seconds=2.0, sample_seconds=0.003)
 
 
 @dataclass(frozen=True)

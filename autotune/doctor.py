@@ -5,18 +5,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from autotune.ir.evaluate import Candidate, Job
-from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
 from autotune.ir.program import runner_libraries
-from autotune.ir.roofs import Roofs, read_payload
+from autotune.ir.roofs import Roofs
 from autotune.machine import Machine, this_machine
-from autotune.measure import Effort
-from autotune.stats import noise_floor
+from autotune.noise import measure_noise
 from autotune.worker import Worker
 
 A_A_PAIRS = 8
-A_A_EFFORT = Effort(samples=15, seconds=0.5)
 NOISY = 0.05
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
@@ -51,20 +47,8 @@ def examine() -> Diagnosis:
     machine = this_machine()
     with Worker() as worker:
         roofs = worker.roofs(machine)
-        floor = measure_noise(machine, worker)
+        floor = measure_noise(machine, worker, A_A_PAIRS)
     return Diagnosis(machine, roofs, floor, compiler_version(), tuple(find_missing()), tuple(advise(machine, floor)))
-
-
-def measure_noise(machine: Machine, worker: Worker) -> float:
-    """The A/A floor: one program, compiled twice, measured interleaved, several times over."""
-    payload = read_payload(machine.lanes, machine.l2_bytes // 2)
-    twin = Candidate(None, TAIL)
-    pairs = []
-    for seed in range(A_A_PAIRS):
-        a, b = worker.evaluate(Job(payload, (twin, twin), machine, seed=seed, effort=A_A_EFFORT))
-        if a.samples is not None and b.samples is not None:
-            pairs.append((a.samples.seconds, b.samples.seconds))
-    return noise_floor(pairs)
 
 
 def find_missing() -> list[str]:

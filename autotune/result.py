@@ -21,7 +21,8 @@ class TuneResult:
         baseline_name: The pipeline the speed-up is quoted against.
         baseline_seconds: Its median seconds a call; `None` if it could not be run.
         best_seconds: Median seconds a call of the whole payload with the best schedules.
-        roof_fraction: Share of the FMA roof that is; `None` where the operations are not known.
+        roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it; `None` where the
+            operations are not known.
         configs: The winning config of every task that has one.
         speedup: Baseline over best, interleaved in one session, with its 95 % interval.
         max_error: Largest absolute difference to the oracle.
@@ -30,6 +31,7 @@ class TuneResult:
         seconds: Whole run.
         search_seconds: The search alone.
         overhead_seconds: The tuner's own share of the search.
+        noise_floor: Relative differences below it were ties.
         notes: What did not go as hoped, a sentence each.
         bundle: Folder of the bundle.
     """
@@ -49,6 +51,7 @@ class TuneResult:
     seconds: float
     search_seconds: float
     overhead_seconds: float
+    noise_floor: float
     notes: tuple[str, ...] = ()
     bundle: str = ""
 
@@ -72,6 +75,7 @@ class TuneResult:
             "seconds": self.seconds,
             "search_seconds": self.search_seconds,
             "overhead_seconds": self.overhead_seconds,
+            "noise_floor": self.noise_floor,
             "notes": list(self.notes),
             "bundle": self.bundle,
         }

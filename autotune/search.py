@@ -111,13 +111,12 @@ class Search:
         trial = self._pending.pop(index, None)
         if trial is not None:
             self._study.tell(trial, value)
-        elif self._sampler == "tpe":
-            self._told.append((index, value))
+        elif self._sampler in ("tpe", "cmaes"):
             self._remember(index, value)
+        if self._sampler == "tpe":
+            self._told.append((index, value))
             if len(self._told) > MOST_REMEMBERED:
                 self._forget()
-        elif self._sampler == "cmaes":
-            self._remember(index, value)
 
     def _start_study(self) -> None:
         """Begin with a sampler that knows nothing."""
@@ -136,6 +135,7 @@ class Search:
         best = sorted(earlier, key=lambda told: told[1])[:BEST_KEPT]
         self._told = best + latest
         self._seed += 1
+        self._pending.clear()  # they belong to the study that ends here
         self._start_study()
         for index, value in self._told:
             self._remember(index, value)
@@ -147,13 +147,13 @@ class Search:
     def _propose(self) -> Index | None:
         """What the sampler wants, or a new and valid neighbour of it; `None` if there is none near by."""
         trial = self._study.ask(self._distributions)
+        params = trial.params  # a deep copy each time it is asked for
         wanted = tuple(
-            position(trial.params[k.name], len(k.values)) if k.name in self._distributions else 0
-            for k in self._space.knobs
+            position(params[k.name], len(k.values)) if k.name in self._distributions else 0 for k in self._space.knobs
         )
         found = self._nearest(wanted)
-        if self._sampler == "cmaes" and found is not None:
-            self._pending[found] = trial  # its generation counts only trials that it asked for itself
+        if found is not None and (found == wanted or self._sampler == "cmaes"):
+            self._pending[found] = trial  # CMA-ES counts only trials that it asked for itself in a generation
         else:
             self._study.tell(trial, state=TrialState.FAIL)  # a proposal; what is told is what is remembered
         return found

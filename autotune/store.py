@@ -7,6 +7,7 @@ optuna-dashboard opens both. Search never reads here: it runs in memory and is r
 import hashlib
 import json
 import math
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -52,14 +53,11 @@ class Sweep:
         """
         space.check(trial.config)
         measured = trial.outcome == "ok" and trial.seconds is not None
-        distributions: dict[str, BaseDistribution] = {
-            knob.name: CategoricalDistribution(knob.values) for knob in space.knobs
-        }
         record = create_trial(
             state=TrialState.COMPLETE if measured else TrialState.FAIL,
             value=trial.seconds if measured else None,
             params=dict(trial.config),
-            distributions=distributions,
+            distributions=distributions(space),
             user_attrs={"trial": encode(trial)},
         )
         with plain_errors(self.where):
@@ -75,6 +73,12 @@ class Sweep:
     def about(self) -> dict[str, Any]:
         """What the sweep is of: ``payload``, ``task``, ``identity`` and ``flops``."""
         return dict(self.study.user_attrs["sweep"])
+
+
+@cache
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """A space as Optuna's dashboards know it."""
+    return {knob.name: CategoricalDistribution(knob.values) for knob in space.knobs}
 
 
 def encode(trial: Trial) -> dict[str, Any]:

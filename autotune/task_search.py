@@ -35,6 +35,7 @@ class TaskSearch:
         seed: Seed of the input data.
         trials: So far, in order; also those found in the store.
         exhausted: No config is left.
+        best_seconds: The fastest trial's seconds; `None` before the first success.
         watch: Time spent in steps, and the share of it that workers took.
     """
 
@@ -47,6 +48,7 @@ class TaskSearch:
     seed: int
     trials: list[Trial] = field(default_factory=list)
     exhausted: bool = False
+    best_seconds: float | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     _bodies: set[str] = field(default_factory=set)
 
@@ -72,11 +74,6 @@ class TaskSearch:
     def right(self) -> list[Trial]:
         """Measured trials, fastest first."""
         return sorted((t for t in self.trials if t.seconds is not None), key=lambda t: t.seconds or 0.0)
-
-    @property
-    def best_seconds(self) -> float | None:
-        """The fastest trial's seconds; `None` before the first success."""
-        return self.right[0].seconds if self.right else None
 
     def step(self, worker: Worker) -> tuple[Trial, bool] | None:
         """Try the next config.
@@ -105,7 +102,10 @@ class TaskSearch:
         if known is None:
             self.sweep.add(trial, self.space)
         self.trials.append(trial)
-        self.search.tell(config, trial.seconds)
+        seconds = trial.seconds
+        if seconds is not None:
+            self.best_seconds = min(seconds, self.best_seconds or seconds)
+        self.search.tell(config, seconds)
         return trial, known is None and trial.outcome != "duplicate"
 
     def _try(self, config: Config, body: str, key: str, worker: Worker) -> Trial:
@@ -113,7 +113,7 @@ class TaskSearch:
         if body in self._bodies:
             found = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
         else:
-            job = self.job([self.candidate(config)], SEARCH_EFFORT, self.best_seconds)
+            job = self.job([self.candidate(config, body)], SEARCH_EFFORT, self.best_seconds)
             with self.watch.phase("evaluate"):
                 (found,) = worker.evaluate(job)
         return Trial(
@@ -138,9 +138,9 @@ class TaskSearch:
         knobs = ", ".join(f"{name} = {value}" for name, value in config.items())
         return f"{self.task.tag} by schedule '{self.family.name}':\n{knobs}"
 
-    def candidate(self, config: Config) -> Candidate:
-        """A config as a worker takes it: the task alone."""
-        return Candidate(assemble([Step(self.task.tag, 1, self.body(config), self.note(config))]), TAIL)
+    def candidate(self, config: Config, body: str | None = None) -> Candidate:
+        """A config as a worker takes it: the task alone. `body` saves writing it again."""
+        return Candidate(assemble([Step(self.task.tag, 1, body or self.body(config), self.note(config))]), TAIL)
 
     def job(self, candidates: Sequence[Candidate], effort: Effort, best_seconds: float | None = None) -> Job:
         """The job that measures candidates of this task."""

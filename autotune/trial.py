@@ -1,7 +1,7 @@
 """`Trial`: everything that is kept of one candidate, whatever became of it."""
 
 import hashlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf
 from statistics import median
 from typing import Any, Literal, get_args
@@ -98,7 +98,8 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` turns back into an equal trial."""
-        return asdict(self)
+        samples = vars(self.samples) if self.samples is not None else None
+        return {**vars(self), "samples": samples}  # not asdict, which copies every number: a third of a write's time
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Trial":

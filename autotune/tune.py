@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 import psutil
 
@@ -13,18 +14,19 @@ from autotune.bundle import check_target, write_bundle
 from autotune.choose import Choice, choose
 from autotune.errors import PayloadError, SpaceError
 from autotune.ir.partition import partition
-from autotune.ir.roofs import Roofs
+from autotune.ir.roofs import Roofs, reference_flops
 from autotune.machine import Machine, this_machine
+from autotune.noise import measure_noise
 from autotune.registry import family_for, load_baseline
 from autotune.result import TuneResult
 from autotune.search import SAMPLERS
 from autotune.store import Store
 from autotune.task import Baseline, Payload, Task
 from autotune.task_search import TaskSearch
-from autotune.trial import Trial
+from autotune.trial import Samples, Trial
 from autotune.worker import MEMORY_SHARE, Worker
 
-DEFAULT_FLOOR = 0.02  # relative differences below it are ties, until `doctor --noise` says better
+NOISE_PAIRS = 4  # A/A comparisons at the start; differences below what they show are ties
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Options:
 
     Attributes:
         trials: Candidates to run, over all tasks, counting those a store already holds.
-        seconds: Stop the search after this long; `None` for no bound.
+        seconds: Stop the search this long after its first trial; `None` for no bound.
         sampler: One of `autotune.search.SAMPLERS`.
         seed: Of the sampler and of the input data.
         baseline: Name of the pipeline that speed-ups are quoted against.
@@ -50,6 +52,12 @@ class Options:
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
             raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
+
+    def command(self, payload: str) -> list[str]:
+        """The command line that tunes a payload so, without the places of store and bundle."""
+        bound = ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
+        choices = ["--sampler", self.sampler, "--seed", str(self.seed), "--baseline", self.baseline]
+        return ["autotune", "tune", payload, "--trials", str(self.trials), *bound, *choices]
 
 
 @dataclass
@@ -85,15 +93,16 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:
-        progress.stage("measuring the roofs of this machine")
+        progress.stage("measuring roofs and noise of this machine")
         roofs = worker.roofs(machine)
+        floor = measure_noise(machine, worker, NOISE_PAIRS)
         progress.stage("partitioning the payload")
         parts = partition(payload)
         searches = open_searches(payload, parts.tasks, machine, store, options)
         progress.stage("searching")
-        ran = run_searches(searches, options, worker, progress, start)
+        ran = run_searches(searches, options, worker, progress)
         progress.stage("measuring finalists")
-        choices = [choose(search, baseline, DEFAULT_FLOOR, worker) for search in searches]
+        choices = [choose(search, baseline, floor, worker) for search in searches]
         progress.stage("assembling and proving the whole")
         assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
     result = summarize(
@@ -106,9 +115,17 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
         assembly=assembly,
         ran=ran,
         start=start,
+        floor=floor,
     )
     folder = write_bundle(
-        bundle, payload, parts.payload, assembly=assembly, choices=choices, result=result, seed=options.seed
+        bundle,
+        payload,
+        parts.payload,
+        assembly=assembly,
+        choices=choices,
+        result=result,
+        seed=options.seed,
+        command=options.command(payload.name),
     )
     result = result.with_bundle(folder)
     store.write_summary(payload.name, result.to_json())
@@ -159,14 +176,12 @@ class Ran:
     overhead_seconds: float
 
 
-def run_searches(
-    searches: Sequence[TaskSearch], options: Options, worker: Worker, progress: Progress, start: float
-) -> Ran:
+def run_searches(searches: Sequence[TaskSearch], options: Options, worker: Worker, progress: Progress) -> Ran:
     """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
     begun = time.perf_counter()
     counted = evaluated = 0
     while counted < options.trials:
-        if options.seconds is not None and time.perf_counter() - start > options.seconds:
+        if options.seconds is not None and time.perf_counter() - begun > options.seconds:
             break
         search = next_search(searches)
         if search is None:
@@ -192,6 +207,11 @@ def next_search(searches: Sequence[TaskSearch]) -> TaskSearch | None:
     return max(open_ones, key=lambda s: s.task.count * (s.best_seconds or 1.0) / len(s.trials))
 
 
+def share_of_roof(flops: float, samples: Samples, machine: Machine) -> float:
+    """Rate of a program over that of the FMA kernel that ran between its samples: drift of the machine cancels."""
+    return (flops / samples.median) / (reference_flops(machine) / median(samples.reference_seconds))
+
+
 def summarize(
     payload: Payload,
     machine: Machine,
@@ -203,6 +223,7 @@ def summarize(
     assembly: Assembly,
     ran: Ran,
     start: float,
+    floor: float,
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
     flops = payload.flops or sum(s.task.payload.flops * s.task.count for s in searches if s.task.contraction)
@@ -216,7 +237,7 @@ def summarize(
         baseline_name=baseline.name,
         baseline_seconds=assembly.baseline.median if assembly.baseline else None,
         best_seconds=assembly.best.median,
-        roof_fraction=flops / assembly.best.median / roofs.flops if flops else None,
+        roof_fraction=share_of_roof(flops, assembly.best, machine) if flops else None,
         configs={c.search.task.tag: dict(c.config) for c in choices if c.config is not None and assembly.uses(c)},
         speedup=assembly.speedup,
         max_error=assembly.max_error,
@@ -225,5 +246,6 @@ def summarize(
         seconds=time.perf_counter() - start,
         search_seconds=ran.seconds,
         overhead_seconds=ran.overhead_seconds,
+        noise_floor=floor,
         notes=(*notes, *assembly.notes),
     )

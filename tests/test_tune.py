@@ -10,13 +10,14 @@ from tuning_support import contraction_payload
 
 from autotune.bundle import FILES, read_bundle
 from autotune.errors import BundleError
-from autotune.ir.roofs import Roofs
+from autotune.ir.roofs import Roofs, reference_flops
+from autotune.machine import this_machine
 from autotune.measure import Effort
 from autotune.registry import load_payload
 from autotune.replay import replay
 from autotune.store import Store, trials
-from autotune.trial import OUTCOMES
-from autotune.tune import Options, Progress, tune
+from autotune.trial import OUTCOMES, Samples
+from autotune.tune import Options, Progress, share_of_roof, tune
 from autotune.worker import Worker
 
 SPEC = "matmul,m=33,n=47,k=21"
@@ -82,7 +83,9 @@ def test_result_is_right_and_accounts_for_every_trial(tuned):
     assert 0 < result.max_error < 1e-4
     assert result.best_seconds > 0
     assert result.speedup.low <= result.speedup.estimate <= result.speedup.high
-    assert result.roof_fraction == pytest.approx(2 * 33 * 47 * 21 / result.best_seconds / ROOFS.flops)
+    samples = read_bundle(folder / "bundle").manifest["samples"]
+    assert len(samples["reference_seconds"]) == len(samples["best_seconds"])
+    assert 0 < result.roof_fraction < 1.5
     assert result.trials == dict(Counter(trial.outcome for trial in watcher.trials))
     assert result.evaluated == TRIALS
     assert result.bundle == str(folder / "bundle")
@@ -149,6 +152,14 @@ def test_interrupt_leaves_what_was_finished_in_the_store_and_resumes(tmp_path):
     result, again = tune_into(tmp_path, load_payload(SPEC), 4)
     assert result.evaluated == 2
     assert again.trials[:2] == watcher.trials
+
+
+def test_share_of_the_roof_is_the_same_on_a_machine_that_runs_slower_for_a_while():
+    machine = this_machine()
+    kernel = reference_flops(machine)
+    for slow in (1.0, 1.3):
+        samples = Samples((2e-3 * slow,) * 3, (1e-3 * slow,) * 3)
+        assert share_of_roof(kernel, samples, machine) == pytest.approx(0.5)
 
 
 def test_time_bound_ends_the_search_after_the_first_trials(tmp_path):

@@ -125,10 +125,12 @@ def evaluate(job: Job) -> list[Evaluation]:
 
 
 def time_all(programs: Sequence[BoundProgram], job: Job) -> list[Samples]:
-    """Samples of every program: one alone beside the reference kernel, several interleaved."""
+    """Samples of every program, interleaved with each other and with the reference kernel."""
+    reference = reference_run(job.machine)
     if len(job.candidates) > 1:
-        return measure_interleaved([program.run for program in programs], job.effort, job.seed)
-    alone = [measure(p.run, reference_run(job.machine), job.effort, job.best_seconds) for p in programs]
+        *mine, beside = measure_interleaved([*(p.run for p in programs), reference], job.effort, job.seed)
+        return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+    alone = [measure(p.run, reference, job.effort, job.best_seconds) for p in programs]
     return [replace(samples, quiet_reference=quietest(samples.quiet_reference)) for samples in alone]
 
 

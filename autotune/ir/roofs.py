@@ -60,6 +60,11 @@ def reference_run(machine: Machine) -> Callable[[int], None]:
     return bind(fma_payload(machine.lanes, CHAINS[0], STEPS)).run
 
 
+def reference_flops(machine: Machine) -> int:
+    """Operations of one call of the reference kernel, which runs at the FMA roof."""
+    return 2 * machine.lanes * CHAINS[0] * STEPS
+
+
 def bind(payload: Payload) -> BoundProgram:
     """Compile a roof kernel and bind it to data of its own."""
     arrays = [aligned_empty(argument) for argument in payload.arguments]
