@@ -5,7 +5,7 @@ from pathlib import Path
 from mlir import ir
 
 from autotune.errors import CompileError, PayloadError
-from autotune.ir.module import context, parse
+from autotune.ir.module import context, parse, symbol
 from autotune.ir.partition import loop_nest, structured_ops
 from autotune.task import DTYPES, Argument, Payload
 
@@ -44,15 +44,10 @@ def load_mlir_file(path: Path) -> Payload:
     return Payload(
         name=str(path),
         text=text,
-        entry=ir_name(function),
+        entry=str(symbol(function)),
         arguments=arguments,
         reduction=max(longest, default=1),
     )
-
-
-def ir_name(function: ir.OpView) -> str:
-    """The function's symbol."""
-    return str(function.attributes["sym_name"].value)
 
 
 def only_public_function(module: ir.Module, path: Path) -> ir.OpView:
@@ -68,7 +63,7 @@ def only_public_function(module: ir.Module, path: Path) -> ir.OpView:
             if visibility == "public":
                 found.append(op)
     if len(found) != 1:
-        names = ", ".join(f"@{ir_name(op)}" for op in found) or "none"
+        names = ", ".join(f"@{symbol(op)}" for op in found) or "none"
         raise PayloadError(
             f"{path} must define exactly one public function, it has {names}; mark the others `func.func private`"
         )
@@ -84,7 +79,7 @@ def read_arguments(function: ir.OpView, path: Path) -> tuple[Argument, ...]:
     block = function.regions[0].blocks[0]
     if len(function.attributes["function_type"].value.results):
         raise PayloadError(
-            f"@{ir_name(function)} in {path} must write its results to memref arguments, it returns values; "
+            f"@{symbol(function)} in {path} must write its results to memref arguments, it returns values; "
             "add an output argument and use bufferization.materialize_in_destination"
         )
     arguments = []
@@ -92,14 +87,14 @@ def read_arguments(function: ir.OpView, path: Path) -> tuple[Argument, ...]:
         kind = value.type
         if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape or str(kind.element_type) not in DTYPES:
             raise PayloadError(
-                f"argument {index} of @{ir_name(function)} in {path} must be a memref of static shape over "
+                f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape over "
                 f"{', '.join(DTYPES)}, got {kind}; fix its sizes"
             )
         role = declared_role(function, index) or ("output" if is_written(value) else "input")
         arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type)))
     if not any(a.role == "output" for a in arguments):
         raise PayloadError(
-            f"@{ir_name(function)} in {path} must write at least one argument, it writes none; "
+            f"@{symbol(function)} in {path} must write at least one argument, it writes none; "
             f'mark one with {{{ROLE} = "output"}}'
         )
     return tuple(arguments)
