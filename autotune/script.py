@@ -22,8 +22,12 @@ transform.apply_patterns to %funcs {
   transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
   transform.apply_patterns.canonicalization
 } : !transform.any_op
-// Accumulators move out of the k loop, into registers.
-%loops = transform.structured.match ops{["scf.for"]} in %module : (!transform.any_op) -> !transform.any_op
+// Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
+// outer ones would each be carried on their own, and bufferization would copy them.
+%writes = transform.structured.match ops{["vector.transfer_write"]} in %module
+  : (!transform.any_op) -> !transform.any_op
+%loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+  : (!transform.any_op) -> !transform.any_op
 transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
 transform.apply_cse to %funcs : !transform.any_op
 transform.apply_patterns to %funcs { transform.apply_patterns.canonicalization } : !transform.any_op

@@ -17,6 +17,8 @@ from schedules.matmul_model import default_config
 from schedules.matmul_space import cut_all, matmul_space
 from schedules.moves import Script
 
+MOST_ROWS = 8  # rows of a panel copied a step
+MOST_TURNED = 8  # side of the square that is turned in registers
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
 
@@ -90,19 +92,12 @@ class MatmulWriter:
 
     def write(self, op: str) -> None:
         """Schedule the whole contraction; consumes `op`."""
-        if not self.active_nk:
-            op = self.copy_block(op)
         self.descend(op, str(self.config["order"]), {}, ())
 
     @property
     def pieces(self) -> dict[str, tuple[Piece, ...]]:
         """The pieces of every dimension."""
         return cut_all(self.contraction, self.config)
-
-    @property
-    def active_nk(self) -> str:
-        """Dimensions of B with a cache loop, in order."""
-        return "".join(d for d in str(self.config["order"]) if d in "nk" and is_looped(self.pieces[d][0]))
 
     def descend(self, op: str, dims: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
         """Cut the first of `dims` into pieces, loop over each, and go on inside with the other dimensions.
@@ -121,22 +116,11 @@ class MatmulWriter:
             if is_looped(piece):
                 inside, handle = self.tile(inside, dim, piece.cache)
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
-            if self.active_nk.endswith(dim):
-                inside = self.copy_block(inside)
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
 
     def tile(self, op: str, dim: str, step: int) -> tuple[str, str]:
         """A loop over one dimension."""
         return moves.tile_loop(self.script, op, 3, DIMS.index(dim), step)
-
-    def copy_block(self, op: str) -> str:
-        """Copy B's cache tile row by row to where its rows are neighbours, if the config wants that."""
-        if self.config["pack_b"] != "blocks":
-            return op
-        self.script.say("copy the block of B: long runs of its rows at once")
-        op = moves.pad_operand(self.script, op, operand=1, operands=3)
-        moves.write_pads_as_copies(self.script, self.function)
-        return op
 
     def write_region(self, op: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
         """Register tiles of one region, B's panels packed, the k loop vectorized."""
@@ -151,13 +135,22 @@ class MatmulWriter:
             moves.simplify(self.script, nest[0].handle)
             turned = self.contraction.transposed_b
             op, back = moves.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
-            moves.write_pads_as_copies(self.script, self.function)
+            self.copy_panel(region)
         self.vectorize(op, back, region)
+
+    def copy_panel(self, region: Region) -> None:
+        """Write the copy of one panel, in vectors."""
+        depth, width = region["k"].cache, region["n"].register
+        if self.contraction.transposed_b:
+            square = step_of(width, MOST_TURNED)
+            moves.copy_pads_transposed(self.script, self.function, step_of(depth, MOST_TURNED), square)
+        else:
+            moves.copy_pads(self.script, self.function, step_of(depth, MOST_ROWS), width)
 
     def packs(self, region: Region) -> bool:
         """Tell whether B has several panels here, read often enough for a copy."""
         often = region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
-        return self.config["pack_b"] != "none" and often and region["n"].register < region["n"].cache
+        return bool(self.config["pack_b"]) and often and region["n"].register < region["n"].cache
 
     def vectorize(self, op: str, back: str, region: Region) -> None:
         """The innermost loop, over k: one outer product a step, accumulators in registers."""
@@ -171,6 +164,11 @@ class MatmulWriter:
         factor = min(int(self.config["unroll_k"]), region["k"].cache)
         if factor > 1:
             moves.unroll_loop(self.script, loop, factor)
+
+
+def step_of(size: int, most: int) -> int:
+    """The largest power of two that divides a size, bounded by a power of two."""
+    return min(size & -size, most)
 
 
 def is_looped(piece: Piece) -> bool:

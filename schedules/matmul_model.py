@@ -1,8 +1,8 @@
 """The config a matmul gets without any search: registers and caches filled by a small analytic model.
 
 After Low et al., Analytical Modeling Is Enough for High-Performance BLIS (ACM TOMS 2016): the register tile hides
-the latency of FMA and needs the fewest loads; a panel of B fits half of L1, a block of A half of L2, a block of B
-a quarter of L3.
+the latency of FMA and needs the fewest loads; a strip of A and a panel of B fit three quarters of L1, and a block of B
+half of L2. Each strip of A is read from L1 for every panel of the block; panels come from L2 in reading order.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
 ENOUGH_FMAS_PER_LOAD = 1.5  # two loads a cycle feed two FMAs
 LEAST_PACKED_ROWS = 32
-PAGE_BYTES, FAR_PAGES = 4096, 4
 
 
 def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
@@ -68,36 +67,28 @@ def fill_caches(
     c: Contraction, values: dict[str, tuple[Value, ...]], tile: RegisterTile, machine: Machine
 ) -> dict[str, Value]:
     """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
-    tile_k = largest(values["tile_k"], c.k, 1, machine.l1_bytes // 2 // BYTES // tile.columns)
+    tile_k = largest(values["tile_k"], c.k, 1, machine.l1_bytes * 3 // 4 // BYTES // (tile.rows + tile.columns))
     k = cut(c.k, tile_k, 1)[0].cache
-    tile_m = largest(values["tile_m"], c.m, tile.rows, machine.l2_bytes // 2 // BYTES // k)
-    of_l3 = max(machine.l3_bytes // 4, machine.l2_bytes // 2)
-    tile_n = largest(values["tile_n"], c.n, tile.columns, of_l3 // BYTES // k)
-    chosen = {"m": tile_m, "n": tile_n, "k": tile_k}
-    main = {
-        "m": cut(c.m, tile_m, tile.rows)[0],
-        "n": cut(c.n, tile_n, tile.columns, True)[0],
-        "k": cut(c.k, tile_k, 1)[0],
-    }
-    idle = "".join(d for d in DIMS if main[d].cache == main[d].size)
+    tile_n = largest(values["tile_n"], c.n, tile.columns, machine.l2_bytes // 2 // BYTES // k)
+    main_k, main_n = cut(c.k, tile_k, 1)[0], cut(c.n, tile_n, tile.columns, True)[0]
+    looped = ("n" if main_n.cache < main_n.size else "") + ("k" if main_k.cache < main_k.size else "")
     return {
-        **{f"tile_{dim}": size for dim, size in chosen.items()},
-        "order": "".join(d for d in "nkm" if d not in idle) + idle,
-        "register_order": "nm",
+        "tile_m": 0,
+        "tile_n": tile_n,
+        "tile_k": tile_k,
+        "order": looped + "".join(d for d in DIMS if d not in looped),
+        "register_order": "mn" if tile.columns < main_n.cache and tile.rows < c.m else "nm",
         "register_m": tile.rows,
         "register_n": tile.vectors,
         "vector_width": tile.width,
-        "unroll_k": 1,
-        "pack_b": packing(c, machine),
+        "unroll_k": 2 if 2 in values["unroll_k"] else 1,
+        "pack_b": is_packed(c, machine),
     }
 
 
-def packing(c: Contraction, machine: Machine) -> str:
-    """Copy B if it is read often and does not stay in L1; by blocks if its rows are pages apart in memory."""
-    if c.m < LEAST_PACKED_ROWS or c.k * c.n * BYTES <= machine.l1_bytes // 2:
-        return "none"
-    far = not c.transposed_b and c.n * BYTES >= FAR_PAGES * PAGE_BYTES and c.k * c.n * BYTES > machine.l3_bytes // 2
-    return "blocks" if far else "panels"
+def is_packed(c: Contraction, machine: Machine) -> bool:
+    """Tell whether to copy B: it is read often and does not stay in L1."""
+    return c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2
 
 
 def largest(values: tuple[Value, ...], size: int, register: int, most: int) -> int:

@@ -14,11 +14,8 @@ TILE_K = (0, 64, 128, 256, 384, 512, 768)
 REGISTER_M = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 REGISTER_N = (1, 2, 4)  # vectors; LLVM turns three of them into scalar code
 UNROLLS = (1, 2, 4)
-# B's cache tile: read in place; copied into panels of a register tile; or copied as it is first, in long runs of
-# its rows, and then into panels, for a B whose rows are pages apart
-PACKINGS = ("none", "panels", "blocks")
-MOST_REGIONS = 16
-MOST_FMAS = 512  # vector FMAs written out in all k loops together; compile time grows with it
+MOST_REGIONS = 32
+MOST_FMAS = 768  # vector FMAs written out in all k loops together; compile time grows with it
 
 
 def matmul_space(c: Contraction, machine: Machine) -> Space:
@@ -35,7 +32,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("register_n", below(REGISTER_N, max(2, c.n // widths[-1] + 1))),
         Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
-        Knob("pack_b", PACKINGS),
+        Knob("pack_b", (False, True)),
     )
     return Space(knobs, constraints(c, machine))
 

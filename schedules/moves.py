@@ -7,6 +7,7 @@ leaves it invalid, as in the transform dialect itself. Drawings show the payload
 from dataclasses import dataclass, field
 
 ANY = "!transform.any_op"
+PACKED = "autotune.packed"  # marks the pads that are copies
 PAD = '!transform.op<"tensor.pad">'
 
 
@@ -100,7 +101,7 @@ def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
 
     C += A * B[k0 : k0 + kc, n0 : n0 + nc]   ->   P = B[k0 : k0 + kc, n0 : n0 + nc];  C += A * P
 
-    The pad becomes a copy by `write_pads_as_copies`.
+    The pad becomes a copy by `copy_pads`.
     """
     zeros = ", ".join(["0.0 : f32"] * operands)
     nofold = ", ".join("1" if i == operand else "0" for i in range(operands))
@@ -110,6 +111,7 @@ def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
         f'padding_dimensions = [0, 1, 2], nofold_flags = [{nofold}], copy_back_op = "none"}} '
         f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
     )
+    script.emit(f'transform.annotate {pad} "{PACKED}" : {ANY}')
     return padded
 
 
@@ -164,11 +166,58 @@ def enclosing_function(script: Script, op: str) -> str:
     return function
 
 
-def write_pads_as_copies(script: Script, function: str) -> None:
-    """Turn the pads `pack_operand` left in a function into copies to their destination."""
-    pads, copies = script.fresh("pads"), script.fresh("copies")
-    script.emit(f'{pads} = transform.structured.match ops{{["tensor.pad"]}} in {function} : ({ANY}) -> {PAD}')
-    script.emit(f"{copies} = transform.structured.rewrite_in_destination_passing_style {pads} : ({PAD}) -> {ANY}")
+def copy_pads(script: Script, function: str, rows: int, columns: int) -> None:
+    """Turn the pads `pad_operand` left in a function into loops of vector copies, straight to where they are stored.
+
+        P = B[k0 : k0 + kc, n0 : n0 + nr]   ->   for k in 0..kc step rows:  P[k : k + rows] = B[k0 + k : ...]
+
+    Args:
+        script: Where to write.
+        function: Handle of the function.
+        rows: Rows of the tile a step; must divide them.
+        columns: Columns of the tile a step; must divide them.
+    """
+    pads = match_pads(script, function)
+    tiled, _, _ = tile_pairs(script, pads, rows, columns)
+    script.emit(f"transform.structured.vectorize {tiled} vector_sizes [{rows}, {columns}] : {ANY}")
+
+
+def copy_pads_transposed(script: Script, function: str, rows: int, columns: int) -> None:
+    """The same for pads that are stored transposed: copied and turned in one loop, in registers.
+
+    Args:
+        script: Where to write.
+        function: Handle of the function.
+        rows: Rows of the stored tile a step; must divide them.
+        columns: Columns of the stored tile a step; must divide them.
+    """
+    pads, turned = match_pads(script, function), script.fresh("turned")
+    script.emit(f"{turned} = transform.get_consumers_of_result {pads}[0] : ({ANY}) -> {ANY}")
+    tiled, _, inner = tile_pairs(script, turned, rows, columns)
+    pad = fuse_producer(script, pads, inner)
+    script.emit(f"transform.structured.vectorize {pad} vector_sizes [{columns}, {rows}] : {ANY}")
+    vectorize(script, tiled)
+    script.emit(f"transform.apply_dce to {function} : {ANY}")  # the pad that was fused stays behind, unused
+
+
+def match_pads(script: Script, function: str) -> str:
+    """All pads in a function that `pad_operand` made; others are the payload's."""
+    pads = script.fresh("pads")
+    script.emit(
+        f'{pads} = transform.structured.match ops{{["tensor.pad"]}} attributes{{{PACKED}}} in {function} '
+        f": ({ANY}) -> {ANY}"
+    )
+    return pads
+
+
+def tile_pairs(script: Script, op: str, rows: int, columns: int) -> tuple[str, str, str]:
+    """Two loops around an op of two dimensions; consumes `op`."""
+    tiled, outer, inner = script.fresh("tiled"), script.fresh("loop"), script.fresh("loop")
+    script.emit(
+        f"{tiled}, {outer}, {inner} = transform.structured.tile_using_for {op} tile_sizes [{rows}, {columns}] "
+        f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
+    )
+    return tiled, outer, inner
 
 
 def vectorize(script: Script, op: str) -> None:

@@ -8,8 +8,8 @@ module attributes {transform.with_named_sequence} {
   // register_m = 6
   // register_n = 2
   // vector_width = 8
-  // unroll_k = 1
-  // pack_b = none
+  // unroll_k = 2
+  // pack_b = False
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %parts_0 = transform.structured.split %op after 12 {dimension = 0} : !transform.any_op
@@ -20,51 +20,61 @@ module attributes {transform.with_named_sequence} {
     %tiled_0, %loop_0 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_1 : !transform.any_op
+    transform.loop.unroll %loop_1 {factor = 2} : !transform.any_op
     %parts_2 = transform.structured.split %rest_1 after 8 {dimension = 1} : !transform.any_op
     %main_2, %rest_2 = transform.split_handle %parts_2 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 12 x 8 x 17 (m x n x k)
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_2 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_3 : !transform.any_op
+    transform.loop.unroll %loop_3 {factor = 2} : !transform.any_op
     %parts_3 = transform.structured.split %rest_2 after 4 {dimension = 1} : !transform.any_op
     %main_3, %rest_3 = transform.split_handle %parts_3 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 12 x 4 x 17 (m x n x k)
     %tiled_4, %loop_4 = transform.structured.tile_using_for %main_3 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_5, %loop_5 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_5 : !transform.any_op
+    transform.loop.unroll %loop_5 {factor = 2} : !transform.any_op
     %parts_4 = transform.structured.split %rest_3 after 2 {dimension = 1} : !transform.any_op
     %main_4, %rest_4 = transform.split_handle %parts_4 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 12 x 2 x 17 (m x n x k)
     %tiled_6, %loop_6 = transform.structured.tile_using_for %main_4 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_7, %loop_7 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_7 : !transform.any_op
+    transform.loop.unroll %loop_7 {factor = 2} : !transform.any_op
     // region of 12 x 1 x 17 (m x n x k)
     %tiled_8, %loop_8 = transform.structured.tile_using_for %rest_4 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_9, %loop_9 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_9 : !transform.any_op
+    transform.loop.unroll %loop_9 {factor = 2} : !transform.any_op
     %parts_5 = transform.structured.split %rest_0 after 16 {dimension = 1} : !transform.any_op
     %main_5, %rest_5 = transform.split_handle %parts_5 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 1 x 16 x 17 (m x n x k)
     %tiled_10, %loop_10 = transform.structured.tile_using_for %main_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_10 : !transform.any_op
+    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
     %parts_6 = transform.structured.split %rest_5 after 8 {dimension = 1} : !transform.any_op
     %main_6, %rest_6 = transform.split_handle %parts_6 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 1 x 8 x 17 (m x n x k)
     %tiled_11, %loop_11 = transform.structured.tile_using_for %main_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_11 : !transform.any_op
+    transform.loop.unroll %loop_11 {factor = 2} : !transform.any_op
     %parts_7 = transform.structured.split %rest_6 after 4 {dimension = 1} : !transform.any_op
     %main_7, %rest_7 = transform.split_handle %parts_7 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 1 x 4 x 17 (m x n x k)
     %tiled_12, %loop_12 = transform.structured.tile_using_for %main_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_12 : !transform.any_op
+    transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
     %parts_8 = transform.structured.split %rest_7 after 2 {dimension = 1} : !transform.any_op
     %main_8, %rest_8 = transform.split_handle %parts_8 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 1 x 2 x 17 (m x n x k)
     %tiled_13, %loop_13 = transform.structured.tile_using_for %main_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_13 : !transform.any_op
+    transform.loop.unroll %loop_13 {factor = 2} : !transform.any_op
     // region of 1 x 1 x 17 (m x n x k)
     %tiled_14, %loop_14 = transform.structured.tile_using_for %rest_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_14 : !transform.any_op
+    transform.loop.unroll %loop_14 {factor = 2} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
@@ -91,8 +101,12 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers.
-    %loops = transform.structured.match ops{["scf.for"]} in %module : (!transform.any_op) -> !transform.any_op
+    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
+    // outer ones would each be carried on their own, and bufferization would copy them.
+    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
+      : (!transform.any_op) -> !transform.any_op
+    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+      : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op
     transform.apply_patterns to %funcs { transform.apply_patterns.canonicalization } : !transform.any_op

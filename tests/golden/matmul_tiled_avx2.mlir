@@ -4,12 +4,12 @@ module attributes {transform.with_named_sequence} {
   // tile_n = 128
   // tile_k = 128
   // order = nkm
-  // register_order = nm
+  // register_order = mn
   // register_m = 6
   // register_n = 2
   // vector_width = 8
   // unroll_k = 2
-  // pack_b = panels
+  // pack_b = True
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 128, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
@@ -18,34 +18,36 @@ module attributes {transform.with_named_sequence} {
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_0 tile_sizes [60, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 240 x 256 x 256 (m x n x k)
-    %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_4, %loop_4 = transform.structured.tile_using_for %tiled_3 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_4, %loop_4 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // copy B into panels, in the order the k loop reads it in
     transform.apply_patterns to %loop_0 {
       transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice
       transform.apply_patterns.canonicalization
     } : !transform.any_op
     %padded_0, %pad_0, %copy_0 = transform.structured.pad %tiled_4 {padding_values = [0.0 : f32, 0.0 : f32, 0.0 : f32], padding_dimensions = [0, 1, 2], nofold_flags = [0, 1, 0], copy_back_op = "none"} : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %pad_0 "autotune.packed" : !transform.any_op
     %source_0 = transform.get_producer_of_operand %padded_0[1] : (!transform.any_op) -> !transform.op<"tensor.pad">
     %hoisted_0 = transform.structured.hoist_pad %source_0 by 3 loops : (!transform.op<"tensor.pad">) -> !transform.any_op
-    %pads_0 = transform.structured.match ops{["tensor.pad"]} in %function_0 : (!transform.any_op) -> !transform.op<"tensor.pad">
-    %copies_0 = transform.structured.rewrite_in_destination_passing_style %pads_0 : (!transform.op<"tensor.pad">) -> !transform.any_op
-    %tiled_5, %loop_5 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_5 : !transform.any_op
-    transform.loop.unroll %loop_5 {factor = 2} : !transform.any_op
+    %pads_0 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
+    %tiled_5, %loop_5, %loop_6 = transform.structured.tile_using_for %pads_0 tile_sizes [8, 16] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_5 vector_sizes [8, 16] : !transform.any_op
+    %tiled_6, %loop_7 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_6 : !transform.any_op
+    transform.loop.unroll %loop_7 {factor = 2} : !transform.any_op
     %parts_1 = transform.structured.split %rest_0 after 12 {dimension = 0} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 12 x 256 x 256 (m x n x k)
-    %tiled_6, %loop_6 = transform.structured.tile_using_for %main_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_7, %loop_7 = transform.structured.tile_using_for %tiled_6 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_8, %loop_8 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_8 : !transform.any_op
-    transform.loop.unroll %loop_8 {factor = 2} : !transform.any_op
-    // region of 4 x 256 x 256 (m x n x k)
-    %tiled_9, %loop_9 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_10, %loop_10 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_10 : !transform.any_op
+    %tiled_7, %loop_8 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_8, %loop_9 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_9, %loop_10 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_9 : !transform.any_op
     transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
+    // region of 4 x 256 x 256 (m x n x k)
+    %tiled_10, %loop_11 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_11, %loop_12 = transform.structured.tile_using_for %tiled_10 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_11 : !transform.any_op
+    transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
@@ -72,8 +74,12 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers.
-    %loops = transform.structured.match ops{["scf.for"]} in %module : (!transform.any_op) -> !transform.any_op
+    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
+    // outer ones would each be carried on their own, and bufferization would copy them.
+    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
+      : (!transform.any_op) -> !transform.any_op
+    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+      : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op
     transform.apply_patterns to %funcs { transform.apply_patterns.canonicalization } : !transform.any_op
