@@ -10,9 +10,10 @@ from autotune.ir.lower import TAIL
 from autotune.ir.partition import Partition
 from autotune.machine import Machine
 from autotune.measure import Effort
-from autotune.script import Step, assemble
+from autotune.schedule import Baseline
+from autotune.script import Step, assemble, panels_of
 from autotune.stats import Interval, ratio_interval
-from autotune.task import Baseline, Payload
+from autotune.task import Payload
 from autotune.trial import Samples
 from autotune.worker import Worker
 
@@ -26,6 +27,7 @@ class Assembly:
 
     Attributes:
         script: The transform script.
+        panels: Tags whose weight is stored in panels, with their columns.
         tags: Tasks it schedules; the others keep the plain lowering.
         best: Times of the assembled payload.
         baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
@@ -35,6 +37,7 @@ class Assembly:
     """
 
     script: str
+    panels: tuple[tuple[str, int], ...]
     tags: tuple[str, ...]
     best: Samples
     baseline: Samples | None
@@ -47,15 +50,15 @@ class Assembly:
         return choice.search.task.tag in self.tags
 
 
-def write_script(choices: Sequence[Choice]) -> str:
-    """One script for all tasks that have a config."""
+def script_steps(choices: Sequence[Choice]) -> list[Step]:
+    """The steps of one script for all tasks that have a config."""
     steps = []
     for choice in choices:
         if choice.config is not None:
             task = choice.search.task
-            note = f"{choice.search.note(choice.config)}\n{task.ops} op(s), run {task.count} time(s) a call"
-            steps.append(Step(task.tag, task.ops, choice.search.body(choice.config), note))
-    return assemble(steps)
+            note = f"\n{task.ops} op(s), run {task.count} time(s) a call"
+            steps.append(choice.search.script_step(choice.config, ops=task.ops, note=note))
+    return steps
 
 
 def assemble_model(
@@ -76,8 +79,9 @@ def assemble_model(
     notes: list[str] = []
     tried: list[Evaluation] = []
     for kept, why in fallbacks(choices):
-        script = write_script(kept)
-        candidates = (Candidate(None, baseline.pipeline), Candidate(script, TAIL, text=parts.payload.text))
+        steps = script_steps(kept)
+        script, panels = assemble(steps), panels_of(steps)
+        candidates = (Candidate(None, baseline.pipeline), Candidate(script, TAIL, parts.payload.text, panels))
         job = Job(payload, candidates, machine, seed=seed, effort=MODEL_EFFORT)
         theirs, ours = worker.evaluate(job, seconds=MODEL_SECONDS)
         if ours.samples is None and theirs.samples is None and ours.outcome == theirs.outcome:
@@ -90,7 +94,7 @@ def assemble_model(
             if theirs.samples is None:
                 notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
             tags = tuple(c.search.task.tag for c in kept if c.config is not None)
-            return Assembly(script, tags, ours.samples, theirs.samples, speedup, ours.max_error, (*notes, *why))
+            return Assembly(script, panels, tags, ours.samples, theirs.samples, speedup, ours.max_error, (*notes, *why))
         notes.append(f"the whole was {ours.outcome} ({ours.diagnostic})")
     raise ScheduleError(
         f"{payload.name} must compile and verify without any schedule, it was {tried[-1].outcome}: "

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from autotune.ir.evaluate import Candidate
 from autotune.measure import Effort
+from autotune.schedule import Baseline
 from autotune.space import Config
 from autotune.stats import is_different
-from autotune.task import Baseline
 from autotune.task_search import TaskSearch
 from autotune.trial import Samples
 from autotune.worker import Worker

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from autotune.errors import PayloadError, ScheduleError
-from autotune.task import Baseline, Payload, Schedule, Task
+from autotune.schedule import Baseline, Schedule
+from autotune.task import Payload, Task
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 

@@ -68,10 +68,11 @@ def replay(folder: Path) -> Replay:
     try:
         baseline, pipeline = str(manifest["baseline"]["pipeline"]), str(manifest["pipeline"])
         seed, recorded = int(manifest["seed"]), recorded_speedup(manifest["result"])
+        panels = tuple((str(tag), int(columns)) for tag, columns in manifest.get("panels", {}).items())
         changed = tuple(differences(manifest, machine.fingerprint))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(f"{folder}/manifest.json must be as it was recorded, it is not: {error!r}") from error
-    candidates = (Candidate(None, baseline), Candidate(bundle.script, pipeline, text=bundle.tagged))
+    candidates = (Candidate(None, baseline), Candidate(bundle.script, pipeline, bundle.tagged, panels))
     with Worker(MODEL_SECONDS) as worker:
         theirs, ours = worker.evaluate(Job(bundle.payload, candidates, machine, seed=seed, effort=MODEL_EFFORT))
     both = theirs.samples is not None and ours.samples is not None

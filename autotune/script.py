@@ -82,12 +82,19 @@ class Step:
         ops: How many of them the module holds.
         body: Transform ops on ``%op``, as `Schedule.build` gave them.
         note: What a reader should know: family and config.
+        panel: Columns of the panels the ops' constant B is stored in; 0 for B as the payload has it.
     """
 
     tag: str
     ops: int
     body: str
     note: str = ""
+    panel: int = 0
+
+
+def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
+    """Tags whose constant B is stored in panels, with their columns."""
+    return tuple((step.tag, step.panel) for step in steps if step.panel)
 
 
 def assemble(steps: Sequence[Step]) -> str:

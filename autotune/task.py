@@ -1,4 +1,4 @@
-"""What is computed (`Payload`), the units worth tuning in it (`Task`), and how they are transformed (`Schedule`).
+"""What is computed (`Payload`) and the units worth tuning in it (`Task`).
 
 These are the types that content (`payload/`, `schedules/`) is written against. MLIR crosses them as
 text, so that everything here pickles to workers, hashes, and imports without `mlir`.
@@ -7,14 +7,12 @@ text, so that everything here pickles to workers, hashes, and imports without `m
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import PayloadError
-from autotune.machine import Machine
-from autotune.space import Config, Space
 
 Array = npt.NDArray[Any]
 ROLES = ("input", "weight", "output")
@@ -135,6 +133,7 @@ class Contraction:
         transposed_b: B is stored ``(n, k)``.
         batched: The op has a batch dimension (which may be 1).
         dtype: Element type of all three operands.
+        constant_b: B is a weight, the same in every call: it may be stored as the schedule likes.
     """
 
     m: int
@@ -145,6 +144,7 @@ class Contraction:
     transposed_b: bool = False
     batched: bool = False
     dtype: str = "f32"
+    constant_b: bool = False
 
     @property
     def flops(self) -> int:
@@ -184,56 +184,6 @@ class Task:
     ops: int = 1
     count: int = 1
     contraction: Contraction | None = None
-
-
-class Schedule(Protocol):
-    """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
-
-    Plug-ins register an instance under the entry-point group ``autotune.schedules``.
-    """
-
-    @property
-    def name(self) -> str:
-        """How users and records name it."""
-        ...
-
-    @property
-    def fallback(self) -> bool:
-        """Whether it steps in only where no other family covers a task."""
-        ...
-
-    def covers(self, task: Task) -> bool:
-        """Tell whether this family can schedule the task."""
-        ...
-
-    def space(self, task: Task, machine: Machine) -> Space:
-        """Give the knobs, their values and the joint constraints."""
-        ...
-
-    def default(self, task: Task, machine: Machine) -> Config:
-        """Give a config that is good without any search; it satisfies the space's constraints."""
-        ...
-
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Write the body that transforms ``%op``, one handle to the task's op, in terms of tensors and vectors.
-
-        Returns:
-            Transform-dialect operations, one a line, without the surrounding named sequence.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A classic pass pipeline from linalg on tensors to the LLVM dialect.
-
-    Attributes:
-        name: How users name it.
-        pipeline: MLIR's textual pass pipeline, ``builtin.module(...)``.
-    """
-
-    name: str
-    pipeline: str
 
 
 def contract(

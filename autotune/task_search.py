@@ -9,11 +9,12 @@ from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
 from autotune.machine import Machine
 from autotune.measure import Effort
-from autotune.script import Step, assemble
+from autotune.schedule import Schedule
+from autotune.script import Step, assemble, panels_of
 from autotune.search import Search
 from autotune.space import Config, Space
 from autotune.store import Store, Sweep
-from autotune.task import Schedule, Task
+from autotune.task import Task
 from autotune.trial import Trial, trial_key
 from autotune.watch import Stopwatch
 from autotune.worker import Worker
@@ -140,7 +141,13 @@ class TaskSearch:
 
     def candidate(self, config: Config, body: str | None = None) -> Candidate:
         """A config as a worker takes it: the task alone. `body` saves writing it again."""
-        return Candidate(assemble([Step(self.task.tag, 1, body or self.body(config), self.note(config))]), TAIL)
+        steps = [self.script_step(config, body)]
+        return Candidate(assemble(steps), TAIL, panels=panels_of(steps))
+
+    def script_step(self, config: Config, body: str | None = None, *, ops: int = 1, note: str = "") -> Step:
+        """A config as a share of a script."""
+        panel = self.family.panel(self.task, config)
+        return Step(self.task.tag, ops, body or self.body(config), self.note(config) + note, panel)
 
     def job(self, candidates: Sequence[Candidate], effort: Effort, best_seconds: float | None = None) -> Job:
         """The job that measures candidates of this task."""

@@ -19,9 +19,10 @@ from autotune.machine import Machine, this_machine
 from autotune.noise import measure_noise
 from autotune.registry import family_for, load_baseline
 from autotune.result import TuneResult
+from autotune.schedule import Baseline
 from autotune.search import SAMPLERS
 from autotune.store import Store
-from autotune.task import Baseline, Payload, Task
+from autotune.task import Payload, Task
 from autotune.task_search import TaskSearch
 from autotune.trial import Samples, Trial
 from autotune.worker import MEMORY_SHARE, Worker

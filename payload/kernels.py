@@ -14,8 +14,8 @@ from payload.config import check_size, read_numbers, read_switch, write_spec
 
 Tensors = dict[str, Value]
 
-SWITCHES = ("transpose_b", "causal")
-MATMUL = {"m": 512, "n": 512, "k": 512, "transpose_b": 0}
+SWITCHES = ("transpose_b", "constant_b", "causal")
+MATMUL = {"m": 512, "n": 512, "k": 512, "transpose_b": 0, "constant_b": 0}
 BATCH_MATMUL = {"batch": 12, "m": 128, "n": 128, "k": 64, "transpose_b": 0}
 ATTENTION = {"heads": 12, "seq": 128, "d": 64, "causal": 0}
 ROWS = {"rows": 512, "cols": 512}
@@ -66,12 +66,15 @@ def make(
 
 
 def matmul(parameters: dict[str, str]) -> Payload:
-    """``a (m, k)`` times ``b (k, n)``, or ``b (n, k)`` with ``transpose_b=1``; 512 each by default."""
+    """``a (m, k)`` times ``b (k, n)``, or ``b (n, k)`` with ``transpose_b=1``; 512 each by default.
+
+    With ``constant_b=1``, b is a weight: schedules and libraries may store it as they like before any call.
+    """
     sizes = read("matmul", parameters, MATMUL)
     m, n, k, turned = sizes["m"], sizes["n"], sizes["k"], bool(sizes["transpose_b"])
     arguments = (
         Argument("a", "input", (m, k)),
-        Argument("b", "weight", (n, k) if turned else (k, n)),
+        Argument("b", "weight" if sizes["constant_b"] else "input", (n, k) if turned else (k, n)),
         Argument("c", "output", (m, n)),
     )
 

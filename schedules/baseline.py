@@ -4,7 +4,7 @@ Both free what they allocate: the chapter's pipelines do not, and a loop of call
 of a leak instead of the code.
 """
 
-from autotune.task import Baseline
+from autotune.schedule import Baseline
 
 BUFFERIZE = "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map}"
 FREE = (

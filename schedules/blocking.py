@@ -41,6 +41,9 @@ class Loop:
 def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tuple[Piece, ...]:
     """Cut a dimension into a main piece, what cache tiles leave over, and what register tiles leave over.
 
+    Where only a few rows would be left over, they share with the last whole register tile: two halves keep the FMA
+    units busier than one tile of two rows (128 x 3072 x 768: 84.4 to 85.9 % of the roof, 32 x 256 x 64: 86 to 90).
+
     Args:
         size: Length of the dimension.
         cache: Wanted cache tile, rounded down to whole register tiles; 0 means all of it.
@@ -50,7 +53,7 @@ def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tu
 
     Example:
         >>> [piece.size for piece in cut(512, 120, 6)]
-        [480, 30, 2]
+        [480, 24, 8]
         >>> [piece.size for piece in cut(509, 0, 16, powers_of_two=True)]
         [496, 8, 4, 1]
     """
@@ -58,15 +61,25 @@ def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tu
         register = min(register, 1 << size.bit_length() - 1)
     register = min(register, size)
     whole = size // register * register
+    if not powers_of_two and 0 < size - whole < register // 2 and whole > register:
+        whole -= register  # a tile of few rows leaves FMA units idle: share with the last whole one
     cache = max(register, min(cache or whole, whole) // register * register)
     main = whole // cache * cache
     pieces = [Piece(main, cache, register)]
     if main < whole:
         pieces.append(Piece(whole - main, whole - main, register))
-    rest = size - whole
-    parts = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1] if powers_of_two else [rest]
-    pieces += [Piece(part, part, part) for part in parts if part]
-    return tuple(pieces)
+    return tuple(pieces) + leftovers(size - whole, register, powers_of_two)
+
+
+def leftovers(rest: int, register: int, powers_of_two: bool) -> tuple[Piece, ...]:
+    """Pieces of what register tiles leave over; two halves where that is more than one of them."""
+    if powers_of_two:
+        parts = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
+    elif rest > register and rest % 2 == 0:
+        return (Piece(rest, rest, rest // 2),)
+    else:
+        parts = [-(-rest // 2), rest // 2] if rest > register else [rest]
+    return tuple(Piece(part, part, part) for part in parts if part)
 
 
 def regions(pieces: dict[str, tuple[Piece, ...]]) -> Iterator[Region]:

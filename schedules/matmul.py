@@ -1,11 +1,11 @@
-"""Matmul and batch matmul: cache tiles, an optional packed B, a register tile of outer products.
+"""Matmul and batch matmul: cache tiles, a B that may be packed, a register tile of outer products.
 
 The nest is the one of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, ACM TOMS 2008):
 loops over cache tiles, a copy of B into the order it is read in, loops over register tiles, and a k loop whose
 accumulators stay in vector registers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
@@ -14,7 +14,7 @@ from autotune.task import Contraction, Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
 from schedules.matmul_model import default_config
-from schedules.matmul_space import cut_all, matmul_space
+from schedules.matmul_space import columns_of, cut_all, matmul_space
 from schedules.moves import Script
 
 MOST_ROWS = 8  # rows of a panel copied a step
@@ -48,11 +48,18 @@ class Matmul:
         script = Script()
         op = "%op"
         function = moves.enclosing_function(script, op)
+        if self.panel(task, config):
+            script.say("B is stored in panels beforehand")
+            c = replace(c, transposed_b=False)
         if c.batched:
             script.say("one product of the batch at a time")
             op = moves.drop_unit_batch(script, op, rank=4)
         MatmulWriter(script, function, c, config).write(op)
         return script.text
+
+    def panel(self, task: Task, config: Config) -> int:
+        """Panels as wide as the register tile, if the config wants them made beforehand."""
+        return columns_of(config) if config["pack_b"] == "beforehand" else 0
 
 
 def contraction_of(task: Task) -> Contraction:
@@ -150,7 +157,7 @@ class MatmulWriter:
     def packs(self, region: Region) -> bool:
         """Tell whether B has several panels here, read often enough for a copy."""
         often = region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
-        return bool(self.config["pack_b"]) and often and region["n"].register < region["n"].cache
+        return self.config["pack_b"] == "panels" and often and region["n"].register < region["n"].cache
 
     def vectorize(self, op: str, back: str, region: Region) -> None:
         """The innermost loop, over k: one outer product a step, accumulators in registers."""

@@ -82,13 +82,15 @@ def fill_caches(
         "register_n": tile.vectors,
         "vector_width": tile.width,
         "unroll_k": 2 if 2 in values["unroll_k"] else 1,
-        "pack_b": is_packed(c, machine),
+        "pack_b": packing(c, machine),
     }
 
 
-def is_packed(c: Contraction, machine: Machine) -> bool:
-    """Tell whether to copy B: it is read often and does not stay in L1."""
-    return c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2
+def packing(c: Contraction, machine: Machine) -> str:
+    """B in panels beforehand if it is a weight; a copy in every call if it is read often and does not stay in L1."""
+    if c.constant_b:
+        return "beforehand"
+    return "panels" if c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2 else "none"
 
 
 def largest(values: tuple[Value, ...], size: int, register: int, most: int) -> int:

@@ -14,6 +14,8 @@ TILE_K = (0, 64, 128, 256, 384, 512, 768)
 REGISTER_M = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 REGISTER_N = (1, 2, 4)  # vectors; LLVM turns three of them into scalar code
 UNROLLS = (1, 2, 4)
+# B read in place; copied into panels of a register tile in every call; or stored so before any
+PACKINGS = ("none", "panels", "beforehand")
 MOST_REGIONS = 32
 MOST_FMAS = 768  # vector FMAs written out in all k loops together; compile time grows with it
 
@@ -32,7 +34,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("register_n", below(REGISTER_N, max(2, c.n // widths[-1] + 1))),
         Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
-        Knob("pack_b", (False, True)),
+        Knob("pack_b", PACKINGS if c.constant_b else PACKINGS[:2]),
     )
     return Space(knobs, constraints(c, machine))
 

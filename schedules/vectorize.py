@@ -61,6 +61,10 @@ class Vectorize:
         tile_and_vectorize(script, op, (*sizes[:last], pieces[-1].size), int(config["rows"]), pieces[-1].register)
         return script.text
 
+    def panel(self, task: Task, config: Config) -> int:
+        """It leaves operands as they are."""
+        return 0
+
 
 def tile_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int) -> None:
     """Loops over everything but a tile of `rows` rows and `width` columns."""

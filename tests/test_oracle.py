@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from tuning_support import MACHINES, contraction_payload, default_script, product_of, run, tensor_payload
+from tuning_support import MACHINES, contraction_payload, default_steps, product_of, run, tensor_payload
 
 from autotune.ir.lower import PLAIN, TAIL
 from autotune.ir.partition import partition
 from autotune.machine import this_machine
 from autotune.registry import families, load_family, load_payload
-from autotune.script import Step, assemble
+from autotune.script import Step, assemble, panels_of
 from autotune.search import Search
 from autotune.task import Argument
 from autotune.verify import verify
@@ -47,8 +47,8 @@ def check_configs(payload, expected, *, machine, count, family=None, seed=0):
     plain = run(payload, inputs, None, PLAIN)
     agrees(payload, plain, expected)
     for config in random_configs(family, task, machine, count, seed):
-        script = assemble([Step(task.tag, task.ops, family.build(task, config, machine))])
-        got = run(payload, inputs, script, TAIL, text=parts.payload.text)
+        steps = [Step(task.tag, task.ops, family.build(task, config, machine), panel=family.panel(task, config))]
+        got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
         verdict = verify(payload, got, expected)
         assert verdict.outcome == "ok", f"{config}: {verdict.diagnostic}"
         agrees(payload, got, plain)
@@ -60,6 +60,14 @@ def test_matmul_schedule_is_right_for_every_layout_and_size(a, b, sizes):
     payload = contraction_payload(*sizes, a=a, b=b)
     expected = lambda inputs: [product_of(payload, inputs, a=a, b=b)]  # noqa: E731
     check_configs(payload, expected, machine=this_machine(), count=2, seed=sum(sizes))
+
+
+@pytest.mark.parametrize("sizes", MATMULS, ids=str)
+@pytest.mark.parametrize("b", ["kn", "nk"])
+def test_matmul_with_a_weight_stored_as_the_schedule_likes_is_right(b, sizes):
+    payload = contraction_payload(*sizes, b=b, role_b="weight")
+    expected = lambda inputs: [product_of(payload, inputs, b=b)]  # noqa: E731
+    check_configs(payload, expected, machine=this_machine(), count=3, seed=sum(sizes))
 
 
 @pytest.mark.parametrize("sizes", BATCHES, ids=str)
@@ -195,5 +203,6 @@ def test_whole_payload_with_every_default_is_what_the_reference_says(spec, machi
     parts = partition(payload)
     inputs = payload.make_inputs(0)
     host = MACHINES[machine] if machine else this_machine()
-    got = run(payload, inputs, default_script(parts, host), TAIL, text=parts.payload.text)
+    steps = default_steps(parts, host)
+    got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
     agrees(payload, got, payload.reference(**inputs))

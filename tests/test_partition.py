@@ -46,9 +46,9 @@ def tags_in(text):
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_op_inside_the_layer_loop_counts_once_for_every_layer(layers):
     tasks = {t.tag: t for t in partition(load_payload(f"nano,layers={layers}")).tasks}
-    for tag in ("matmul_32x192x64_f32", "matmul_32x256x64_f32", "batch_matmul_4x32x32x16_f32_tb"):
+    for tag in ("matmul_32x192x64_f32_w", "matmul_32x256x64_f32_w", "batch_matmul_4x32x32x16_f32_tb"):
         assert (tasks[tag].ops, tasks[tag].count) == (1, layers)
-    head = tasks["matmul_32x256x64_f32_tb"]
+    head = tasks["matmul_32x256x64_f32_tb_w"]
     assert (head.ops, head.count) == (1, 1)
 
 
@@ -76,7 +76,7 @@ def test_task_alone_carries_its_own_tag_once(spec):
 def test_equal_ops_share_a_tag_and_others_do_not():
     body = matmul_of("first", "%x", "%w") + matmul_of("result", "%first", "%w")
     (task,) = partition(square_payload(body)).tasks
-    assert (task.tag, task.ops, task.count) == ("matmul_8x8x8_f32", 2, 2)
+    assert (task.tag, task.ops, task.count) == ("matmul_8x8x8_f32_w", 2, 2)
     tasks = partition(load_payload("softmax,rows=7,cols=33")).tasks
     assert len({task.tag for task in tasks}) == len(tasks) == 4
 
@@ -168,7 +168,7 @@ def test_contractions_survive_element_wise_fusion():
     body = matmul_of("product", "%x", "%w") + bias_and_relu("%product", "hidden") + matmul_of("result", "%hidden", "%w")
     for payload in (square_payload(body), generics(square_payload(body))):
         tasks = partition(payload).tasks
-        assert [(t.tag, t.ops) for t in tasks if t.contraction] == [("matmul_8x8x8_f32", 2)]
+        assert [(t.tag, t.ops) for t in tasks if t.contraction] == [("matmul_8x8x8_f32_w", 2)]
 
 
 def test_element_wise_neighbours_become_one_op():
@@ -189,7 +189,7 @@ def test_contractions_survive_reshapes():
     )
     body += matmul_of("result", "%back", "%w")
     tasks = partition(square_payload(body)).tasks
-    assert [(t.tag, t.ops) for t in tasks if t.contraction] == [("matmul_8x8x8_f32", 2)]
+    assert [(t.tag, t.ops) for t in tasks if t.contraction] == [("matmul_8x8x8_f32_w", 2)]
 
 
 def test_reshape_of_an_operand_does_not_hide_a_contraction():

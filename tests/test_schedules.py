@@ -193,6 +193,6 @@ def test_scripts_never_vectorize_with_masks(sizes, b):
 def test_a_pad_of_the_payload_is_not_taken_for_a_copy():
     task = contraction_task(64, 512, 512)
     family, machine = load_family("matmul"), MACHINES["avx2"]
-    body = family.build(task, {**family.default(task, machine), "pack_b": True}, machine)
+    body = family.build(task, {**family.default(task, machine), "pack_b": "panels"}, machine)
     assert 'match ops{["tensor.pad"]} attributes{autotune.packed}' in body
     assert 'match ops{["tensor.pad"]} in' not in body

@@ -5,7 +5,7 @@ import numpy as np
 from autotune.ir.program import aligned_empty, compile_program
 from autotune.machine import Machine
 from autotune.registry import family_for
-from autotune.script import Step, assemble
+from autotune.script import Step
 from autotune.task import Argument, Payload
 from autotune.verify import poison
 
@@ -21,7 +21,7 @@ def tensor(shape, dtype="f32"):
     return f"tensor<{''.join(f'{size}x' for size in shape)}{dtype}>"
 
 
-def contraction_payload(m, n, k, *, batch=0, a="mk", b="kn", generic=False):
+def contraction_payload(m, n, k, *, batch=0, a="mk", b="kn", generic=False, role_b="input"):
     """A product with operands stored as their letters say, ``a="km"`` is a transposed A; no `batch`, a plain matmul."""
     sizes = {"b": batch, "m": m, "n": n, "k": k}
     prefix = "b" if batch else ""
@@ -44,7 +44,7 @@ def contraction_payload(m, n, k, *, batch=0, a="mk", b="kn", generic=False):
         product = f"{name} indexing_maps = [{maps}] {operands} -> {kinds[2]}"
     return tensor_payload(
         "product",
-        [Argument("a", "input", shapes[0]), Argument("b", "input", shapes[1]), Argument("c", "output", shapes[2])],
+        [Argument("a", "input", shapes[0]), Argument("b", role_b, shapes[1]), Argument("c", "output", shapes[2])],
         f"""%zero = arith.constant 0.0 : f32
     %empty = tensor.empty() : {kinds[2]}
     %zeros = linalg.fill ins(%zero : f32) outs(%empty : {kinds[2]}) -> {kinds[2]}
@@ -80,7 +80,7 @@ def product_of(payload, arrays, *, a="mk", b="kn"):
     return (left.swapaxes(-1, -2) if a == "km" else left) @ (right.swapaxes(-1, -2) if b == "nk" else right)
 
 
-def run(payload, inputs, script, pipeline, text=None):
+def run(payload, inputs, script, pipeline, *, text=None, panels=()):
     """Compile a payload, call it once on poisoned outputs, and give those."""
     arrays = [aligned_empty(argument) for argument in payload.arguments]
     for argument, array in zip(payload.arguments, arrays, strict=True):
@@ -88,14 +88,17 @@ def run(payload, inputs, script, pipeline, text=None):
             poison(array)
         else:
             array[...] = inputs[argument.name]
-    compile_program(payload, script, pipeline, text=text).bind(arrays).run()
+    program = compile_program(payload, script, pipeline, text=text, panels=dict(panels))
+    program.bind([*arrays, *(w.pack(arrays[w.source]) for w in program.weights)]).run()
     return [x for x, argument in zip(arrays, payload.arguments, strict=True) if argument.role == "output"]
 
 
-def default_script(parts, machine):
-    """The script that gives every task of a partition its family's default config."""
+def default_steps(parts, machine):
+    """Every task of a partition with its family's default config, as steps of a script."""
     steps = []
     for task in parts.tasks:
         family = family_for(task)
-        steps.append(Step(task.tag, task.ops, family.build(task, family.default(task, machine), machine)))
-    return assemble(steps)
+        config = family.default(task, machine)
+        panel = family.panel(task, config)
+        steps.append(Step(task.tag, task.ops, family.build(task, config, machine), panel=panel))
+    return steps

@@ -8,6 +8,7 @@ import numpy as np
 
 from autotune.errors import CompileError, PayloadError
 from autotune.ir.lower import PLAIN
+from autotune.ir.panels import PanelWeight
 from autotune.ir.program import BoundProgram, aligned_empty, compile_program
 from autotune.ir.roofs import Roofs, measure_roofs, reference_run
 from autotune.machine import Machine
@@ -28,11 +29,13 @@ class Candidate:
         script: Transform script; `None` for a pure pass pipeline.
         pipeline: Passes after it.
         text: The module it starts from, where that is not the payload's own text (the tagged module).
+        panels: Tags whose op reads its weight from panels, with their columns.
     """
 
     script: str | None
     pipeline: str
     text: str | None = None
+    panels: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,18 +74,29 @@ class PreparedPayload:
     """Inputs, outputs and oracle of a payload, made once a worker."""
 
     def __init__(self, payload: Payload, seed: int) -> None:
+        self.payload = payload
         values = payload.make_inputs(seed)
         self.arrays = [aligned_empty(argument) for argument in payload.arguments]
         for argument, array in zip(payload.arguments, self.arrays, strict=True):
             if argument.role != "output":
                 array[...] = values[argument.name]
         self.outputs = [a for a, arg in zip(self.arrays, payload.arguments, strict=True) if arg.role == "output"]
+        self._stored: dict[tuple[int, int, bool], Array] = {}
         self.expected = self.ask_oracle(payload, values)
         if any(not np.isfinite(array).all() for array in self.expected):
             raise PayloadError(
                 f"the oracle of {payload.name} must give finite values for random inputs, it gives NaN or infinity; "
                 "check that every output is written before it is read"
             )
+
+    def stored(self, weight: PanelWeight) -> Array:
+        """A weight in panels; packed once, however many candidates want it."""
+        key = (weight.source, weight.columns, weight.transposed)
+        if key not in self._stored:
+            array = aligned_empty(weight.argument(self.payload.arguments[weight.source]))
+            array[...] = weight.pack(self.arrays[weight.source])
+            self._stored[key] = array
+        return self._stored[key]
 
     def ask_oracle(self, payload: Payload, values: dict[str, Array]) -> list[Array]:
         """The reference's outputs, or those of the plain lowering where there is no reference."""
@@ -146,12 +160,14 @@ def build_and_verify(
 ) -> tuple[BoundProgram | None, Evaluation]:
     """Compile one candidate and compare its outputs to the oracle's."""
     try:
-        program = compile_program(payload, candidate.script, candidate.pipeline, text=candidate.text)
+        program = compile_program(
+            payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
+        )
     except CompileError as error:
         outcomes: dict[str, Outcome] = {"lower": "lowering-failed", "jit": "jit-failed"}
         return None, Evaluation(outcomes.get(error.stage, "transform-failed"), diagnostic=str(error))
     watch = Stopwatch(dict(program.phases))
-    bound = program.bind(prepared.arrays)
+    bound = program.bind([*prepared.arrays, *map(prepared.stored, program.weights)])
     with watch.phase("verify"):
         verdict = run_and_verify(payload, bound, prepared)
     evaluation = Evaluation(

@@ -7,7 +7,6 @@ from mlir.passmanager import PassManager
 from autotune.errors import CompileError
 from autotune.ir import vector_math
 from autotune.ir.module import describe, first_lines, parse, symbol
-from autotune.watch import Stopwatch
 
 # After a script: buffers get an owner and are freed, what is left of linalg becomes loops, and all of it LLVM.
 TAIL = (
@@ -62,21 +61,10 @@ def run_pipeline(module: ir.Module, pipeline: str) -> None:
         raise CompileError("lower", first_lines(text.lstrip(": "))) from error
 
 
-def lower(module: ir.Module, script: str | None, pipeline: str, watch: Stopwatch) -> None:
-    """Take a module to the LLVM dialect, in place.
-
-    Args:
-        module: Linalg on tensors.
-        script: Transform script to apply first; `None` for a pure pass pipeline.
-        pipeline: Passes to run after it.
-        watch: Receives phases ``transform`` and ``lower``.
-    """
-    if script is not None:
-        with watch.phase("transform"):
-            apply_script(module, script)
-            vector_math.approximate(module)
-    with watch.phase("lower"):
-        run_pipeline(module, pipeline)
+def schedule(module: ir.Module, script: str) -> None:
+    """Apply a transform script, and what goes with every script: functions of vectors as polynomials."""
+    apply_script(module, script)
+    vector_math.approximate(module)
 
 
 def _without_preamble(text: str) -> str:

@@ -1,6 +1,6 @@
 """Outlining: one structured op as a module of its own, memrefs outside, tensors inside."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from mlir import ir
 from mlir.dialects import bufferization, func, tensor
@@ -12,11 +12,15 @@ from autotune.task import DTYPES, Argument
 PARTIAL = ("arith.divf", "math.rsqrt", "math.sqrt", "math.log", "math.log2", "math.log1p", "math.powf")
 
 
-def outline(op: ir.OpView) -> tuple[str, tuple[Argument, ...]] | None:
+def outline(op: ir.OpView, weights: Collection[int] = ()) -> tuple[str, tuple[Argument, ...]] | None:
     """Copy `op` into function ``@outline`` of a new module, tagged ``__tag__``.
 
     Inputs become arguments ``in0``, ``in1``, ...; results ``out0``, ... . An init that is filled with a constant is
     filled again, one that the op never reads becomes an empty tensor, any other becomes an input.
+
+    Args:
+        op: The op.
+        weights: Operands that are weights; arguments in their place have that role.
 
     Returns:
         The module's text and its arguments; `None` if the op uses values from outside that are not constants,
@@ -32,7 +36,9 @@ def outline(op: ir.OpView) -> tuple[str, tuple[Argument, ...]] | None:
     if any(not is_constant(value) for value in outside) or not all(supported(v) for v in [*operands, *results]):
         return None
     positive = any(inner.name in PARTIAL for inner in inner_ops(op.operation))
-    arguments = [argument(f"in{j}", "input", operands[i], positive) for j, i in enumerate(passed)]
+    arguments = [
+        argument(f"in{j}", "weight" if i in weights else "input", operands[i], positive) for j, i in enumerate(passed)
+    ]
     arguments += [argument(f"out{j}", "output", value, positive) for j, value in enumerate(results)]
 
     module = ir.Module.create()

@@ -14,6 +14,7 @@ from autotune.errors import PayloadError
 from autotune.ir.lower import run_pipeline
 from autotune.ir.module import context, parse, symbol
 from autotune.ir.outline import is_constant, maker, outline, start_value
+from autotune.ir.weights import weight_behind
 from autotune.script import TAG
 from autotune.task import Contraction, LoopNest, Payload, Task, contract
 
@@ -51,8 +52,9 @@ def partition(payload: Payload) -> Partition:
         tasks: dict[str, Task] = {}
         ops: Counter[str] = Counter()
         counts: Counter[str] = Counter()
+        roles = [argument.role for argument in payload.arguments]
         for op, trips in structured_ops(function.regions[0].blocks[0]):
-            task = make_task(op)
+            task = make_task(op, roles)
             if task is None:
                 continue
             op.attributes[TAG] = ir.StringAttr.get(task.tag)
@@ -139,13 +141,20 @@ def trip_count(loop: ir.OpView) -> int:
     return max(0, -(-(upper - lower) // step))
 
 
-def make_task(op: ir.OpView) -> Task | None:
-    """Describe one op as a task; `None` if it has dynamic shapes or cannot stand alone."""
+def make_task(op: ir.OpView, roles: Sequence[str]) -> Task | None:
+    """Describe one op as a task; `None` if it has dynamic shapes or cannot stand alone.
+
+    Args:
+        op: A structured op in the payload's entry function.
+        roles: Role of each argument of that function.
+    """
     nest = loop_nest(op)
     if nest is None:
         return None
     contraction = describe_contraction(op, nest)
-    outlined = outline(op)
+    if contraction and not contraction.batched:
+        contraction = replace(contraction, constant_b=weight_behind(op.operation.operands[1], roles) is not None)
+    outlined = outline(op, weights=(1,) if contraction and contraction.constant_b else ())
     if outlined is None:
         return None
     text, arguments = outlined
@@ -234,9 +243,10 @@ def element_type(value: ir.Value) -> str:
 
 
 def name_contraction(c: Contraction) -> str:
-    """A tag people can read, such as ``matmul_32x192x64_f32_tb``: sizes m, n, k; ``tb`` for a transposed B."""
+    """A tag people can read, such as ``matmul_32x192x64_f32_tb_w``: sizes m, n, k; B transposed, B a weight."""
     sizes = "x".join(map(str, ([c.batch] if c.batched else []) + [c.m, c.n, c.k]))
     suffix = ("_ta" if c.transposed_a else "") + ("_tb" if c.transposed_b else "")
+    suffix += "_w" if c.constant_b else ""
     return f"{'batch_matmul' if c.batched else 'matmul'}_{sizes}_{c.dtype}{suffix}"
 
 

@@ -1,7 +1,7 @@
 """A compiled payload: machine code of this process that can be called on NumPy arrays."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import mlir
@@ -11,8 +11,11 @@ from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.errors import CompileError
-from autotune.ir.lower import lower
+from autotune.ir.lower import run_pipeline, schedule
 from autotune.ir.module import context, describe, first_lines, parse, symbol
+from autotune.ir.panel_loads import store_in_panels
+from autotune.ir.panels import PanelWeight, insert_panels
+from autotune.ir.partition import find_function
 from autotune.task import DTYPES, Argument, Array, Payload
 from autotune.watch import Stopwatch
 
@@ -24,16 +27,20 @@ class Program:
     """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
 
     Attributes:
+        weights: Arguments it takes after those of the payload.
         phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
     """
 
-    def __init__(self, engine: ExecutionEngine, address: int, phases: dict[str, float]) -> None:
+    def __init__(
+        self, engine: ExecutionEngine, address: int, weights: tuple[PanelWeight, ...], phases: dict[str, float]
+    ) -> None:
         self._engine = engine  # owns the machine code
+        self.weights = weights
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
         self.phases = phases
 
     def bind(self, arrays: Sequence[Array]) -> "BoundProgram":
-        """Fix the arrays (in argument order) that calls read and write."""
+        """Fix the arrays that calls read and write: in argument order, then those of `weights`."""
         return BoundProgram(self, self._function, arrays)
 
 
@@ -55,7 +62,14 @@ class BoundProgram:
         self._function(self._packed)
 
 
-def compile_program(payload: Payload, script: str | None, pipeline: str, *, text: str | None = None) -> Program:
+def compile_program(
+    payload: Payload,
+    script: str | None,
+    pipeline: str,
+    *,
+    text: str | None = None,
+    panels: Mapping[str, int] | None = None,
+) -> Program:
     """Compile a payload for this host.
 
     Args:
@@ -63,6 +77,7 @@ def compile_program(payload: Payload, script: str | None, pipeline: str, *, text
         script: Transform script; `None` for a pure pass pipeline.
         pipeline: Passes after the script, down to the LLVM dialect.
         text: The module to start from, if not the payload's own.
+        panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
 
     Raises:
         CompileError: With the stage that refused it.
@@ -70,8 +85,13 @@ def compile_program(payload: Payload, script: str | None, pipeline: str, *, text
     watch = Stopwatch()
     with context():
         module = parse(text or payload.text, payload.name)
-        add_call_loop(module, payload)
-        lower(module, script, pipeline, watch)
+        weights: tuple[PanelWeight, ...] = ()
+        if script is not None:
+            with watch.phase("transform"):
+                weights = apply_schedule(module, payload, script, panels or {})
+        add_call_loop(module, payload, weights)
+        with watch.phase("lower"):
+            run_pipeline(module, pipeline)
         with watch.phase("jit"):
             try:
                 engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
@@ -82,14 +102,31 @@ def compile_program(payload: Payload, script: str | None, pipeline: str, *, text
                 raise CompileError("jit", first_lines(text.lstrip(": "))) from error
         if not address:
             raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
-    return Program(engine, address, watch.phases)
+    return Program(engine, address, weights, watch.phases)
 
 
-def add_call_loop(module: ir.Module, payload: Payload) -> None:
+def apply_schedule(
+    module: ir.Module, payload: Payload, script: str, panels: Mapping[str, int]
+) -> tuple[PanelWeight, ...]:
+    """Apply a script to a module whose weights are stored as it wants them.
+
+    Returns:
+        The arguments that the entry function has besides the payload's.
+    """
+    roles = [argument.role for argument in payload.arguments]
+    weights = insert_panels(find_function(module, payload.entry), roles, panels) if panels else ()
+    schedule(module, script)
+    if weights:
+        store_in_panels(find_function(module, payload.entry), weights)
+    return weights
+
+
+def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWeight] = ()) -> None:
     """Add a function that calls the entry n times, and keep the entry from being inlined into its loop."""
-    types = ", ".join(argument.type for argument in payload.arguments)
-    names = [f"%a{i}" for i in range(len(payload.arguments))]
-    signature = ", ".join(f"{n}: {a.type}" for n, a in zip(names, payload.arguments, strict=True))
+    arguments = [*payload.arguments, *(w.argument(payload.arguments[w.source]) for w in weights)]
+    types = ", ".join(argument.type for argument in arguments)
+    names = [f"%a{i}" for i in range(len(arguments))]
+    signature = ", ".join(f"{n}: {a.type}" for n, a in zip(names, arguments, strict=True))
     loop = ir.Module.parse(f"""
         func.func private @{payload.entry}({types})
         func.func @{LOOP}({signature}, %calls: index) attributes {{llvm.emit_c_interface}} {{
@@ -114,7 +151,6 @@ def runner_libraries() -> list[str]:
 
 def aligned_empty(argument: Argument) -> Array:
     """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
-    dtype = DTYPES[argument.dtype]
     buffer = np.empty(argument.bytes + ALIGNMENT, np.uint8)
     offset = -buffer.ctypes.data % ALIGNMENT
-    return buffer[offset : offset + argument.bytes].view(dtype).reshape(argument.shape)
+    return buffer[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)

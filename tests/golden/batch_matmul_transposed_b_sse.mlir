@@ -9,7 +9,7 @@ module attributes {transform.with_named_sequence} {
   // register_n = 2
   // vector_width = 4
   // unroll_k = 2
-  // pack_b = False
+  // pack_b = none
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     // one product of the batch at a time

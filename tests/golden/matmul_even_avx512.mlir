@@ -9,7 +9,7 @@ module attributes {transform.with_named_sequence} {
   // register_n = 4
   // vector_width = 16
   // unroll_k = 2
-  // pack_b = True
+  // pack_b = panels
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 0, 128] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
