@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from autotune.buffers import BufferPlan
 from autotune.choose import Choice
 from autotune.errors import ScheduleError
 from autotune.ir.evaluate import Candidate, Evaluation, Job
@@ -33,6 +34,7 @@ class Assembly:
         baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
         speedup: Baseline over best; `None` without a baseline.
         max_error: Largest absolute difference to the oracle.
+        buffers: Where intermediates lie in the arena.
         notes: What was left out, and why.
     """
 
@@ -43,6 +45,7 @@ class Assembly:
     baseline: Samples | None
     speedup: Interval | None
     max_error: float | None
+    buffers: BufferPlan | None = None
     notes: tuple[str, ...] = ()
 
     def uses(self, choice: Choice) -> bool:
@@ -94,7 +97,17 @@ def assemble_model(
             if theirs.samples is None:
                 notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
             tags = tuple(c.search.task.tag for c in kept if c.config is not None)
-            return Assembly(script, panels, tags, ours.samples, theirs.samples, speedup, ours.max_error, (*notes, *why))
+            return Assembly(
+                script=script,
+                panels=panels,
+                tags=tags,
+                best=ours.samples,
+                baseline=theirs.samples,
+                speedup=speedup,
+                max_error=ours.max_error,
+                buffers=ours.buffers,
+                notes=(*notes, *why),
+            )
         notes.append(f"the whole was {ours.outcome} ({ours.diagnostic})")
     raise ScheduleError(
         f"{payload.name} must compile and verify without any schedule, it was {tried[-1].outcome}: "

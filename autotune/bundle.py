@@ -84,6 +84,7 @@ def write_bundle(
         "sha256": {name: digest(text) for name, text in texts.items()},
         "pipeline": TAIL,
         "panels": dict(assembly.panels),
+        "buffers": assembly.buffers.to_json() if assembly.buffers else None,
         "baseline": {"name": baseline.name, "pipeline": baseline.pipeline},
         "result": {key: value for key, value in result.to_json().items() if key != "bundle"},
         "tasks": {c.search.task.tag: describe_choice(c) for c in choices},

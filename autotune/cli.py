@@ -135,6 +135,62 @@ def replay(bundle: Annotated[Path, typer.Argument(metavar="FOLDER")], as_json: A
 
 
 @app.command()
+def compare(
+    payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="As for `tune`.")],
+    against: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Libraries, such as numpy,onnxruntime; all by default.")
+    ] = None,
+    baseline: Annotated[str, typer.Option(help="Pipeline of the first row, or none; see `list`.")] = "passes",
+    bundle: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Bundle of the best schedules; by default the payload's newest.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the input data.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Time our schedules beside other libraries: one process, one thread, interleaved, every output verified.
+
+    Exit 1 if one of them computes something else, or fails. A library that is not installed is announced.
+
+    Example: autotune compare nano --against numpy,onnxruntime
+    """
+    from autotune.compare import Options, compare  # noqa: PLC0415 - keeps --help fast
+    from autotune.registry import COMPARATORS, load_payload, registered  # noqa: PLC0415
+    from autotune.report import CompareProgress, show_comparison  # noqa: PLC0415
+
+    names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
+    options = Options(tuple(names), None if baseline == "none" else baseline, bundle, seed)
+    with CompareProgress() as progress:
+        found = compare(load_payload(payload), home() / "bundles", options, progress.watcher)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+    else:
+        show_comparison(found)
+    if not found.is_right:
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    source: Annotated[str, typer.Argument(metavar="PAYLOAD|BUNDLE", help="A payload as for `tune`, or a folder.")],
+    stage: Annotated[
+        str, typer.Option(help="payload, tasks, schedule, bufferized, lowered, llvm or asm.")
+    ] = "schedule",
+    task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone; `--stage tasks` lists them.")] = None,
+    config: Annotated[str | None, typer.Option(metavar="K=V,...", help="Knobs of that task.")] = None,
+) -> None:
+    """Print a payload, or a bundle, after a stage of the flow; on stderr, how much memory its buffers take.
+
+    Example: autotune show nano --stage bufferized
+    """
+    from autotune.show import show  # noqa: PLC0415 - keeps --help fast
+
+    shown = show(source, stage, task, config)
+    typer.echo(shown.text.rstrip())
+    if shown.note:
+        typer.echo(shown.note, err=True)
+
+
+@app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Measure this machine's roofs and noise, and say what is missing. Exit 1 if something needed is.
 
@@ -154,15 +210,14 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command("list")
 def list_names(as_json: AsJson = False) -> None:
-    """List payloads, schedule families and baselines, plug-ins included.
+    """List payloads, schedule families, baselines and comparators, plug-ins included.
 
     Example: autotune list
     """
-    from autotune.registry import BASELINES, PAYLOADS, SCHEDULES, registered  # noqa: PLC0415 - keeps --help fast
+    from autotune.registry import GROUPS, registered  # noqa: PLC0415 - keeps --help fast
 
     groups: dict[str, Any] = {
-        kind: {name: point.value for name, point in registered(group).items()}
-        for kind, group in (("payloads", PAYLOADS), ("schedules", SCHEDULES), ("baselines", BASELINES))
+        group.rpartition(".")[2]: {name: point.value for name, point in registered(group).items()} for group in GROUPS
     }
     if as_json:
         typer.echo(json.dumps(groups))

@@ -45,5 +45,9 @@ class BundleError(AutotuneError):
     """A bundle is incomplete, edited, or of another format version."""
 
 
+class ComparatorError(AutotuneError):
+    """A library to compare with is unknown, or cannot compute a payload."""
+
+
 class MachineError(AutotuneError):
     """This machine lacks something that is needed, with what to install or change."""

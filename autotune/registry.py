@@ -1,4 +1,4 @@
-"""Content by name, through Python entry points: payloads, schedule families, baselines. Installed plug-ins count."""
+"""Content by name, through Python entry points: payloads, schedules, baselines, comparators. Plug-ins count."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -7,11 +7,14 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
-from autotune.errors import PayloadError, ScheduleError
+from autotune.comparator import Comparator
+from autotune.errors import ComparatorError, PayloadError, ScheduleError
 from autotune.schedule import Baseline, Schedule
 from autotune.task import Payload, Task
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
+COMPARATORS = "autotune.comparators"
+GROUPS = (PAYLOADS, SCHEDULES, BASELINES, COMPARATORS)
 
 
 @cache
@@ -98,3 +101,15 @@ def load_baseline(name: str) -> Baseline:
     if name not in points:
         raise ScheduleError(f"baseline must be one of {', '.join(points)}; got {name!r}")
     return cast(Baseline, points[name].load())
+
+
+def load_comparator(name: str) -> Comparator:
+    """The comparator called `name`. It imports its library later, when it prepares a payload.
+
+    Raises:
+        ComparatorError: It is not installed.
+    """
+    points = registered(COMPARATORS)
+    if name not in points:
+        raise ComparatorError(f"comparator must be one of {', '.join(points)}; got {name!r}")
+    return cast(Comparator, points[name].load())

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autotune.assembly import MODEL_EFFORT, MODEL_SECONDS
-from autotune.bundle import read_bundle
+from autotune.bundle import Bundle, read_bundle
 from autotune.errors import BundleError
 from autotune.ir.evaluate import Candidate, Job
 from autotune.ir.module import compiler_version
@@ -66,13 +66,12 @@ def replay(folder: Path) -> Replay:
     machine = this_machine()
     manifest = bundle.manifest
     try:
-        baseline, pipeline = str(manifest["baseline"]["pipeline"]), str(manifest["pipeline"])
+        baseline = str(manifest["baseline"]["pipeline"])
         seed, recorded = int(manifest["seed"]), recorded_speedup(manifest["result"])
-        panels = tuple((str(tag), int(columns)) for tag, columns in manifest.get("panels", {}).items())
         changed = tuple(differences(manifest, machine.fingerprint))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BundleError(f"{folder}/manifest.json must be as it was recorded, it is not: {error!r}") from error
-    candidates = (Candidate(None, baseline), Candidate(bundle.script, pipeline, bundle.tagged, panels))
+    candidates = (Candidate(None, baseline), recorded_candidate(bundle))
     with Worker(MODEL_SECONDS) as worker:
         theirs, ours = worker.evaluate(Job(bundle.payload, candidates, machine, seed=seed, effort=MODEL_EFFORT))
     both = theirs.samples is not None and ours.samples is not None
@@ -89,6 +88,21 @@ def replay(folder: Path) -> Replay:
         max_error=ours.max_error,
         differences=changed,
     )
+
+
+def recorded_candidate(bundle: Bundle) -> Candidate:
+    """What a bundle compiles.
+
+    Raises:
+        BundleError: Its manifest does not say how.
+    """
+    try:
+        pipeline = str(bundle.manifest["pipeline"])
+        panels = tuple((str(tag), int(columns)) for tag, columns in bundle.manifest.get("panels", {}).items())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        path = bundle.folder / "manifest.json"
+        raise BundleError(f"{path} must be as it was recorded, it is not: {error!r}") from error
+    return Candidate(bundle.script, pipeline, bundle.tagged, panels)
 
 
 def recorded_speedup(result: dict[str, Any]) -> Interval | None:

@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from autotune.compare import Watcher
+from autotune.comparison import Comparison
 from autotune.doctor import Diagnosis
 from autotune.replay import Replay
 from autotune.result import TuneResult
@@ -93,6 +95,60 @@ def show_replay(found: Replay) -> None:
     console.print(f"  speed-up recorded {factor(found.recorded)}: {found.verdict}")
     for difference in found.differences:
         console.print(f"  note: {difference}")
+
+
+def show_comparison(found: Comparison) -> None:
+    """A row a contestant, and what exactly each of them was; notes have been said before."""
+    console = out()
+    console.print(
+        f"{found.payload}: one thread, FMA roof {found.roofs.flops / 1e9:.1f} GFLOP/s; "
+        f"gaps below {found.noise_floor:.1%} are noise",
+        soft_wrap=True,
+    )
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "time [95 %]", "of roof", f"over {found.ratio_to or 'nothing'} [95 %]", "max error"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for row in found.rows:
+        table.add_row(
+            row.name,
+            time_span(row.seconds) if row.seconds else row.outcome,
+            f"{row.roof_fraction:.1%}" if row.roof_fraction is not None else "-",
+            factor(row.ratio),
+            f"{row.max_error:.2g}" if row.max_error is not None else "-",
+        )
+    console.print(table)
+    for row in found.rows:
+        what = f"{row.outcome}: {row.diagnostic}" if row.diagnostic else row.version
+        console.print(f"  {row.name}: {what}", soft_wrap=True)
+
+
+def time_span(seconds: Interval) -> str:
+    """A time with its interval: ``1.23 ms [1.22, 1.25]``."""
+    number, unit = duration(seconds.estimate).split()
+    scale = float(number) / seconds.estimate
+    return f"{number} {unit} [{seconds.low * scale:.3g}, {seconds.high * scale:.3g}]"
+
+
+class CompareProgress:
+    """A line on stderr that says what goes on; `watcher` feeds it. Notes stay."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._status = self._console.status("")
+        self.watcher = Watcher(stage=self._status.update, note=self.note)
+
+    def __enter__(self) -> "CompareProgress":
+        self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.stop()
+
+    def note(self, sentence: str) -> None:
+        """What a reader must know."""
+        self._console.print(f"autotune: {sentence}")
 
 
 def show_diagnosis(found: Diagnosis) -> None:

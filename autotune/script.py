@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
-TAG = "autotune.task"
+TAG = "autotune.task"  # on a task's op; its root, where there are several
+WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
 
 # From vectors on tensors to vectors on buffers. Each `apply_patterns` is a step of its own: merged into one, the
 # rewriter looped until memory ran out. No canonicalization after the contractions are unrolled: it would take

@@ -72,6 +72,24 @@ def ratio_interval(
     return interval((base / cand,), np.median, base / cand, confidence, seed)
 
 
+def median_interval(samples: Sequence[float], *, confidence: float = 0.95, seed: int = 0) -> Interval:
+    """The median of seconds a call, between its confidence limits (as in `ratio_interval`).
+
+    Args:
+        samples: Seconds a call.
+        confidence: Coverage of the bootstrap interval.
+        seed: Of the resampling; equal seeds give equal intervals.
+
+    Raises:
+        ValueError: A sample is not a positive finite number, or there are none.
+
+    >>> median_interval([2.0, 1.0, 4.0])
+    Interval(low=1.0, estimate=2.0, high=4.0)
+    """
+    times = as_times(samples)
+    return interval((times,), np.median, times, confidence, seed)
+
+
 def interval(
     data: tuple[Times, ...], statistic: Callable[..., Any], seen: Times, confidence: float, seed: int
 ) -> Interval:

@@ -79,6 +79,7 @@ class Payload:
             in order. `None` means that the plain lowering of the same text is the oracle.
         inputs: Gives the non-output arrays by name for a seed; `None` means uniform random in ``[low, high)``.
         reduction: Longest chain of additions behind one output element; scales the tolerance.
+        kind: What comparators know it by, such as ``gpt``; empty for a file. `sizes` are all of its parameters.
     """
 
     name: str
@@ -89,6 +90,8 @@ class Payload:
     reference: Callable[..., tuple[Array, ...]] | None = None
     inputs: Callable[[int], dict[str, Array]] | None = None
     reduction: int = 1
+    kind: str = ""
+    sizes: tuple[tuple[str, int], ...] = ()
 
     @property
     def outputs(self) -> tuple[Argument, ...]:
@@ -164,6 +167,30 @@ class LoopNest:
     sizes: tuple[int, ...]
     iterators: tuple[str, ...]
 
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        """Trip counts of the reduction loops."""
+        return tuple(s for s, i in zip(self.sizes, self.iterators, strict=True) if i == "reduction")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One op of a task of several ops.
+
+    Attributes:
+        nest: Its loops.
+        reader: Position, among the task's members, of an op that reads its result.
+        operand: Number of the operand it is there.
+        contraction: What it computes, if it is a contraction with loops in the order (batch,) m, n, k.
+        filled: Number of the operand that is filled with a constant first, its destination; -1 if there is none.
+    """
+
+    nest: LoopNest
+    reader: int = 0
+    operand: int = 0
+    contraction: Contraction | None = None
+    filled: int = -1
+
 
 @dataclass(frozen=True)
 class Task:
@@ -175,7 +202,9 @@ class Task:
         nest: Its loops.
         ops: How many ops of the whole module carry the tag.
         count: How many times one call of the whole module executes such an op.
-        contraction: What it computes, if it is a contraction with loops in the order (batch,) m, n, k.
+        contraction: What it computes, if it is one contraction with loops in the order (batch,) m, n, k.
+        members: Where the task is several ops that feed one: that one, the root, which carries the tag, then the
+            others, every op before those that it reads. Empty for a task of one op.
     """
 
     tag: str
@@ -184,6 +213,14 @@ class Task:
     ops: int = 1
     count: int = 1
     contraction: Contraction | None = None
+    members: tuple[Member, ...] = ()
+
+    @property
+    def contractions(self) -> tuple[Contraction, ...]:
+        """Everything it contracts, in program order."""
+        if self.contraction is not None:
+            return (self.contraction,)
+        return tuple(member.contraction for member in reversed(self.members) if member.contraction)
 
 
 def contract(

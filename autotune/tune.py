@@ -227,7 +227,7 @@ def summarize(
     floor: float,
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
-    flops = payload.flops or sum(s.task.payload.flops * s.task.count for s in searches if s.task.contraction)
+    flops = payload.flops or sum(c.flops * s.task.count for s in searches for c in s.task.contractions)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
     notes = [] if searches else ["it has no linalg op on static tensors, so that nothing could be tuned"]
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]

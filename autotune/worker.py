@@ -23,9 +23,10 @@ from autotune.ir.module import first_lines
 from autotune.ir.roofs import Roofs
 from autotune.machine import Machine
 
+A = TypeVar("A")
 T = TypeVar("T")
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
-OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory")
+OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
 POLL_SECONDS = 0.5
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
@@ -75,15 +76,28 @@ class Worker:
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
         """
+        found = self.call(evaluate, job, seconds)
+        return [found] * len(job.candidates) if isinstance(found, Evaluation) else found
+
+    def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
+        """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.
+
+        Args:
+            function: What to run.
+            argument: What to give it.
+            seconds: How long it may take; by default what a job may.
+
+        Raises:
+            AutotuneError: The function raised it.
+        """
         try:
-            return self._run(evaluate, job, seconds=seconds or self.seconds)
+            return self._run(function, argument, seconds=seconds or self.seconds)
         except FutureTimeout:
-            failed = Evaluation("timed-out", diagnostic=f"took longer than {seconds or self.seconds:g} s")
+            return Evaluation("timed-out", diagnostic=f"took longer than {seconds or self.seconds:g} s")
         except ProcessExpired as error:
-            failed = self._post_mortem(error)
+            return self._post_mortem(error)
         except MemoryError:
-            failed = Evaluation("out-of-memory", diagnostic="the worker's memory limit was reached")
-        return [failed] * len(job.candidates)
+            return Evaluation("out-of-memory", diagnostic="the worker's memory limit was reached")
 
     def roofs(self, machine: Machine) -> Roofs:
         """Measure the machine's roofs."""

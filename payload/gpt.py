@@ -119,6 +119,8 @@ def build(name: str, parameters: dict[str, str], preset: GPTConfig) -> Payload:
         reference=partial(reference.outputs_of, partial(reference.forward, config)),
         inputs=partial(real_inputs, path, config) if path else None,
         reduction=longest_sum(config),
+        kind="gpt",
+        sizes=tuple(asdict(config).items()),
     )
 
 

@@ -62,6 +62,8 @@ def make(
         flops=float(flops),
         reference=partial(reference.outputs_of, oracle),
         reduction=reduction,
+        kind=kernel,
+        sizes=tuple(sizes.items()),
     )
 
 

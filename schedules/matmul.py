@@ -5,13 +5,13 @@ loops over cache tiles, a copy of B into the order it is read in, loops over reg
 accumulators stay in vector registers.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.space import Config, Space
 from autotune.task import Contraction, Task
-from schedules import moves
+from schedules import moves, packing
 from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
 from schedules.matmul_model import default_config
 from schedules.matmul_space import columns_of, cut_all, matmul_space
@@ -82,6 +82,21 @@ class OpenLoop:
 
 
 @dataclass(frozen=True)
+class RegisterTile:
+    """A register tile that has been written.
+
+    Attributes:
+        op: Its handle.
+        back: Handle of the transpose that undoes the order its B was packed in; empty where there is none.
+        depth: Trip count of its k loop.
+    """
+
+    op: str
+    back: str
+    depth: int
+
+
+@dataclass(frozen=True)
 class MatmulWriter:
     """Writes the nest of one contraction: dimensions in the config's order, each cut into pieces and looped over.
 
@@ -90,16 +105,26 @@ class MatmulWriter:
         function: Handle of the function around the op.
         contraction: What is computed.
         config: Value of every knob.
+        around: Loops that are open already, outermost first; B does not depend on those over m.
+        tiles: Register tiles written so far, to be vectorized when everything is packed: packing simplifies what is
+            around it, and a sum over one element of k would then no longer be recognised as a contraction.
     """
 
     script: Script
     function: str
     contraction: Contraction
     config: Config
+    around: tuple[OpenLoop, ...] = ()
+    tiles: list[RegisterTile] = field(default_factory=list)
 
     def write(self, op: str) -> None:
         """Schedule the whole contraction; consumes `op`."""
-        self.descend(op, str(self.config["order"]), {}, ())
+        self.tile_and_pack(op)
+        self.vectorize()
+
+    def tile_and_pack(self, op: str) -> None:
+        """Loops and copies, down to register tiles; consumes `op`."""
+        self.descend(op, str(self.config["order"]), {}, self.around)
 
     @property
     def pieces(self) -> dict[str, tuple[Piece, ...]]:
@@ -141,36 +166,38 @@ class MatmulWriter:
             self.script.say("copy B into panels, in the order the k loop reads it in")
             moves.simplify(self.script, nest[0].handle)
             turned = self.contraction.transposed_b
-            op, back = moves.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
+            op, back = packing.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
             self.copy_panel(region)
-        self.vectorize(op, back, region)
+        self.tiles.append(RegisterTile(op, back, region["k"].cache))
 
     def copy_panel(self, region: Region) -> None:
         """Write the copy of one panel, in vectors."""
         depth, width = region["k"].cache, region["n"].register
         if self.contraction.transposed_b:
             square = step_of(width, MOST_TURNED)
-            moves.copy_pads_transposed(self.script, self.function, step_of(depth, MOST_TURNED), square)
+            packing.copy_pads_transposed(self.script, self.function, step_of(depth, MOST_TURNED), square)
         else:
-            moves.copy_pads(self.script, self.function, step_of(depth, MOST_ROWS), width)
+            packing.copy_pads(self.script, self.function, step_of(depth, MOST_ROWS), width)
 
     def packs(self, region: Region) -> bool:
         """Tell whether B has several panels here, read often enough for a copy."""
         often = region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
+        often = often or self.contraction.transposed_b or any(opened.loop.dim == "m" for opened in self.around)
         return self.config["pack_b"] == "panels" and often and region["n"].register < region["n"].cache
 
-    def vectorize(self, op: str, back: str, region: Region) -> None:
-        """The innermost loop, over k: one outer product a step, accumulators in registers."""
-        if region["k"].cache == 1:
+    def vectorize(self) -> None:
+        """The innermost loops, over k: one outer product a step, accumulators in registers."""
+        for tile in self.tiles:
+            if tile.depth == 1:
+                moves.vectorize(self.script, tile.op)
+                continue
+            op, loop = self.tile(tile.op, "k", 1)
+            if tile.back:
+                moves.vectorize(self.script, moves.fuse_producer(self.script, tile.back, loop))
             moves.vectorize(self.script, op)
-            return
-        op, loop = self.tile(op, "k", 1)
-        if back:
-            moves.vectorize(self.script, moves.fuse_producer(self.script, back, loop))
-        moves.vectorize(self.script, op)
-        factor = min(int(self.config["unroll_k"]), region["k"].cache)
-        if factor > 1:
-            moves.unroll_loop(self.script, loop, factor)
+            factor = min(int(self.config["unroll_k"]), tile.depth)
+            if factor > 1:
+                moves.unroll_loop(self.script, loop, factor)
 
 
 def step_of(size: int, most: int) -> int:

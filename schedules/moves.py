@@ -7,8 +7,6 @@ leaves it invalid, as in the transform dialect itself. Drawings show the payload
 from dataclasses import dataclass, field
 
 ANY = "!transform.any_op"
-PACKED = "autotune.packed"  # marks the pads that are copies
-PAD = '!transform.op<"tensor.pad">'
 
 
 @dataclass
@@ -96,67 +94,69 @@ def simplify(script: Script, scope: str) -> None:
     script.emit(f"}} : {ANY}")
 
 
-def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
-    """Copy an operand's tile as it is, just before the op: a pad of no elements; consumes `op`.
-
-    C += A * B[k0 : k0 + kc, n0 : n0 + nc]   ->   P = B[k0 : k0 + kc, n0 : n0 + nc];  C += A * P
-
-    The pad becomes a copy by `copy_pads`.
-    """
-    zeros = ", ".join(["0.0 : f32"] * operands)
-    nofold = ", ".join("1" if i == operand else "0" for i in range(operands))
-    padded, pad, copy = script.fresh("padded"), script.fresh("pad"), script.fresh("copy")
-    script.emit(
-        f"{padded}, {pad}, {copy} = transform.structured.pad {op} {{padding_values = [{zeros}], "
-        f'padding_dimensions = [0, 1, 2], nofold_flags = [{nofold}], copy_back_op = "none"}} '
-        f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
-    )
-    script.emit(f'transform.annotate {pad} "{PACKED}" : {ANY}')
-    return padded
-
-
-def pack_operand(
-    script: Script, op: str, operand: int, operands: int, loops: int, *, transpose: bool = False
-) -> tuple[str, str]:
-    """Copy an operand's tiles once, in the order they are read, outside of the innermost `loops` loops; consumes `op`.
-
-        for n0: for m0: C += A * B[:, n0 : n0 + nr]   ->   for n0: P[n0 / nr] = B[:, n0 : n0 + nr]
-                                                           for n0: for m0: C += A * P[n0 / nr]
-
-    Args:
-        script: Where to write.
-        op: Handle of the register-tiled op.
-        operand: Which operand to pack.
-        operands: How many operands the op has.
-        loops: How many enclosing loops the copy moves out of.
-        transpose: Store each tile transposed.
-
-    Returns:
-        Handle of the op that now reads the packed tiles, and of the transpose back before it (empty without one).
-    """
-    packed = pad_operand(script, op, operand, operands)
-    source, hoisted = script.fresh("source"), script.fresh("hoisted")
-    script.emit(f"{source} = transform.get_producer_of_operand {packed}[{operand}] : ({ANY}) -> {PAD}")
-    turn = ", transpose by [1, 0]" if transpose else ""
-    script.emit(f"{hoisted} = transform.structured.hoist_pad {source} by {loops} loops{turn} : ({PAD}) -> {ANY}")
-    if not transpose:
-        return packed, ""
-    back = script.fresh("back")
-    script.emit(f"{back} = transform.get_producer_of_operand {packed}[{operand}] : ({ANY}) -> {ANY}")
-    return packed, back
-
-
 def fuse_producer(script: Script, producer: str, loop: str) -> str:
     """Compute a producer tile by tile inside the loop that reads it; consumes `producer`.
 
     P = f(B);  for k: ... P[k]   ->   for k: p = f(B[k]); ... p
     """
+    return fuse_into(script, producer, loop)[0]
+
+
+def fuse_into(script: Script, producer: str, loop: str) -> tuple[str, str]:
+    """Like `fuse_producer`; gives the handle of the loop too, which it consumes."""
     fused, new_loop = script.fresh("fused"), script.fresh("loop")
     script.emit(
         f"{fused}, {new_loop} = transform.structured.fuse_into_containing_op {producer} into {loop} "
         f": ({ANY}, {ANY}) -> ({ANY}, {ANY})"
     )
-    return fused
+    return fused, new_loop
+
+
+def producer(script: Script, op: str, operand: int) -> str:
+    """The op that makes an operand."""
+    found = script.fresh("producer")
+    script.emit(f"{found} = transform.get_producer_of_operand {op}[{operand}] : ({ANY}) -> {ANY}")
+    return found
+
+
+def merge_equal(script: Script, loop: str) -> None:
+    """Make equal slices inside a loop one, so that a producer read twice is fused once."""
+    script.emit(f"transform.apply_cse to {loop} : {ANY}")
+
+
+def shrink_empties(script: Script, function: str) -> None:
+    """Give each fused op a destination of its tile's size: a slice of an empty tensor is a smaller empty tensor."""
+    script.emit(
+        f"transform.apply_patterns to {function} {{ transform.apply_patterns.tensor.fold_tensor_empty }} : {ANY}"
+    )
+
+
+def generalize(script: Script, op: str) -> str:
+    """Turn a named op into a linalg.generic; consumes `op`."""
+    generic = script.fresh("generic")
+    script.emit(f"{generic} = transform.structured.generalize {op} : ({ANY}) -> {ANY}")
+    return generic
+
+
+def drop_unit_dimensions(script: Script, loop: str, ops: int) -> list[str]:
+    """Drop dimensions of size 1 from the linalg.generic ops in a loop; gives their handles, in program order.
+
+    Args:
+        script: Where to write.
+        loop: Handle of the loop.
+        ops: How many such ops it holds.
+    """
+    found = script.fresh("plain")
+    script.emit(f"transform.apply_patterns to {loop} {{")
+    script.emit("  transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices")
+    script.emit("  transform.apply_patterns.canonicalization")
+    script.emit(f"}} : {ANY}")
+    script.emit(f'{found} = transform.structured.match ops{{["linalg.generic"]}} in {loop} : ({ANY}) -> {ANY}')
+    if ops == 1:
+        return [found]
+    parts = [script.fresh("plain") for _ in range(ops)]
+    script.emit(f"{', '.join(parts)} = transform.split_handle {found} : ({ANY}) -> ({', '.join([ANY] * ops)})")
+    return parts
 
 
 def enclosing_function(script: Script, op: str) -> str:
@@ -164,60 +164,6 @@ def enclosing_function(script: Script, op: str) -> str:
     function = script.fresh("function")
     script.emit(f"{function} = transform.get_parent_op {op} {{isolated_from_above}} : ({ANY}) -> {ANY}")
     return function
-
-
-def copy_pads(script: Script, function: str, rows: int, columns: int) -> None:
-    """Turn the pads `pad_operand` left in a function into loops of vector copies, straight to where they are stored.
-
-        P = B[k0 : k0 + kc, n0 : n0 + nr]   ->   for k in 0..kc step rows:  P[k : k + rows] = B[k0 + k : ...]
-
-    Args:
-        script: Where to write.
-        function: Handle of the function.
-        rows: Rows of the tile a step; must divide them.
-        columns: Columns of the tile a step; must divide them.
-    """
-    pads = match_pads(script, function)
-    tiled, _, _ = tile_pairs(script, pads, rows, columns)
-    script.emit(f"transform.structured.vectorize {tiled} vector_sizes [{rows}, {columns}] : {ANY}")
-
-
-def copy_pads_transposed(script: Script, function: str, rows: int, columns: int) -> None:
-    """The same for pads that are stored transposed: copied and turned in one loop, in registers.
-
-    Args:
-        script: Where to write.
-        function: Handle of the function.
-        rows: Rows of the stored tile a step; must divide them.
-        columns: Columns of the stored tile a step; must divide them.
-    """
-    pads, turned = match_pads(script, function), script.fresh("turned")
-    script.emit(f"{turned} = transform.get_consumers_of_result {pads}[0] : ({ANY}) -> {ANY}")
-    tiled, _, inner = tile_pairs(script, turned, rows, columns)
-    pad = fuse_producer(script, pads, inner)
-    script.emit(f"transform.structured.vectorize {pad} vector_sizes [{columns}, {rows}] : {ANY}")
-    vectorize(script, tiled)
-    script.emit(f"transform.apply_dce to {function} : {ANY}")  # the pad that was fused stays behind, unused
-
-
-def match_pads(script: Script, function: str) -> str:
-    """All pads in a function that `pad_operand` made; others are the payload's."""
-    pads = script.fresh("pads")
-    script.emit(
-        f'{pads} = transform.structured.match ops{{["tensor.pad"]}} attributes{{{PACKED}}} in {function} '
-        f": ({ANY}) -> {ANY}"
-    )
-    return pads
-
-
-def tile_pairs(script: Script, op: str, rows: int, columns: int) -> tuple[str, str, str]:
-    """Two loops around an op of two dimensions; consumes `op`."""
-    tiled, outer, inner = script.fresh("tiled"), script.fresh("loop"), script.fresh("loop")
-    script.emit(
-        f"{tiled}, {outer}, {inner} = transform.structured.tile_using_for {op} tile_sizes [{rows}, {columns}] "
-        f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
-    )
-    return tiled, outer, inner
 
 
 def vectorize(script: Script, op: str) -> None:

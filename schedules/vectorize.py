@@ -26,7 +26,7 @@ class Vectorize:
 
     def covers(self, task: Task) -> bool:
         """Every op with known loops."""
-        return len(task.nest.sizes) > 0
+        return len(task.nest.sizes) > 0 and not task.members
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and vectors of a tile."""

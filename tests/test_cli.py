@@ -278,7 +278,7 @@ def test_list_prints_json(autotune):
     code, out, said = autotune("list", "--json")
     assert (code, said) == (0, "")
     groups = json.loads(out)
-    assert set(groups) == {"payloads", "schedules", "baselines"}
+    assert set(groups) == {"payloads", "schedules", "baselines", "comparators"}
     assert {"nano", "gpt2", "matmul", "attention"} <= set(groups["payloads"])
     assert {"loops", "passes"} == set(groups["baselines"])
 

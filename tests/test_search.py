@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import autotune.sampler
 import autotune.search as module
 from autotune.errors import MachineError, SpaceError
 from autotune.search import SAMPLERS, Search
@@ -151,12 +152,12 @@ def test_failures_teach_the_sampler_to_keep_away():
 
 
 def test_history_that_tpe_keeps_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "MOST_REMEMBERED", 20)
-    monkeypatch.setattr(module, "BEST_KEPT", 5)
-    monkeypatch.setattr(module, "LATEST_KEPT", 8)
+    monkeypatch.setattr(autotune.sampler, "MOST_REMEMBERED", 20)
+    monkeypatch.setattr(autotune.sampler, "BEST_KEPT", 5)
+    monkeypatch.setattr(autotune.sampler, "LATEST_KEPT", 8)
     search = Search(SPACE, DEFAULT)
     keys = [config_key(config) for config in run(search)]
-    assert len(search._told) <= 20
+    assert len(search._sampler.told) <= 20
     assert len(keys) == len(set(keys)) == len(list(SPACE.configs()))
 
 

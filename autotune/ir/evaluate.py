@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from autotune.buffers import BufferPlan
 from autotune.errors import CompileError, PayloadError
 from autotune.ir.lower import PLAIN
 from autotune.ir.panels import PanelWeight
@@ -61,13 +62,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What became of one candidate; the fields mean what they mean in `Trial`."""
+    """What became of one candidate; the fields mean what they mean in `Trial`, `buffers` what it means in `Program`."""
 
     outcome: Outcome
     samples: Samples | None = None
     max_error: float | None = None
     diagnostic: str = ""
     phases: dict[str, float] = field(default_factory=dict)
+    buffers: BufferPlan | None = None
 
 
 class PreparedPayload:
@@ -171,7 +173,11 @@ def build_and_verify(
     with watch.phase("verify"):
         verdict = run_and_verify(payload, bound, prepared)
     evaluation = Evaluation(
-        verdict.outcome, max_error=verdict.max_error, diagnostic=verdict.diagnostic, phases=watch.phases
+        verdict.outcome,
+        max_error=verdict.max_error,
+        diagnostic=verdict.diagnostic,
+        phases=watch.phases,
+        buffers=program.buffers,
     )
     return (bound if verdict.outcome == "ok" else None), evaluation
 
@@ -186,9 +192,7 @@ def run_and_verify(payload: Payload, bound: BoundProgram, prepared: PreparedPayl
 
 def with_samples(evaluation: Evaluation, samples: Samples, phases: dict[str, float]) -> Evaluation:
     """The evaluation with its times."""
-    return Evaluation(
-        evaluation.outcome, samples, evaluation.max_error, evaluation.diagnostic, {**evaluation.phases, **phases}
-    )
+    return replace(evaluation, samples=samples, phases={**evaluation.phases, **phases})
 
 
 def roofs(machine: Machine) -> Roofs:

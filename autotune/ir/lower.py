@@ -1,33 +1,43 @@
-"""From a payload and a script to the LLVM dialect, with the seconds each phase took."""
+"""From a payload and a script to the LLVM dialect."""
 
 from mlir import ir
 from mlir.dialects.transform import interpreter
 from mlir.passmanager import PassManager
 
+from autotune.buffers import BufferPlan
 from autotune.errors import CompileError
 from autotune.ir import vector_math
+from autotune.ir.arena import plan_arena
 from autotune.ir.module import describe, first_lines, parse, symbol
 
-# After a script: buffers get an owner and are freed, what is left of linalg becomes loops, and all of it LLVM.
-TAIL = (
-    "builtin.module("
+ARENA = "autotune-arena"  # a pass of ours, not of MLIR; a pipeline may begin with it
+_WITH_ARENA = f"builtin.module({ARENA},"
+
+# Allocated buffers get an owner and are freed.
+_FREE = (
     "func.func(buffer-hoisting,buffer-loop-hoisting),"
     "ownership-based-buffer-deallocation,canonicalize,buffer-deallocation-simplification,"
-    "bufferization-lower-deallocations,cse,canonicalize,"
+    "bufferization-lower-deallocations,"
+)
+
+# What is left of linalg becomes loops, and all of it LLVM.
+_TO_LLVM = (
+    "cse,canonicalize,"
     "convert-linalg-to-loops,loop-invariant-code-motion,canonicalize,cse,lower-affine,"
     "convert-vector-to-scf,expand-strided-metadata,lower-affine,convert-scf-to-cf,"
     "convert-vector-to-llvm{vector-contract-lowering=outerproduct reassociate-fp-reductions=true},"
     "convert-math-to-llvm,convert-math-to-libm,convert-arith-to-llvm,convert-index-to-llvm,"
     "finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,"
-    "canonicalize,cse,reconcile-unrealized-casts)"
+    "canonicalize,cse,reconcile-unrealized-casts"
 )
 
+# After a script.
+TAIL = f"{_WITH_ARENA}{_FREE}{_TO_LLVM})"
+
 # Linalg straight to loops, no schedule: the oracle of payloads that bring none of their own.
-PLAIN = TAIL.replace(
-    "builtin.module(",
+PLAIN = (
     "builtin.module(one-shot-bufferize{bufferize-function-boundaries "
-    "function-boundary-type-conversion=identity-layout-map},",
-    1,
+    f"function-boundary-type-conversion=identity-layout-map}},{_FREE}{_TO_LLVM})"
 )
 
 
@@ -48,17 +58,33 @@ def apply_script(module: ir.Module, script: str) -> None:
         raise CompileError("transform", _without_preamble(text)) from error
 
 
-def run_pipeline(module: ir.Module, pipeline: str) -> None:
+def plans_arena(pipeline: str) -> bool:
+    """Tell whether a pipeline begins with `ARENA`."""
+    return pipeline.startswith(_WITH_ARENA)
+
+
+def run_pipeline(module: ir.Module, pipeline: str) -> BufferPlan | None:
     """Run a textual pass pipeline on a module, in place.
+
+    Where it begins with `ARENA` and then nothing is left to free, its passes that free are skipped: for a buffer that a
+    loop carries they would write flags that the conversion to LLVM aborts on.
+
+    Returns:
+        Where buffers lie in the arena; `None` where the pipeline does not begin with `ARENA`.
 
     Raises:
         CompileError: Stage ``lower``.
     """
+    plan = plan_arena(module) if plans_arena(pipeline) else None
+    if plan is not None:
+        rest = pipeline.removeprefix(_WITH_ARENA)
+        pipeline = "builtin.module(" + (rest if plan.others else rest.removeprefix(_FREE))
     try:
         PassManager.parse(pipeline).run(module.operation)
     except (ValueError, ir.MLIRError) as error:
         text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
         raise CompileError("lower", first_lines(text.lstrip(": "))) from error
+    return plan
 
 
 def schedule(module: ir.Module, script: str) -> None:

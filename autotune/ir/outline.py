@@ -1,43 +1,45 @@
-"""Outlining: one structured op as a module of its own, memrefs outside, tensors inside."""
+"""Outlining: structured ops as a module of their own, memrefs outside, tensors inside."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from mlir import ir
 from mlir.dialects import bufferization, func, tensor
 
-from autotune.script import TAG
+from autotune.script import TAG, WEIGHT_OF
 from autotune.task import DTYPES, Argument
 
 # Ops that are not defined, or not finite, for every input.
 PARTIAL = ("arith.divf", "math.rsqrt", "math.sqrt", "math.log", "math.log2", "math.log1p", "math.powf")
 
 
-def outline(op: ir.OpView, weights: Collection[int] = ()) -> tuple[str, tuple[Argument, ...]] | None:
-    """Copy `op` into function ``@outline`` of a new module, tagged ``__tag__``.
+def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> tuple[str, tuple[Argument, ...]] | None:
+    """Copy ops into function ``@outline`` of a new module, the last one tagged ``__tag__``.
 
-    Inputs become arguments ``in0``, ``in1``, ...; results ``out0``, ... . An init that is filled with a constant is
-    filled again, one that the op never reads becomes an empty tensor, any other becomes an input.
+    Inputs become arguments ``in0``, ``in1``, ...; results of the last op ``out0``, ... . An init that is filled with a
+    constant is filled again, one that the op never reads becomes an empty tensor, any other becomes an input.
 
     Args:
-        op: The op.
+        ops: In program order; all but the last are read by these alone.
         weights: Operands that are weights; arguments in their place have that role.
 
     Returns:
-        The module's text and its arguments; `None` if the op uses values from outside that are not constants,
+        The module's text and its arguments; `None` if an op uses values from outside that are not constants,
         or element types that payloads do not have.
     """
-    operands = list(op.operation.operands)
-    results = list(op.operation.results)
-    outside = captured(op)
-    made = {
-        i for i, value in enumerate(operands) if is_constant(value) or is_fresh(op, i, len(operands) - len(results))
-    }
-    passed = [i for i in range(len(operands)) if i not in made]
-    if any(not is_constant(value) for value in outside) or not all(supported(v) for v in [*operands, *results]):
+    made = {(op, i) for op in ops for i in range(len(op.operands)) if is_made(op, i)}
+    inner = {result for op in ops for result in op.results}
+    passed = [(op, i) for op in ops for i, v in enumerate(op.operands) if (op, i) not in made and v not in inner]
+    values = [op.operands[i] for op, i in passed]
+    if len(ops) > 1:
+        values = list(dict.fromkeys(values))
+    results = list(ops[-1].results)
+    outside = [value for op in ops for value in captured(op)]
+    everything = [*outside, *values, *(operand for op in ops for operand in op.operands), *results]
+    if any(not is_constant(value) for value in outside) or not all(supported(value) for value in everything):
         return None
-    positive = any(inner.name in PARTIAL for inner in inner_ops(op.operation))
+    positive = any(nested.name in PARTIAL for op in ops for nested in inner_ops(op))
     arguments = [
-        argument(f"in{j}", "weight" if i in weights else "input", operands[i], positive) for j, i in enumerate(passed)
+        argument(f"in{j}", "weight" if value in weights else "input", value, positive) for j, value in enumerate(values)
     ]
     arguments += [argument(f"out{j}", "output", value, positive) for j, value in enumerate(results)]
 
@@ -47,19 +49,31 @@ def outline(op: ir.OpView, weights: Collection[int] = ()) -> tuple[str, tuple[Ar
         function = func.FuncOp(outline.__name__, ir.FunctionType.get(types, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
-        values = {i: to_tensor(block.arguments[j], operands[i].type) for j, i in enumerate(passed)}
-        values |= {i: make_again(operands[i]) for i in sorted(made)}
-        constants = {value: make_again(value) for value in outside}
-        clone = op.operation.clone().operation
-        for i, value in values.items():
-            clone.operands[i] = value
-        replace_captured(clone, constants)
+        tensors = [to_tensor(block.arguments[j], value.type) for j, value in enumerate(values)]
+        given = iter(tensors)
+        copies = dict(zip(values, tensors, strict=True))
+        for op in ops:
+            fresh = {i: make_again(op.operands[i]) for i in range(len(op.operands)) if (op, i) in made}
+            constants = {value: make_again(value) for value in captured(op)}
+            clone = op.clone().operation
+            for i, value in enumerate(op.operands):
+                single = len(ops) == 1 and i not in fresh
+                clone.operands[i] = fresh[i] if i in fresh else next(given) if single else copies[value]
+            replace_captured(clone, constants)
+            if any(value in weights for value in op.operands):
+                clone.attributes[WEIGHT_OF] = ir.StringAttr.get("__weight_of__")
+            copies |= dict(zip(op.results, clone.results, strict=True))
         clone.attributes[TAG] = ir.StringAttr.get("__tag__")
         for j, result in enumerate(clone.results):
-            target = block.arguments[len(passed) + j]
+            target = block.arguments[len(values) + j]
             bufferization.materialize_in_destination(None, result, target, restrict=True, writable=True)
         func.ReturnOp([])
     return str(module), tuple(arguments)
+
+
+def is_made(op: ir.Operation, index: int) -> bool:
+    """Tell whether an operand is made again rather than passed: a constant, or an init of no interest."""
+    return is_constant(op.operands[index]) or is_fresh(op, index, len(op.operands) - len(op.results))
 
 
 def to_tensor(memref: ir.Value, kind: ir.Type) -> ir.Value:
@@ -93,20 +107,20 @@ def is_constant(value: ir.Value) -> bool:
     return made_by is not None and made_by.name == "arith.constant"
 
 
-def is_fresh(op: ir.OpView, index: int, first_init: int) -> bool:
+def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:
     """Tell whether operand `index` is an init that can be made anew: filled with a constant, or never read."""
     if index < first_init:
         return False
-    made_by = maker(op.operation.operands[index])
+    made_by = maker(op.operands[index])
     if made_by is not None and made_by.name == "linalg.fill":
         return is_constant(made_by.operands[0])
-    block = op.operation.regions[0].blocks[0]
+    block = op.regions[0].blocks[0]
     return not any(True for _ in block.arguments[index].uses)
 
 
-def start_value(op: ir.OpView) -> float:
+def start_value(op: ir.Operation) -> float:
     """The constant that the op's last init is filled with; 0 where it is no constant."""
-    made_by = maker(op.operation.operands[-1])
+    made_by = maker(op.operands[-1])
     filler = maker(made_by.operands[0]) if made_by is not None and made_by.name == "linalg.fill" else None
     if filler is None or filler.name != "arith.constant":
         return 0.0
@@ -136,15 +150,15 @@ def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:
                 yield from inner_ops(inner.operation)
 
 
-def captured(op: ir.OpView) -> list[ir.Value]:
+def captured(op: ir.Operation) -> list[ir.Value]:
     """Values used inside the op's regions and defined outside of them."""
-    ordered = list(inner_ops(op.operation))
+    ordered = list(inner_ops(op))
     inside = set(ordered)
     found: list[ir.Value] = []
     for inner in ordered:
         for value in inner.operands:
             made_by = maker(value)
-            local = made_by in inside if made_by is not None else value.owner.owner.operation == op.operation
+            local = made_by in inside if made_by is not None else value.owner.owner.operation == op
             if not local and value not in found:
                 found.append(value)
     return found

@@ -13,7 +13,7 @@ from mlir.dialects import bufferization, tensor
 
 from autotune.errors import CompileError
 from autotune.ir.weights import Weight, static_slice, weight_behind
-from autotune.script import TAG
+from autotune.script import WEIGHT_OF
 from autotune.task import Argument, Array
 
 
@@ -72,7 +72,7 @@ def insert_panels(function: ir.OpView, roles: Sequence[str], columns: Mapping[st
     found: dict[tuple[int, int, bool], PanelWeight] = {}
     tensors: dict[int, ir.Value] = {}
     for op in list(tagged(block, columns)):
-        tag = ir.StringAttr(op.attributes[TAG]).value
+        tag = ir.StringAttr(op.attributes[WEIGHT_OF]).value
         weight = weight_behind(op.operands[1], roles)
         if weight is None:
             raise CompileError("transform", f"B of {tag} must be a weight to be stored in panels, it is not")
@@ -93,10 +93,10 @@ def insert_panels(function: ir.OpView, roles: Sequence[str], columns: Mapping[st
 
 
 def tagged(block: ir.Block, tags: Mapping[str, int]) -> Iterator[ir.Operation]:
-    """Ops under a block whose tag is one of `tags`."""
+    """Ops under a block whose weight belongs to one of the tasks `tags`."""
     for op in block.operations:
         attributes = op.operation.attributes
-        if TAG in attributes and ir.StringAttr(attributes[TAG]).value in tags:
+        if WEIGHT_OF in attributes and ir.StringAttr(attributes[WEIGHT_OF]).value in tags:
             yield op.operation
         for region in op.regions:
             for nested in region.blocks:

@@ -11,12 +11,14 @@ from mlir import ir
 from mlir.dialects import bufferization, linalg
 
 from autotune.errors import PayloadError
+from autotune.ir.groups import Group, find_groups
 from autotune.ir.lower import run_pipeline
 from autotune.ir.module import context, parse, symbol
+from autotune.ir.nests import describe_contraction, loop_nest
 from autotune.ir.outline import is_constant, maker, outline, start_value
 from autotune.ir.weights import weight_behind
-from autotune.script import TAG
-from autotune.task import Contraction, LoopNest, Payload, Task, contract
+from autotune.script import TAG, WEIGHT_OF
+from autotune.task import Contraction, LoopNest, Member, Payload, Task, contract
 
 # Element-wise neighbours become one op before units are counted.
 PREPARE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
@@ -50,19 +52,21 @@ def partition(payload: Payload) -> Partition:
         prepare(module, function)
         function = find_function(module, payload.entry)
         tasks: dict[str, Task] = {}
-        ops: Counter[str] = Counter()
+        seen: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         roles = [argument.role for argument in payload.arguments]
-        for op, trips in structured_ops(function.regions[0].blocks[0]):
-            task = make_task(op, roles)
-            if task is None:
-                continue
-            op.attributes[TAG] = ir.StringAttr.get(task.tag)
-            tasks.setdefault(task.tag, task)
-            ops[task.tag] += 1
-            counts[task.tag] += trips
+        for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
+            for unit in (group, *group.alone()):
+                task = make_task(unit, roles)
+                if task is not None:
+                    mark(unit, task)
+                    tasks.setdefault(task.tag, task)
+                    seen[task.tag] += 1
+                    counts[task.tag] += group.trips
+                    if unit is group:
+                        break
         text = str(module)
-    counted = (replace(task, ops=ops[tag], count=counts[tag]) for tag, task in tasks.items())
+    counted = (replace(task, ops=seen[tag], count=counts[tag]) for tag, task in tasks.items())
     return Partition(replace(payload, text=text), tuple(counted))
 
 
@@ -141,105 +145,69 @@ def trip_count(loop: ir.OpView) -> int:
     return max(0, -(-(upper - lower) // step))
 
 
-def make_task(op: ir.OpView, roles: Sequence[str]) -> Task | None:
-    """Describe one op as a task; `None` if it has dynamic shapes or cannot stand alone.
+def mark(group: Group, task: Task) -> None:
+    """Tag a task's root, and name the task on the contraction whose weight it may store as it likes."""
+    group.ops[0].attributes[TAG] = ir.StringAttr.get(task.tag)
+    for op, member in zip(group.ops, members_of(task), strict=True):
+        if member.contraction and member.contraction.constant_b:
+            op.attributes[WEIGHT_OF] = ir.StringAttr.get(task.tag)
+
+
+def members_of(task: Task) -> tuple[Member, ...]:
+    """The ops of a task, also of one that has a single op."""
+    return task.members or (Member(task.nest, contraction=task.contraction),)
+
+
+def make_task(group: Group, roles: Sequence[str]) -> Task | None:
+    """Describe a group as a task; `None` if an op has dynamic shapes or they cannot stand alone.
 
     Args:
-        op: A structured op in the payload's entry function.
+        group: Structured ops of the payload's entry function.
         roles: Role of each argument of that function.
     """
-    nest = loop_nest(op)
-    if nest is None:
-        return None
-    contraction = describe_contraction(op, nest)
-    if contraction and not contraction.batched:
-        contraction = replace(contraction, constant_b=weight_behind(op.operation.operands[1], roles) is not None)
-    outlined = outline(op, weights=(1,) if contraction and contraction.constant_b else ())
+    members = []
+    weights = []
+    for op, (reader, operand) in zip(group.ops, group.found_by, strict=True):
+        nest = loop_nest(op)
+        if nest is None:
+            return None
+        contraction = describe_contraction(op, nest)
+        if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
+            contraction = replace(contraction, constant_b=True)
+            weights.append(op.operands[1])
+        made_by = maker(op.operands[-1])
+        filled = len(op.operands) - 1 if made_by is not None and made_by.name == "linalg.fill" else -1
+        members.append(Member(nest, reader, operand, contraction, filled))
+    outlined = outline(group.in_order, weights)
     if outlined is None:
         return None
     text, arguments = outlined
-    tag = name_contraction(contraction) if contraction else name_generic(op, nest, text)
+    root = members[0]
+    alone = root.contraction if len(members) == 1 else None
+    tag = name_task(group, members, text)
     payload = Payload(
         name=tag,
-        text=text.replace(f"@{outline.__name__}", f"@{tag}").replace("__tag__", tag),
+        text=text.replace(f"@{outline.__name__}", f"@{tag}").replace("__tag__", tag).replace("__weight_of__", tag),
         entry=tag,
         arguments=arguments,
-        flops=contraction.flops if contraction else float(prod(nest.sizes)),
-        reference=partial(contract, contraction, start_value(op)) if contraction else None,
-        reduction=prod(s for s, i in zip(nest.sizes, nest.iterators, strict=True) if i == "reduction"),
+        flops=float(sum(m.contraction.flops if m.contraction else prod(m.nest.sizes) for m in members)),
+        reference=partial(contract, alone, start_value(group.ops[0])) if alone else None,
+        reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
     )
-    return Task(tag=tag, payload=payload, nest=nest, contraction=contraction)
+    return Task(tag, payload, root.nest, contraction=alone, members=tuple(members) if len(members) > 1 else ())
 
 
-def loop_nest(op: ir.OpView) -> LoopNest | None:
-    """Loop sizes and kinds, read off the indexing maps and static shapes; `None` if one cannot be told."""
-    try:
-        maps = linalg.get_indexing_maps(op.operation)
-    except (ValueError, RuntimeError):
-        return None
-    if not maps:
-        return None
-    affine = [ir.AffineMapAttr(m).value if isinstance(m, ir.AffineMapAttr) else m for m in maps]
-    sizes: dict[int, int] = {}
-    written: set[int] = set()
-    outputs = len(op.operation.results)
-    for index, (operand, amap) in enumerate(zip(op.operation.operands, affine, strict=False)):
-        if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
-            if isinstance(operand.type, ir.ShapedType):
-                return None
-            continue
-        dims = [e.position for e in amap.results if isinstance(e, ir.AffineDimExpr)]
-        if len(dims) != len(list(amap.results)):
-            continue
-        sizes.update(zip(dims, operand.type.shape, strict=True))
-        if index >= len(affine) - outputs:
-            written.update(dims)
-    total = affine[0].n_dims
-    if set(sizes) != set(range(total)):
-        return None
-    iterators = tuple("parallel" if d in written else "reduction" for d in range(total))
-    return LoopNest(tuple(sizes[d] for d in range(total)), iterators)
-
-
-def describe_contraction(op: ir.OpView, nest: LoopNest) -> Contraction | None:
-    """Sizes and layout of a plain or batched matmul with loops in the order (b,) m, n, k; `None` for anything else."""
-    if not linalg.isa_contraction_op(op.operation):
-        return None
-    dims = linalg.infer_contraction_dimensions(op.operation)
-    b, m, n, k = (list(group) for group in (dims.batch, dims.m, dims.n, dims.k))
-    rank = len(nest.sizes)
-    if [*b, *m, *n, *k] != list(range(rank)) or [len(m), len(n), len(k)] != [1, 1, 1] or len(b) > 1:
-        return None
-    layouts = operand_layouts(op)
-    batch = [0] if b else []
-    plain_a, plain_b = [*batch, *m, *k], [*batch, *k, *n]
-    turned_a, turned_b = [*batch, *k, *m], [*batch, *n, *k]
-    if layouts[0] not in (plain_a, turned_a) or layouts[1] not in (plain_b, turned_b):
-        return None
-    if layouts[2] != [*batch, *m, *n] or {element_type(v) for v in op.operation.operands} != {"f32"}:
-        return None
-    return Contraction(
-        m=nest.sizes[m[0]],
-        n=nest.sizes[n[0]],
-        k=nest.sizes[k[0]],
-        batch=nest.sizes[0] if b else 1,
-        transposed_a=layouts[0] == turned_a,
-        transposed_b=layouts[1] == turned_b,
-        batched=bool(b),
-    )
-
-
-def operand_layouts(op: ir.OpView) -> Sequence[list[int]]:
-    """For each operand, the loops its dimensions run over."""
-    maps = linalg.get_indexing_maps(op.operation)
-    affine = [ir.AffineMapAttr(m).value if isinstance(m, ir.AffineMapAttr) else m for m in maps]
-    return [[e.position if isinstance(e, ir.AffineDimExpr) else -1 for e in amap.results] for amap in affine]
-
-
-def element_type(value: ir.Value) -> str:
-    """MLIR element type of a shaped value, or its own type."""
-    kind = value.type
-    return str(kind.element_type) if isinstance(kind, ir.ShapedType) else str(kind)
+def name_task(group: Group, members: Sequence[Member], text: str) -> str:
+    """A tag people can read: what is contracted, or sizes; with a hash where that does not say all."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    contractions = [m.contraction for m in members if m.contraction]
+    if len(members) == 1:
+        (member,) = members
+        return name_contraction(contractions[0]) if contractions else name_generic(group.ops[0], member.nest, digest)
+    sizes = "x".join(map(str, members[0].nest.sizes))
+    if len(contractions) > 1:
+        return f"attention_{sizes}_{digest}"
+    return f"{name_contraction(contractions[0])}_fused_{digest}" if contractions else f"rows_{sizes}_{digest}"
 
 
 def name_contraction(c: Contraction) -> str:
@@ -250,8 +218,6 @@ def name_contraction(c: Contraction) -> str:
     return f"{'batch_matmul' if c.batched else 'matmul'}_{sizes}_{c.dtype}{suffix}"
 
 
-def name_generic(op: ir.OpView, nest: LoopNest, text: str) -> str:
+def name_generic(op: ir.Operation, nest: LoopNest, digest: str) -> str:
     """Kind, sizes and a hash of the body: equal for ops that compute the same."""
-    kind = op.operation.name.removeprefix("linalg.")
-    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
-    return f"{kind}_{'x'.join(map(str, nest.sizes))}_{digest}"
+    return f"{op.name.removeprefix('linalg.')}_{'x'.join(map(str, nest.sizes))}_{digest}"

@@ -6,7 +6,8 @@ from mlir import ir
 
 from autotune.errors import CompileError, PayloadError
 from autotune.ir.module import context, parse, symbol
-from autotune.ir.partition import loop_nest, structured_ops
+from autotune.ir.nests import loop_nest
+from autotune.ir.partition import structured_ops
 from autotune.task import DTYPES, Argument, Payload
 
 ROLE = "autotune.role"
@@ -35,7 +36,7 @@ def load_mlir_file(path: Path) -> Payload:
         function = only_public_function(module, path)
         arguments = read_arguments(function, path)
         block = function.regions[0].blocks[0]
-        nests = [(loop_nest(op), trips) for op, trips in structured_ops(block)]
+        nests = [(loop_nest(op.operation), trips) for op, trips in structured_ops(block)]
     sizes = [(nest.sizes, nest.iterators, trips) for nest, trips in nests if nest is not None]
     longest = [
         max((s for s, kind in zip(sizes_, kinds, strict=True) if kind == "reduction"), default=1)

@@ -10,6 +10,7 @@ from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
 
+from autotune.buffers import BufferPlan
 from autotune.errors import CompileError
 from autotune.ir.lower import run_pipeline, schedule
 from autotune.ir.module import context, describe, first_lines, parse, symbol
@@ -26,16 +27,25 @@ LOOP = "__autotune_calls"
 class Program:
     """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
 
+    Its intermediates lie in one arena: two threads must not call the same program at once.
+
     Attributes:
         weights: Arguments it takes after those of the payload.
+        buffers: Where its intermediates lie; `None` where its pipeline plans no arena.
         phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
     """
 
     def __init__(
-        self, engine: ExecutionEngine, address: int, weights: tuple[PanelWeight, ...], phases: dict[str, float]
+        self,
+        engine: ExecutionEngine,
+        address: int,
+        weights: tuple[PanelWeight, ...],
+        buffers: BufferPlan | None,
+        phases: dict[str, float],
     ) -> None:
         self._engine = engine  # owns the machine code
         self.weights = weights
+        self.buffers = buffers
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
         self.phases = phases
 
@@ -91,7 +101,7 @@ def compile_program(
                 weights = apply_schedule(module, payload, script, panels or {})
         add_call_loop(module, payload, weights)
         with watch.phase("lower"):
-            run_pipeline(module, pipeline)
+            buffers = run_pipeline(module, pipeline)
         with watch.phase("jit"):
             try:
                 engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
@@ -102,7 +112,7 @@ def compile_program(
                 raise CompileError("jit", first_lines(text.lstrip(": "))) from error
         if not address:
             raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
-    return Program(engine, address, weights, watch.phases)
+    return Program(engine, address, weights, buffers, watch.phases)
 
 
 def apply_schedule(

@@ -17,86 +17,86 @@ module attributes {transform.with_named_sequence} {
     %parts_1 = transform.structured.split %main_0 after 16 {dimension = 1} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 6 x 16 x 17 (m x n x k)
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %main_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_0 : !transform.any_op
-    transform.loop.unroll %loop_0 {factor = 2} : !transform.any_op
     %parts_2 = transform.structured.split %rest_1 after 8 {dimension = 1} : !transform.any_op
     %main_2, %rest_2 = transform.split_handle %parts_2 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 6 x 8 x 17 (m x n x k)
-    %tiled_1, %loop_1 = transform.structured.tile_using_for %main_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_1 : !transform.any_op
-    transform.loop.unroll %loop_1 {factor = 2} : !transform.any_op
     %parts_3 = transform.structured.split %rest_2 after 4 {dimension = 1} : !transform.any_op
     %main_3, %rest_3 = transform.split_handle %parts_3 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 6 x 4 x 17 (m x n x k)
-    %tiled_2, %loop_2 = transform.structured.tile_using_for %main_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_2 : !transform.any_op
-    transform.loop.unroll %loop_2 {factor = 2} : !transform.any_op
     %parts_4 = transform.structured.split %rest_3 after 2 {dimension = 1} : !transform.any_op
     %main_4, %rest_4 = transform.split_handle %parts_4 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 6 x 2 x 17 (m x n x k)
-    %tiled_3, %loop_3 = transform.structured.tile_using_for %main_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_3 : !transform.any_op
-    transform.loop.unroll %loop_3 {factor = 2} : !transform.any_op
     // region of 6 x 1 x 17 (m x n x k)
-    %tiled_4, %loop_4 = transform.structured.tile_using_for %rest_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_4 : !transform.any_op
-    transform.loop.unroll %loop_4 {factor = 2} : !transform.any_op
     %parts_5 = transform.structured.split %rest_0 after 4 {dimension = 0} : !transform.any_op
     %main_5, %rest_5 = transform.split_handle %parts_5 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %parts_6 = transform.structured.split %main_5 after 16 {dimension = 1} : !transform.any_op
     %main_6, %rest_6 = transform.split_handle %parts_6 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 4 x 16 x 17 (m x n x k)
-    %tiled_5, %loop_5 = transform.structured.tile_using_for %main_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_5 : !transform.any_op
-    transform.loop.unroll %loop_5 {factor = 2} : !transform.any_op
     %parts_7 = transform.structured.split %rest_6 after 8 {dimension = 1} : !transform.any_op
     %main_7, %rest_7 = transform.split_handle %parts_7 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 4 x 8 x 17 (m x n x k)
-    %tiled_6, %loop_6 = transform.structured.tile_using_for %main_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_6 : !transform.any_op
-    transform.loop.unroll %loop_6 {factor = 2} : !transform.any_op
     %parts_8 = transform.structured.split %rest_7 after 4 {dimension = 1} : !transform.any_op
     %main_8, %rest_8 = transform.split_handle %parts_8 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 4 x 4 x 17 (m x n x k)
-    %tiled_7, %loop_7 = transform.structured.tile_using_for %main_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_7 : !transform.any_op
-    transform.loop.unroll %loop_7 {factor = 2} : !transform.any_op
     %parts_9 = transform.structured.split %rest_8 after 2 {dimension = 1} : !transform.any_op
     %main_9, %rest_9 = transform.split_handle %parts_9 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 4 x 2 x 17 (m x n x k)
-    %tiled_8, %loop_8 = transform.structured.tile_using_for %main_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_8 : !transform.any_op
-    transform.loop.unroll %loop_8 {factor = 2} : !transform.any_op
     // region of 4 x 1 x 17 (m x n x k)
-    %tiled_9, %loop_9 = transform.structured.tile_using_for %rest_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_9 : !transform.any_op
-    transform.loop.unroll %loop_9 {factor = 2} : !transform.any_op
     %parts_10 = transform.structured.split %rest_5 after 16 {dimension = 1} : !transform.any_op
     %main_10, %rest_10 = transform.split_handle %parts_10 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 3 x 16 x 17 (m x n x k)
-    %tiled_10, %loop_10 = transform.structured.tile_using_for %main_10 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_10 : !transform.any_op
-    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
     %parts_11 = transform.structured.split %rest_10 after 8 {dimension = 1} : !transform.any_op
     %main_11, %rest_11 = transform.split_handle %parts_11 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 3 x 8 x 17 (m x n x k)
-    %tiled_11, %loop_11 = transform.structured.tile_using_for %main_11 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_11 : !transform.any_op
-    transform.loop.unroll %loop_11 {factor = 2} : !transform.any_op
     %parts_12 = transform.structured.split %rest_11 after 4 {dimension = 1} : !transform.any_op
     %main_12, %rest_12 = transform.split_handle %parts_12 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 3 x 4 x 17 (m x n x k)
-    %tiled_12, %loop_12 = transform.structured.tile_using_for %main_12 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_12 : !transform.any_op
-    transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
     %parts_13 = transform.structured.split %rest_12 after 2 {dimension = 1} : !transform.any_op
     %main_13, %rest_13 = transform.split_handle %parts_13 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 3 x 2 x 17 (m x n x k)
+    // region of 3 x 1 x 17 (m x n x k)
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %main_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_0 : !transform.any_op
+    transform.loop.unroll %loop_0 {factor = 2} : !transform.any_op
+    %tiled_1, %loop_1 = transform.structured.tile_using_for %main_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_1 : !transform.any_op
+    transform.loop.unroll %loop_1 {factor = 2} : !transform.any_op
+    %tiled_2, %loop_2 = transform.structured.tile_using_for %main_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_2 : !transform.any_op
+    transform.loop.unroll %loop_2 {factor = 2} : !transform.any_op
+    %tiled_3, %loop_3 = transform.structured.tile_using_for %main_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_3 : !transform.any_op
+    transform.loop.unroll %loop_3 {factor = 2} : !transform.any_op
+    %tiled_4, %loop_4 = transform.structured.tile_using_for %rest_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_4 : !transform.any_op
+    transform.loop.unroll %loop_4 {factor = 2} : !transform.any_op
+    %tiled_5, %loop_5 = transform.structured.tile_using_for %main_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_5 : !transform.any_op
+    transform.loop.unroll %loop_5 {factor = 2} : !transform.any_op
+    %tiled_6, %loop_6 = transform.structured.tile_using_for %main_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_6 : !transform.any_op
+    transform.loop.unroll %loop_6 {factor = 2} : !transform.any_op
+    %tiled_7, %loop_7 = transform.structured.tile_using_for %main_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_7 : !transform.any_op
+    transform.loop.unroll %loop_7 {factor = 2} : !transform.any_op
+    %tiled_8, %loop_8 = transform.structured.tile_using_for %main_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_8 : !transform.any_op
+    transform.loop.unroll %loop_8 {factor = 2} : !transform.any_op
+    %tiled_9, %loop_9 = transform.structured.tile_using_for %rest_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_9 : !transform.any_op
+    transform.loop.unroll %loop_9 {factor = 2} : !transform.any_op
+    %tiled_10, %loop_10 = transform.structured.tile_using_for %main_10 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_10 : !transform.any_op
+    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
+    %tiled_11, %loop_11 = transform.structured.tile_using_for %main_11 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_11 : !transform.any_op
+    transform.loop.unroll %loop_11 {factor = 2} : !transform.any_op
+    %tiled_12, %loop_12 = transform.structured.tile_using_for %main_12 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_12 : !transform.any_op
+    transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
     %tiled_13, %loop_13 = transform.structured.tile_using_for %main_13 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_13 : !transform.any_op
     transform.loop.unroll %loop_13 {factor = 2} : !transform.any_op
-    // region of 3 x 1 x 17 (m x n x k)
     %tiled_14, %loop_14 = transform.structured.tile_using_for %rest_13 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_14 : !transform.any_op
     transform.loop.unroll %loop_14 {factor = 2} : !transform.any_op

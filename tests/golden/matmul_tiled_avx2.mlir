@@ -32,20 +32,20 @@ module attributes {transform.with_named_sequence} {
     %pads_0 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
     %tiled_5, %loop_5, %loop_6 = transform.structured.tile_using_for %pads_0 tile_sizes [8, 16] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_5 vector_sizes [8, 16] : !transform.any_op
-    %tiled_6, %loop_7 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_6 : !transform.any_op
-    transform.loop.unroll %loop_7 {factor = 2} : !transform.any_op
     %parts_1 = transform.structured.split %rest_0 after 12 {dimension = 0} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 12 x 256 x 256 (m x n x k)
-    %tiled_7, %loop_8 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_8, %loop_9 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_9, %loop_10 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_7 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_7, %loop_8 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 4 x 256 x 256 (m x n x k)
+    %tiled_8, %loop_9 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_9, %loop_10 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_9 : !transform.any_op
     transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
-    // region of 4 x 256 x 256 (m x n x k)
-    %tiled_10, %loop_11 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_11, %loop_12 = transform.structured.tile_using_for %tiled_10 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_10, %loop_11 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_10 : !transform.any_op
+    transform.loop.unroll %loop_11 {factor = 2} : !transform.any_op
+    %tiled_11, %loop_12 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_11 : !transform.any_op
     transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
     transform.yield

@@ -1,18 +1,49 @@
 module attributes {transform.with_named_sequence} {
-  // generic_7x33_73ab2b for avx2
-  // rows = 1
+  // matmul_32x256x128_f32_w_fused_67ddb9 for avx2
+  // fuse = True
+  // rows = 32
   // vectors = 4
+  // columns = 128
+  // tile_n = 0
+  // tile_k = 0
+  // register_order = mn
+  // register_m = 6
+  // register_n = 2
+  // vector_width = 8
+  // unroll_k = 2
+  // pack_b = beforehand
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
-    %parts_0 = transform.structured.split %op after 32 {dimension = 1} : !transform.any_op
+    %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+    %producer_0 = transform.get_producer_of_operand %op[0] : (!transform.any_op) -> !transform.any_op
+    %producer_1 = transform.get_producer_of_operand %producer_0[2] : (!transform.any_op) -> !transform.any_op
+    // blocks of rows; what feeds them is computed where it is used
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 128] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_0 : !transform.any_op
+    %fused_0, %loop_1 = transform.structured.fuse_into_containing_op %producer_0 into %loop_0 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_1 : !transform.any_op
+    %fused_1, %loop_2 = transform.structured.fuse_into_containing_op %producer_1 into %loop_1 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_patterns to %function_0 { transform.apply_patterns.tensor.fold_tensor_empty } : !transform.any_op
+    %parts_0 = transform.structured.split %fused_0 after 24 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %main_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_0 : !transform.any_op
-    %tiled_1, %loop_1 = transform.structured.tile_using_for %rest_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_1 : !transform.any_op
+    // region of 24 x 128 x 128 (m x n x k)
+    %tiled_1, %loop_3 = transform.structured.tile_using_for %main_0 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_2, %loop_4 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 8 x 128 x 128 (m x n x k)
+    %tiled_3, %loop_5 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_4, %loop_6 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_5, %loop_7 = transform.structured.tile_using_for %tiled_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_8 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_6 : !transform.any_op
+    %tiled_7, %loop_9 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_7 : !transform.any_op
+    transform.loop.unroll %loop_9 {factor = 2} : !transform.any_op
+    %tiled_8, %loop_10 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_8 : !transform.any_op
+    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
-    %ops_0 = transform.structured.match attributes{autotune.task = "generic_7x33_73ab2b"} in %module
+    %ops_0 = transform.structured.match attributes{autotune.task = "matmul_32x256x128_f32_w_fused_67ddb9"} in %module
       : (!transform.any_op) -> !transform.any_op
     %found_0 = transform.num_associations %ops_0 : (!transform.any_op) -> !transform.param<i64>
     %wanted_0 = transform.param.constant 1 : i64 -> !transform.param<i64>

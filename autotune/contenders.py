@@ -1,0 +1,117 @@
+"""Who takes part in a comparison: our own rows, and the libraries that are installed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from autotune.bundle import MANIFEST, Bundle, read_bundle
+from autotune.comparator import Comparator
+from autotune.contest import Entry
+from autotune.errors import BundleError
+from autotune.ir.evaluate import Candidate
+from autotune.ir.lower import TAIL
+from autotune.ir.module import compiler_version
+from autotune.ir.partition import Partition
+from autotune.machine import Machine
+from autotune.registry import family_for, load_baseline
+from autotune.replay import differences, recorded_candidate
+from autotune.script import Step, assemble, panels_of
+from autotune.task import Payload
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row to come.
+
+    Attributes:
+        name: Of the row.
+        entry: What is to run; `None` for a library that is missing.
+        version: What exactly that is; a library tells itself when it has been loaded.
+        diagnostic: Why it is missing.
+    """
+
+    name: str
+    entry: Entry | None
+    version: str = ""
+    diagnostic: str = ""
+
+
+def baseline_contender(name: str, payload: Payload, seed: int) -> Contender:
+    """The classic pass pipeline called `name`."""
+    candidate = Candidate(None, load_baseline(name).pipeline)
+    return Contender("baseline", Entry("baseline", payload, candidate, seed), f"{name}, {compiler_version()}")
+
+
+def default_contender(payload: Payload, parts: Partition, machine: Machine, seed: int) -> Contender:
+    """Every task with its family's default config, nothing searched."""
+    steps = []
+    for task in parts.tasks:
+        family = family_for(task)
+        if family is not None:
+            config = family.default(task, machine)
+            body, panel = family.build(task, config, machine), family.panel(task, config)
+            steps.append(Step(task.tag, task.ops, body, panel=panel))
+    candidate = Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
+    return Contender("default", Entry("default", payload, candidate, seed), compiler_version())
+
+
+def best_contender(
+    payload: Payload, given: Path | None, bundles: Path, machine: Machine, *, seed: int, note: Note
+) -> Contender | None:
+    """The schedules of a bundle: the one that is given, else the newest of the payload; `None` if there is none.
+
+    Raises:
+        BundleError: The bundle that is given is incomplete, edited, or of another payload.
+    """
+    bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, note)
+    if bundle is None:
+        note(f"no bundle of {payload.name} is in {bundles}: there is no row 'best'; autotune tune {payload.name}")
+        return None
+    if not is_of(bundle, payload):
+        raise BundleError(
+            f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
+        )
+    note(f"best is {bundle.folder}")
+    for difference in differences(bundle.manifest, machine.fingerprint):
+        note(f"best is not as it was recorded: {difference}")
+    entry = Entry("best", payload, recorded_candidate(bundle), seed)
+    return Contender("best", entry, f"{compiler_version()}, {bundle.folder.name}")
+
+
+def newest_bundle(payload: Payload, bundles: Path, note: Note) -> Bundle | None:
+    """The bundle of a payload that was written last, among the folders of `bundles`."""
+    for manifest in sorted(bundles.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True):
+        try:
+            bundle = read_bundle(manifest.parent)
+        except BundleError as error:
+            note(f"a bundle is passed over: {error}")
+            continue
+        if is_of(bundle, payload):
+            return bundle
+    return None
+
+
+def is_of(bundle: Bundle, payload: Payload) -> bool:
+    """Whether a bundle's schedules are for this payload: the same text, the same roles of its arguments."""
+    return bundle.payload.text == payload.text and bundle.payload.arguments == payload.arguments
+
+
+def library_contender(comparator: Comparator, payload: Payload, seed: int, note: Note) -> Contender:
+    """A library; if it is not installed, that is announced and becomes its row."""
+    absent = [module for module in comparator.modules if not is_installed(module)]
+    if not absent:
+        return Contender(comparator.name, Entry(comparator.name, payload, comparator, seed))
+    why = f"{' and '.join(absent)} must be installed; pip install 'mlir-schedule-autotune[{comparator.extra}]'"
+    note(f"{comparator.name} is missing: {why}")
+    return Contender(comparator.name, None, diagnostic=why)
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be found; it is not imported, but the packages around it are."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,134 @@
+"""A contest: our programs and other libraries enter one by one, then run together. In the isolated process only."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from autotune.comparator import Comparator, Prepared
+from autotune.errors import ComparatorError
+from autotune.ir.evaluate import Candidate, PreparedPayload, build_and_verify, prepare
+from autotune.ir.module import first_lines
+from autotune.ir.roofs import reference_run
+from autotune.machine import Machine
+from autotune.measure import Effort, Run, measure_interleaved
+from autotune.task import Payload
+from autotune.trial import Outcome, Samples
+from autotune.verify import Verdict, verify
+from autotune.watch import Stopwatch
+
+# Besides what may become of a candidate: a library that is not installed, one that says it cannot, and one that raises.
+Status = Outcome | Literal["missing", "unsupported", "failed"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Who enters.
+
+    Attributes:
+        name: Of the row.
+        payload: What is computed.
+        contender: One of our programs, or a library.
+        seed: Of the input data.
+    """
+
+    name: str
+    payload: Payload
+    contender: Candidate | Comparator
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What became of an entry.
+
+    Attributes:
+        status: ``ok`` if it computes what the oracle says, and may race.
+        max_error: Largest absolute difference to the oracle.
+        diagnostic: What went wrong, if anything did.
+        version: What a library says it is.
+        seconds: Of the call that was verified, roughly.
+    """
+
+    status: Status
+    max_error: float | None = None
+    diagnostic: str = ""
+    version: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Race:
+    """Entries to be timed together, interleaved with each other and with the reference kernel."""
+
+    entries: tuple[Entry, ...]
+    machine: Machine
+    effort: Effort
+
+
+_entered: dict[tuple[str, str], tuple[Standing, Run | None]] = {}
+
+
+def enter(entry: Entry) -> Standing:
+    """Compile or prepare an entry, call it once and verify what it gives; the process remembers it for the race."""
+    return admit(entry)[0]
+
+
+def race(job: Race) -> list[Samples]:
+    """Samples of every entry; who entered before another process had to start enters again.
+
+    Raises:
+        ComparatorError: An entry was right before, and is not now.
+    """
+    runs = []
+    for entry in job.entries:
+        standing, run = admit(entry)
+        if run is None:
+            raise ComparatorError(f"{entry.name} must be right every time, now it is {standing.status}")
+        runs.append(run)
+    *mine, beside = measure_interleaved([*runs, reference_run(job.machine)], job.effort)
+    return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+
+
+def admit(entry: Entry) -> tuple[Standing, Run | None]:
+    """An entry's standing, and how to run it if it is right; from memory if it is there."""
+    key = (entry.name, entry.payload.sha256)
+    if key not in _entered:
+        prepared = prepare(entry.payload, entry.seed)
+        ours = isinstance(entry.contender, Candidate)
+        _entered[key] = admit_candidate(entry, prepared) if ours else admit_comparator(entry, prepared)
+    return _entered[key]
+
+
+def admit_candidate(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, Run | None]:
+    """One of our programs."""
+    assert isinstance(entry.contender, Candidate)
+    bound, found = build_and_verify(entry.payload, entry.contender, prepared)
+    seconds = found.phases.get("verify", 0.0)
+    standing = Standing(found.outcome, found.max_error, found.diagnostic, seconds=seconds)
+    return standing, bound.run if bound is not None else None
+
+
+def admit_comparator(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, Run | None]:
+    """A library. Whatever it raises is its standing."""
+    assert not isinstance(entry.contender, Candidate)
+    payload, version, watch = entry.payload, "", Stopwatch()
+    arrays = zip(payload.arguments, prepared.arrays, strict=True)
+    inputs = {argument.name: array for argument, array in arrays if argument.role != "output"}
+    try:
+        version = entry.contender.version()
+        ready = entry.contender.prepare(payload, inputs)
+        version = ", ".join(part for part in (version, ready.how) if part)
+        with watch.phase("verify"):
+            verdict = check(payload, ready, prepared)
+    except ComparatorError as error:
+        return Standing("unsupported", diagnostic=str(error), version=version), None
+    except MemoryError:
+        raise  # the worker knows what to make of it
+    except Exception as error:  # somebody else's code
+        return Standing("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
+    standing = Standing(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
+    return standing, ready.run if verdict.outcome == "ok" else None
+
+
+def check(payload: Payload, ready: Prepared, prepared: PreparedPayload) -> Verdict:
+    """Call a library once and compare what it gives to the oracle."""
+    return verify(payload, ready.outputs(ready.call()), prepared.expected)

@@ -1,0 +1,71 @@
+"""ONNX Runtime as a comparator: its CPU provider, every graph optimization, weights known when the session begins."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from autotune.comparator import Prepared
+from autotune.task import DTYPES, Array, Payload
+from payload.comparators.onnx_model import Graph, build, serialize
+
+ERRORS_ONLY = 3
+
+
+@dataclass(frozen=True)
+class OnnxRuntime:
+    """ONNX Runtime, as the comparator ``onnxruntime``."""
+
+    name: str = "onnxruntime"
+    modules: tuple[str, ...] = ("onnx", "onnxruntime")
+    extra: str = "compare"
+
+    def version(self) -> str:
+        """Version of ONNX Runtime; which instructions its kernels use it does not tell."""
+        return f"onnxruntime {version('onnxruntime')}, CPU provider (MLAS)"
+
+    def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
+        """Build the model and open a session on it, inputs and output bound, so that a call copies nothing.
+
+        Raises:
+            ComparatorError: There is no ONNX model of this kind of payload.
+        """
+        session = Session(payload, build(payload, inputs), inputs)
+        return Prepared(session.call, session.outputs)
+
+
+ONNXRUNTIME = OnnxRuntime()
+
+
+class Session:
+    """A session, and what must live as long as it does."""
+
+    def __init__(self, payload: Payload, graph: Graph, inputs: Mapping[str, Array]) -> None:
+        import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.log_severity_level = ERRORS_ONLY
+        self._arrays = graph.weights  # the values below are views of these
+        self._weights: dict[str, Any] = {n: ort.OrtValue.ortvalue_from_numpy(a) for n, a in graph.weights.items()}
+        options.add_external_initializers(list(self._weights), list(self._weights.values()))
+        model = serialize(graph, payload)
+        self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self._binding = self._session.io_binding()
+        for argument in payload.arguments:
+            if argument.role == "input":
+                value = ort.OrtValue.ortvalue_from_numpy(inputs[argument.name])
+                self._binding.bind_ortvalue_input(argument.name, value)
+        (output,) = payload.outputs
+        self._output = ort.OrtValue.ortvalue_from_shape_and_type(output.shape, DTYPES[output.dtype])
+        self._binding.bind_ortvalue_output(output.name, self._output)
+
+    def call(self) -> Any:  # noqa: ANN401 - its own class
+        """Run once, from bound inputs to the bound output."""
+        self._session.run_with_iobinding(self._binding)
+        return self._output
+
+    def outputs(self, output: Any) -> tuple[Array, ...]:  # noqa: ANN401
+        """The output as an array."""
+        return (output.numpy(),)

@@ -1,0 +1,121 @@
+"""PyTorch as a comparator: torch.nn.functional, eager, traced and compiled; what is fastest here is what is compared.
+
+torch.compile needs a C++ compiler, and takes a minute or two for a large model.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from autotune.comparator import Prepared
+from autotune.errors import ComparatorError
+from autotune.measure import Effort, measure_interleaved
+from autotune.task import Array, Payload
+from payload.comparators.torch_network import KERNELS, constants
+
+COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for
+TRIAL = Effort(samples=7, seconds=2.0, sample_seconds=3e-3)
+
+
+@dataclass(frozen=True)
+class Torch:
+    """PyTorch, as the comparator ``torch``."""
+
+    name: str = "torch"
+    modules: tuple[str, ...] = ("torch",)
+    extra: str = "torch"
+
+    def version(self) -> str:
+        """Version of PyTorch, the instructions its kernels use, and whether it has MKL and oneDNN."""
+        import torch  # noqa: PLC0415 - comes with an extra
+
+        backends = {"MKL": torch.backends.mkl, "oneDNN": torch.backends.mkldnn}
+        present = [name for name, backend in backends.items() if backend.is_available()]
+        return (
+            f"torch {version('torch')}, {torch.backends.cpu.get_cpu_capability()}, {' and '.join(present) or 'no MKL'}"
+        )
+
+    def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
+        """Build the network in every way there is, and keep the fastest.
+
+        Raises:
+            ComparatorError: There is no network for this kind of payload.
+        """
+        import torch  # noqa: PLC0415 - comes with an extra
+
+        if payload.kind not in KERNELS:
+            raise ComparatorError(f"there is no torch network of {payload.name}, only of {', '.join(KERNELS)}")
+        torch.set_num_threads(1)
+        network = build_network(payload, inputs)
+        fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
+        notes: list[str] = []
+        ways: dict[str, Callable[[], Any]] = {}
+        for how, make in variants(network, fed):
+            try:
+                ways[how] = warm(make, fed)
+            except Exception as error:  # a compiler may fail in any way; the others still count
+                notes.append(f"{how} failed: {type(error).__name__}")
+        return Prepared(*fastest(ways, notes))
+
+
+TORCH = Torch()
+
+
+def build_network(payload: Payload, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401 - torch is an extra
+    """A torch.nn.Module that computes the payload; what has role ``weight`` are its parameters."""
+    import torch  # noqa: PLC0415
+
+    sizes = dict(payload.sizes)
+    kernel = KERNELS[payload.kind]
+
+    class Network(torch.nn.Module):  # type: ignore[misc]  # mypy does not look at torch
+        def __init__(self) -> None:
+            super().__init__()
+            for name, array in constants(payload, inputs).items():
+                self.register_parameter(name, torch.nn.Parameter(torch.from_numpy(array), requires_grad=False))
+
+        def forward(self, *fed: Any) -> Any:  # noqa: ANN401
+            return kernel(torch.nn.functional, sizes, dict(self.named_parameters()), *fed)
+
+    return Network().eval()
+
+
+Way = tuple[str, Callable[[], Callable[..., Any]]]
+
+
+def variants(network: Any, fed: tuple[Any, ...]) -> Iterator[Way]:  # noqa: ANN401
+    """The ways to run a network: a name, and what makes the callable."""
+    import torch  # noqa: PLC0415
+
+    yield "eager", lambda: torch.inference_mode()(network)
+    yield "traced", lambda: torch.inference_mode()(torch.jit.freeze(torch.jit.trace(network, fed)))
+    if any(shutil.which(compiler) for compiler in COMPILERS):
+        torch.compiler.reset()  # it remembers other networks, and gives up after eight
+        yield "compiled", lambda: torch.inference_mode()(torch.compile(network, options={"freezing": True}))
+
+
+def warm(make: Callable[[], Callable[..., Any]], fed: tuple[Any, ...]) -> Callable[[], Any]:
+    """Make a callable and call it until it has compiled itself."""
+    run = make()
+    for _ in range(3):
+        run(*fed)
+    return lambda: run(*fed)
+
+
+def fastest(ways: dict[str, Callable[[], Any]], notes: list[str]) -> tuple[Callable[[], Any], Any, str]:
+    """The fields of `Prepared` for the way that takes the least time."""
+
+    def repeat(call: Callable[[], Any]) -> Callable[[int], None]:
+        def run(calls: int) -> None:
+            for _ in range(calls):
+                call()
+
+        return run
+
+    samples = measure_interleaved([repeat(call) for call in ways.values()], TRIAL)
+    seconds = {how: min(times.seconds) for how, times in zip(ways, samples, strict=True)}
+    how = min(seconds, key=lambda name: seconds[name])
+    said = f"{how} (fastest of {', '.join(ways)})"
+    return ways[how], lambda output: (output.numpy(),), "; ".join([said, *notes])

@@ -1,0 +1,104 @@
+"""Payloads in terms of torch.nn.functional, which every function here is given as `f`, as emitters are given a builder.
+
+`w` are the weights by name; those of linear layers are stored (out, in), as torch.nn.Linear does.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from autotune.task import Array, Payload
+from payload.config import GPTConfig
+from payload.reference import LAYER_NORM_EPSILON
+
+Tensor = Any  # torch is an extra
+Functional = Any
+Sizes = Mapping[str, int]
+Weights = Mapping[str, Tensor]
+STORED_TURNED = ("qkv_weight", "mix_weight", "up_weight", "down_weight")
+WHOLE = ("wte", "wpe", "ln_f_gain", "ln_f_bias")
+
+
+def constants(payload: Payload, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights by the names that the functions below use: those of a GPT one by one, ``qkv_weight_0`` and so on."""
+    found: dict[str, Array] = {}
+    for argument in payload.arguments:
+        name = argument.name
+        if argument.role != "weight":
+            continue
+        if payload.kind != "gpt" or name in WHOLE:
+            found[name] = inputs[name]
+            continue
+        for layer, array in enumerate(inputs[name]):
+            found[f"{name}_{layer}"] = np.ascontiguousarray(array.T if name in STORED_TURNED else array)
+    return found
+
+
+def matmul(f: Functional, sizes: Sizes, w: Weights, a: Tensor, b: Tensor = None) -> Tensor:
+    """``(..., M, K) x (..., K, N)``, or with B transposed."""
+    del f
+    b = w["b"] if b is None else b
+    return a @ (b.mT if sizes["transpose_b"] else b)
+
+
+def attention(f: Functional, sizes: Sizes, w: Weights, *qkv: Tensor) -> Tensor:
+    """Attention of every head: three ``(H, T, D) -> (H, T, D)``."""
+    del w
+    q, k, v = (x[None] for x in qkv)
+    return f.scaled_dot_product_attention(q, k, v, is_causal=bool(sizes["causal"]))[0]
+
+
+def layer_norm(f: Functional, sizes: Sizes, w: Weights, x: Tensor) -> Tensor:
+    """Layer norm of every row."""
+    return f.layer_norm(x, (sizes["cols"],), w["gain"], w["bias"], LAYER_NORM_EPSILON)
+
+
+def softmax(f: Functional, sizes: Sizes, w: Weights, x: Tensor) -> Tensor:
+    """Softmax of every row."""
+    del sizes, w
+    return f.softmax(x, dim=-1)
+
+
+def gelu(f: Functional, sizes: Sizes, w: Weights, x: Tensor) -> Tensor:
+    """GELU, tanh form."""
+    del sizes, w
+    return f.gelu(x, approximate="tanh")
+
+
+def gpt(f: Functional, sizes: Sizes, w: Weights, tokens: Tensor) -> Tensor:
+    """Logits ``(T, V)`` of a GPT."""
+    config = GPTConfig(**sizes)
+    x = f.embedding(tokens, w["wte"]) + w["wpe"][: config.seq]  # T x C
+    for layer in range(config.layers):
+        x = block(f, config, w, layer, x)
+    x = f.layer_norm(x, (config.d_model,), w["ln_f_gain"], w["ln_f_bias"], LAYER_NORM_EPSILON)
+    return f.linear(x, w["wte"])  # T x V
+
+
+def block(f: Functional, config: GPTConfig, w: Weights, layer: int, x: Tensor) -> Tensor:
+    """One pre-norm transformer block, ``(T, C) -> (T, C)``."""
+    rows, width, heads = config.seq, config.d_model, config.heads
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        return f.layer_norm(x, (width,), w[f"{name}_gain_{layer}"], w[f"{name}_bias_{layer}"], LAYER_NORM_EPSILON)
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return f.linear(x, w[f"{name}_weight_{layer}"], w[f"{name}_bias_{layer}"])
+
+    qkv = linear("qkv", norm("ln_1", x)).view(1, rows, 3, heads, width // heads)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # 3 of 1 x H x T x D
+    mixed = f.scaled_dot_product_attention(q, k, v, is_causal=True)  # 1 x H x T x D
+    x = x + linear("mix", mixed.transpose(1, 2).reshape(rows, width))
+    return x + linear("down", f.gelu(linear("up", norm("ln_2", x)), approximate="tanh"))
+
+
+KERNELS: dict[str, Callable[..., Tensor]] = {
+    "matmul": matmul,
+    "batch_matmul": matmul,
+    "attention": attention,
+    "layer_norm": layer_norm,
+    "softmax": softmax,
+    "gelu": gelu,
+    "gpt": gpt,
+}

@@ -1,0 +1,205 @@
+"""Groups of ops in one loop over blocks of rows: softmax, layer norm, a contraction with its epilogue, attention.
+
+The root's rows are tiled, every member is fused into the loop, and each is then scheduled where it is: contractions as
+`schedules.matmul` does it, the others in vectors along the row. With ``fuse=False`` each op keeps a loop of its own.
+"""
+
+from dataclasses import dataclass, replace
+
+from autotune.errors import ScheduleError
+from autotune.machine import Machine
+from autotune.space import Config, Space
+from autotune.task import Contraction, Member, Task
+from schedules import moves
+from schedules.blocking import Loop, cut
+from schedules.fused_space import Shape, contraction_config, default_config, fused_space, shape_of
+from schedules.matmul import MatmulWriter, OpenLoop
+from schedules.matmul_space import columns_of
+from schedules.moves import Script
+from schedules.vectorize import tile_and_vectorize
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The family for tasks of several ops."""
+
+    name: str = "fused"
+    fallback: bool = False
+
+    def covers(self, task: Task) -> bool:
+        """Every group with rows."""
+        return len(task.members) > 1
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Blocks of rows and columns, vectors, and the knobs of each contraction."""
+        return fused_space(shape_of(task), machine)
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Fused, with blocks that stay in the caches."""
+        return default_config(shape_of(task), self.space(task, machine), machine)
+
+    def panel(self, task: Task, config: Config) -> int:
+        """Panels as wide as the register tile, if the config wants them made beforehand."""
+        shape = shape_of(task)
+        for index in range(len(shape.contractions)):
+            chosen = contraction_config(shape, config, index)
+            if chosen["pack_b"] == "beforehand":
+                return columns_of(chosen)
+        return 0
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Find the members of ``%op``, fuse them into its loops, and schedule each."""
+        if not task.members:
+            raise ScheduleError(
+                f"schedule 'fused' needs a task of several ops, got {task.tag}; try schedule 'vectorize'"
+            )
+        self.space(task, machine).check(config)
+        writer = FusedWriter(Script(), task.members, shape_of(task), config, machine)
+        writer.write()
+        return writer.script.text
+
+
+@dataclass(frozen=True)
+class FusedWriter:
+    """Writes the script of one group.
+
+    Attributes:
+        script: Where to write.
+        members: The group's ops, the root first.
+        shape: Its rows and columns.
+        config: Value of every knob.
+        machine: For which host.
+    """
+
+    script: Script
+    members: tuple[Member, ...]
+    shape: Shape
+    config: Config
+    machine: Machine
+
+    def write(self) -> None:
+        """Schedule the whole group."""
+        function = moves.enclosing_function(self.script, "%op")
+        root, filled = ("%op", True) if self.shape.rows == 1 else (self.open_batch(function), False)
+        handles, fills = self.find_members(root, filled)
+        loops: list[OpenLoop] = []
+        if self.config["fuse"]:
+            handles[0], loops = self.tile_root(root)
+            for index in range(
+                1, len(handles) if loops else 0
+            ):  # the root's own destination goes round the loop, filled before it
+                handles[index] = self.fuse(handles[index], loops)
+                if fills[index]:
+                    self.fuse(fills[index], loops)
+            moves.shrink_empties(self.script, function)
+        contractions = self.open_contractions(handles, loops, function)
+        for member, handle in reversed(list(zip(self.members, handles, strict=True))):
+            if not member.contraction:
+                self.write_rows(handle, self.tile_of(member))
+        for writer in contractions:
+            writer.vectorize()
+
+    def open_batch(self, function: str) -> str:
+        """One loop over every leading dimension around the whole group, and two-dimensional ops inside.
+
+        Returns:
+            The root's handle.
+        """
+        self.script.say("one product of the batch at a time, with all that belongs to it")
+        handles, fills = self.find_members("%op", True)
+        rank, lead = len(self.members[0].nest.sizes), self.shape.rows - 1
+        op, loops = "%op", []
+        for dim in range(lead):
+            op, handle = moves.tile_loop(self.script, op, rank, dim, 1)
+            loops.append(OpenLoop(Loop("b", 1, "cache"), handle))
+        handles[0] = op
+        for index in range(1, len(handles)):
+            handles[index] = self.fuse(handles[index], loops)
+            if fills[index]:
+                fills[index] = self.fuse(fills[index], loops)
+        moves.shrink_empties(self.script, function)
+        inside = [*handles, *(fill for fill in fills[1:] if fill)]
+        for handle in inside:
+            moves.generalize(self.script, handle)
+        return moves.drop_unit_dimensions(self.script, loops[0].handle, len(inside))[-1]
+
+    def find_members(self, root: str, root_is_filled: bool) -> tuple[list[str], list[str]]:
+        """Handles of the ops, and of the fills of their destinations (empty where there is none)."""
+        handles, fills = [root], []
+        for index, member in enumerate(self.members):
+            if index > 0:
+                handles.append(moves.producer(self.script, handles[member.reader], member.operand))
+            filled = member.filled >= 0 and (index > 0 or root_is_filled)
+            fills.append(moves.producer(self.script, handles[index], member.filled) if filled else "")
+        return handles, fills
+
+    def tile_root(self, op: str) -> tuple[str, list[OpenLoop]]:
+        """Loops over blocks of rows, and of columns, around the root; consumes `op`."""
+        self.script.say("blocks of rows; what feeds them is computed where it is used")
+        rank, loops = len(self.members[0].nest.sizes) - self.lead, []
+        for dim, (size, step) in enumerate(zip(self.shape.sizes[self.lead :], self.steps, strict=True)):
+            if step < size:
+                op, handle = moves.tile_loop(self.script, op, rank, dim, step)
+                loops.append(OpenLoop(Loop("mn"[dim], step, "cache"), handle))
+        return op, loops
+
+    @property
+    def lead(self) -> int:
+        """Leading dimensions, of which one is worked on at a time."""
+        return self.shape.rows - 1
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Elements a step of the loops over rows and, where they can be cut, columns."""
+        if not self.config["fuse"]:
+            return self.shape.sizes[self.lead :]
+        columns = (int(self.config["columns"]) or self.shape.columns,) if self.shape.columns else ()
+        return (int(self.config["rows"]), *columns)
+
+    def fuse(self, op: str, loops: list[OpenLoop]) -> str:
+        """Compute a producer inside all the loops; consumes `op` and renews the loops' handles."""
+        moves.merge_equal(self.script, loops[0].handle)
+        for index, loop in enumerate(loops):
+            op, handle = moves.fuse_into(self.script, op, loop.handle)
+            loops[index] = replace(loop, handle=handle)
+        return op
+
+    def tile_of(self, member: Member) -> tuple[int, ...]:
+        """Sizes of an op's loops inside the fused ones, without leading dimensions."""
+        steps, sizes = self.steps, member.nest.sizes[self.lead :]
+        return (*steps, *sizes[len(steps) :])[: len(sizes)]
+
+    def write_rows(self, op: str, sizes: tuple[int, ...]) -> None:
+        """One row at a time, in vectors; consumes `op`."""
+        if len(sizes) == 1:
+            tile_and_vectorize(self.script, op, sizes, 1, sizes[0] & -sizes[0])
+            return
+        rows, columns = sizes
+        pieces = cut(columns, 0, int(self.config["vectors"]) * self.machine.lanes, powers_of_two=True)
+        for piece in pieces[:-1]:
+            part, op = moves.split_at(self.script, op, 1, piece.size)
+            tile_and_vectorize(self.script, part, (rows, piece.size), 1, piece.register)
+        tile_and_vectorize(self.script, op, (rows, pieces[-1].size), 1, pieces[-1].register)
+
+    def open_contractions(self, handles: list[str], loops: list[OpenLoop], function: str) -> list[MatmulWriter]:
+        """Tile and pack each contraction, in program order; vectors come when all of that is done."""
+        found = [(member, handle) for member, handle in zip(self.members, handles, strict=True) if member.contraction]
+        writers = []
+        for index, (member, handle) in enumerate(reversed(found)):
+            chosen = contraction_config(self.shape, self.config, index)
+            contraction = self.inner(member)
+            if chosen["pack_b"] == "beforehand":
+                contraction = replace(contraction, transposed_b=False)
+            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops))
+            writer.tile_and_pack(handle)
+            writers.append(writer)
+        return writers
+
+    def inner(self, member: Member) -> Contraction:
+        """A contraction as it is inside the fused loops, without its batch."""
+        assert member.contraction is not None
+        m, n, k = self.tile_of(member)
+        return replace(member.contraction, batch=1, batched=False, m=m, n=n, k=k)
+
+
+FUSED = Fused()

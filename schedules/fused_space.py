@@ -1,0 +1,160 @@
+"""The knobs of a group of ops, the laws between them, and the config it gets without any search."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autotune.machine import Machine
+from autotune.space import Config, Constraint, Knob, Space, Value
+from autotune.task import Contraction, Task
+from schedules.blocking import DIMS, cut
+from schedules.matmul_model import default_config as matmul_default
+from schedules.matmul_space import columns_of, matmul_space
+
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+COLUMNS = (64, 128, 256, 512, 768, 1024)
+VECTORS = (1, 2, 4, 8)
+INHERITED = ("tile_n", "tile_k", "register_order", "register_m", "register_n", "vector_width", "unroll_k", "pack_b")
+MOST_WHOLE_K = 1024
+MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the loops of a group run over.
+
+    Attributes:
+        sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be cut.
+        rows: How many of them are rows.
+        contractions: In program order, each whole.
+    """
+
+    sizes: tuple[int, ...]
+    rows: int
+    contractions: tuple[Contraction, ...]
+
+    @property
+    def columns(self) -> int:
+        """Columns that can be cut into blocks; 0 where rows must stay whole."""
+        return self.sizes[-1] if len(self.sizes) > self.rows else 0
+
+    @property
+    def most_rows(self) -> int:
+        """Trip count of the innermost loop over rows."""
+        return self.sizes[self.rows - 1]
+
+
+def shape_of(task: Task) -> Shape:
+    """The loops of a group: the root's rows, and its columns if nothing is summed along them but in a contraction."""
+    root = task.members[0]
+    parallel = [s for s, i in zip(root.nest.sizes, root.nest.iterators, strict=True) if i == "parallel"]
+    elementwise = len(parallel) == len(root.nest.sizes)
+    rows = len(parallel) - 1 if root.contraction or elementwise else len(parallel)
+    cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
+    sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
+    return Shape(sizes, rows, task.contractions)
+
+
+def suffix(shape: Shape, index: int) -> str:
+    """What the knobs of a contraction end in: nothing if it is the only one."""
+    return f"_{index + 1}" if len(shape.contractions) > 1 else ""
+
+
+def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Value]:
+    """One contraction's config, as `schedules.matmul` knows it, for the tile it is inside the fused loops."""
+    end = suffix(shape, index)
+    chosen: dict[str, Value] = {name: config[name + end] for name in INHERITED}
+    c = tile_of(shape, config, index)
+    main_n = cut(c.n, int(chosen["tile_n"]), columns_of(chosen), powers_of_two=True)[0]
+    main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
+    looped = ("n" if main_n.cache < main_n.size else "") + ("k" if main_k.cache < main_k.size else "")
+    return {**chosen, "tile_m": 0, "order": looped + "".join(d for d in DIMS if d not in looped)}
+
+
+def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
+    """A contraction as it is inside the fused loops."""
+    c = replace(shape.contractions[index], batch=1, batched=False)
+    if not config["fuse"]:
+        return c
+    columns = int(config["columns"]) if shape.columns else 0
+    return replace(c, m=int(config["rows"]), n=columns or c.n)
+
+
+def fused_space(shape: Shape, machine: Machine) -> Space:
+    """Knobs whose values make sense for these sizes, and the laws between them."""
+    rows = tuple(r for r in ROWS if shape.most_rows % r == 0 and r < shape.most_rows)
+    knobs = [
+        Knob("fuse", (True, False)),
+        Knob("rows", (*rows, shape.most_rows)),
+        Knob("vectors", VECTORS),
+    ]
+    if shape.columns:
+        knobs.append(Knob("columns", (0, *(n for n in COLUMNS if n < shape.columns and shape.columns % n == 0))))
+    for index, c in enumerate(shape.contractions):
+        inner = matmul_space(replace(c, batch=1, batched=False), machine)
+        values = {knob.name: knob.values for knob in inner.knobs}
+        knobs += [Knob(name + suffix(shape, index), values[name]) for name in INHERITED]
+    return Space(tuple(knobs), laws(shape, machine))
+
+
+def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
+    """The laws between knobs, each a sentence."""
+
+    def looped(config: Config) -> bool:
+        columns = int(config["columns"]) if shape.columns else 0
+        more = shape.rows > 1 or 0 < columns < shape.columns or int(config["rows"]) < shape.most_rows
+        return more if config["fuse"] else True
+
+    def idle(config: Config) -> bool:
+        return bool(config["fuse"]) or (config["rows"] == shape.most_rows and not config.get("columns"))
+
+    def matmuls(config: Config) -> bool:
+        return all(
+            matmul_space(tile_of(shape, config, i), machine).broken_law(contraction_config(shape, config, i)) is None
+            for i in range(len(shape.contractions))
+        )
+
+    def aligned(config: Config) -> bool:
+        columns = int(config["columns"]) if shape.columns else 0
+        chosen = [contraction_config(shape, config, i) for i in range(len(shape.contractions))]
+        return not columns or all(columns % columns_of(c) == 0 for c in chosen)
+
+    return (
+        Constraint("fusing needs a loop: blocks of fewer rows or columns than there are", looped),
+        Constraint("rows is all of them and columns 0 where nothing is fused", idle),
+        Constraint("columns is a multiple of the register tile of the contraction", aligned),
+        Constraint("every contraction obeys the laws of schedule 'matmul' for its tile", matmuls),
+    )
+
+
+def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
+    """Row groups few rows at a time, attention in blocks of rows, an epilogue on blocks that stay in L2."""
+    values = {knob.name: knob.values for knob in space.knobs}
+    most = max(FEW_ROWS, MANY_ROWS if shape.contractions else 0)
+    if shape.columns:
+        most = 128
+    fused: dict[str, Any] = {
+        "fuse": True,
+        "rows": max((int(r) for r in values["rows"] if int(r) <= most), default=int(values["rows"][0])),
+        "vectors": 4,
+    }
+    if shape.columns:
+        fitting = [int(n) for n in values["columns"] if 0 < int(n) <= DEFAULT_COLUMNS]
+        fused["columns"] = max(fitting, default=0)
+    apart = {**fused, "fuse": False, "rows": shape.most_rows, **({"columns": 0} if shape.columns else {})}
+    for frame in (fused, apart):
+        config = with_contractions(shape, frame, machine)
+        if space.broken_law(config) is None and all(config[name] in values[name] for name in values):
+            return config
+    return next(space.configs())
+
+
+def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> dict[str, Value]:
+    """The frame with the default of every contraction for the tile it will be."""
+    config = dict(frame)
+    for index in range(len(shape.contractions)):
+        c = tile_of(shape, frame, index)
+        chosen = matmul_default(c, matmul_space(c, machine), machine)
+        if c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1:
+            chosen = {**chosen, "tile_k": 0}  # B is packed once for all blocks of rows, not once for each
+        config |= {name + suffix(shape, index): chosen[name] for name in INHERITED}
+    return config

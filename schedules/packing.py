@@ -1,0 +1,114 @@
+"""Moves that pack: operands copied into the order they are read in, before the loops that read them.
+
+As in `schedules.moves`, each writes one step of a transform script and gives the handle of what it made.
+"""
+
+from schedules import moves
+from schedules.moves import ANY, Script
+
+PACKED = "autotune.packed"  # marks the pads that are copies
+PAD = '!transform.op<"tensor.pad">'
+
+
+def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
+    """Copy an operand's tile as it is, just before the op: a pad of no elements; consumes `op`.
+
+    C += A * B[k0 : k0 + kc, n0 : n0 + nc]   ->   P = B[k0 : k0 + kc, n0 : n0 + nc];  C += A * P
+
+    The pad becomes a copy by `copy_pads`.
+    """
+    zeros = ", ".join(["0.0 : f32"] * operands)
+    nofold = ", ".join("1" if i == operand else "0" for i in range(operands))
+    padded, pad, copy = script.fresh("padded"), script.fresh("pad"), script.fresh("copy")
+    script.emit(
+        f"{padded}, {pad}, {copy} = transform.structured.pad {op} {{padding_values = [{zeros}], "
+        f'padding_dimensions = [0, 1, 2], nofold_flags = [{nofold}], copy_back_op = "none"}} '
+        f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
+    )
+    script.emit(f'transform.annotate {pad} "{PACKED}" : {ANY}')
+    return padded
+
+
+def pack_operand(
+    script: Script, op: str, operand: int, operands: int, loops: int, *, transpose: bool = False
+) -> tuple[str, str]:
+    """Copy an operand's tiles once, in the order they are read, outside of the innermost `loops` loops; consumes `op`.
+
+        for n0: for m0: C += A * B[:, n0 : n0 + nr]   ->   for n0: P[n0 / nr] = B[:, n0 : n0 + nr]
+                                                           for n0: for m0: C += A * P[n0 / nr]
+
+    Args:
+        script: Where to write.
+        op: Handle of the register-tiled op.
+        operand: Which operand to pack.
+        operands: How many operands the op has.
+        loops: How many enclosing loops the copy moves out of.
+        transpose: Store each tile transposed.
+
+    Returns:
+        Handle of the op that now reads the packed tiles, and of the transpose back before it (empty without one).
+    """
+    packed = pad_operand(script, op, operand, operands)
+    source, hoisted = script.fresh("source"), script.fresh("hoisted")
+    script.emit(f"{source} = transform.get_producer_of_operand {packed}[{operand}] : ({ANY}) -> {PAD}")
+    turn = ", transpose by [1, 0]" if transpose else ""
+    script.emit(f"{hoisted} = transform.structured.hoist_pad {source} by {loops} loops{turn} : ({PAD}) -> {ANY}")
+    if not transpose:
+        return packed, ""
+    back = script.fresh("back")
+    script.emit(f"{back} = transform.get_producer_of_operand {packed}[{operand}] : ({ANY}) -> {ANY}")
+    return packed, back
+
+
+def copy_pads(script: Script, function: str, rows: int, columns: int) -> None:
+    """Turn the pads `pad_operand` left in a function into loops of vector copies, straight to where they are stored.
+
+        P = B[k0 : k0 + kc, n0 : n0 + nr]   ->   for k in 0..kc step rows:  P[k : k + rows] = B[k0 + k : ...]
+
+    Args:
+        script: Where to write.
+        function: Handle of the function.
+        rows: Rows of the tile a step; must divide them.
+        columns: Columns of the tile a step; must divide them.
+    """
+    pads = match_pads(script, function)
+    tiled, _, _ = tile_pairs(script, pads, rows, columns)
+    script.emit(f"transform.structured.vectorize {tiled} vector_sizes [{rows}, {columns}] : {ANY}")
+
+
+def copy_pads_transposed(script: Script, function: str, rows: int, columns: int) -> None:
+    """The same for pads that are stored transposed: copied and turned in one loop, in registers.
+
+    Args:
+        script: Where to write.
+        function: Handle of the function.
+        rows: Rows of the stored tile a step; must divide them.
+        columns: Columns of the stored tile a step; must divide them.
+    """
+    pads, turned = match_pads(script, function), script.fresh("turned")
+    script.emit(f"{turned} = transform.get_consumers_of_result {pads}[0] : ({ANY}) -> {ANY}")
+    tiled, _, inner = tile_pairs(script, turned, rows, columns)
+    pad = moves.fuse_producer(script, pads, inner)
+    script.emit(f"transform.structured.vectorize {pad} vector_sizes [{columns}, {rows}] : {ANY}")
+    moves.vectorize(script, tiled)
+    script.emit(f"transform.apply_dce to {function} : {ANY}")  # the pad that was fused stays behind, unused
+
+
+def match_pads(script: Script, function: str) -> str:
+    """All pads in a function that `pad_operand` made; others are the payload's."""
+    pads = script.fresh("pads")
+    script.emit(
+        f'{pads} = transform.structured.match ops{{["tensor.pad"]}} attributes{{{PACKED}}} in {function} '
+        f": ({ANY}) -> {ANY}"
+    )
+    return pads
+
+
+def tile_pairs(script: Script, op: str, rows: int, columns: int) -> tuple[str, str, str]:
+    """Two loops around an op of two dimensions; consumes `op`."""
+    tiled, outer, inner = script.fresh("tiled"), script.fresh("loop"), script.fresh("loop")
+    script.emit(
+        f"{tiled}, {outer}, {inner} = transform.structured.tile_using_for {op} tile_sizes [{rows}, {columns}] "
+        f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
+    )
+    return tiled, outer, inner

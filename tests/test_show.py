@@ -1,0 +1,154 @@
+"""Show: every stage of a payload, a bundle and a task can be looked at, and what is shown is what is compiled."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune import cli
+from autotune.bundle import FILES, digest
+from autotune.errors import BundleError, PayloadError, SpaceError
+from autotune.ir.lower import ARENA, TAIL
+from autotune.ir.module import context, parse
+from autotune.ir.partition import partition
+from autotune.machine import this_machine
+from autotune.registry import family_for, load_payload
+from autotune.show import STAGES, UNPLANNED, show
+
+SPEC = "softmax,rows=5,cols=37"
+MATMUL = "matmul,m=17,n=24,k=9"
+BUFFERS = re.compile(r"buffers: (\d+), peak [\d.e-]+ MiB, separately [\d.e-]+ MiB")
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """A bundle of the default configs, as `tune` would write it without a search."""
+    payload = load_payload(MATMUL)
+    (task,) = partition(payload).tasks
+    config = dict(family_for(task).default(task, this_machine()))
+    texts = (payload.text, partition(payload).payload.text, show(MATMUL, "schedule").text)
+    manifest = {
+        "format_version": 1,
+        "payload": MATMUL,
+        "entry": payload.entry,
+        "arguments": [vars(argument) for argument in payload.arguments],
+        "flops": payload.flops,
+        "reduction": payload.reduction,
+        "sha256": {name: digest(text) for name, text in zip(FILES, texts, strict=True)},
+        "pipeline": TAIL,
+        "tasks": {task.tag: {"schedule": "matmul", "config": config, "ops": 1, "count": 1}},
+    }
+    for name, text in zip((*FILES, "manifest.json"), (*texts, json.dumps(manifest)), strict=True):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def edit(folder, **changes):
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_of_a_payload_is_shown(stage):
+    shown = show(SPEC, stage)
+    assert shown.text.strip()
+    assert bool(BUFFERS.fullmatch(shown.note)) == (stage in ("bufferized", "lowered", "llvm", "asm"))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_of_a_bundle_is_that_of_its_payload_with_the_same_configs(bundle, stage):
+    shown, wanted = show(str(bundle), stage), show(MATMUL, stage)
+    assert shown.text == wanted.text
+    assert shown.note == wanted.note
+
+
+@pytest.mark.parametrize("stage", ["payload", "schedule", "bufferized", "lowered"])
+def test_stages_in_mlir_parse(stage):
+    with context():
+        assert parse(show(SPEC, stage).text, stage).operation.verify()
+
+
+def test_buffers_are_as_many_before_and_after_they_get_places():
+    bufferized, lowered = show(SPEC, "bufferized"), show(SPEC, "lowered")
+    assert bufferized.note == lowered.note
+    assert bufferized.text.count("memref.alloc()") == int(BUFFERS.fullmatch(lowered.note)[1]) > 0
+    assert "malloc" not in lowered.text
+
+
+def test_assembly_is_of_the_entry_function():
+    assert re.search(r"^[0-9a-f]+ <softmax>:$", show(SPEC, "asm").text, re.M)
+
+
+def test_tasks_are_one_line_each():
+    text = show(SPEC, "tasks").text
+    tags = [task.tag for task in partition(load_payload(SPEC)).tasks]
+    assert [line.split()[0] for line in text.splitlines()] == tags
+
+
+def test_a_task_alone_is_shown_with_a_config():
+    tag = partition(load_payload(SPEC)).tasks[-1].tag
+    first = show(SPEC, "tasks", tag).text
+    knob, value = re.search(r"(\w+)=(\w+)$", first).groups()
+    family = next(family_for(task) for task in partition(load_payload(SPEC)).tasks if task.tag == tag)
+    task = next(task for task in partition(load_payload(SPEC)).tasks if task.tag == tag)
+    values = next(k.values for k in family.space(task, this_machine()).knobs if k.name == knob)
+    other = next(v for v in values if str(v) != value)
+    assert f"{knob}={other}" in show(SPEC, "tasks", tag, f"{knob}={other}").text
+    assert f"{knob} = {other}" in show(SPEC, "schedule", tag, f"{knob}={other}").text
+    assert f"@{tag}" in show(SPEC, "payload", tag).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((SPEC, "machine"), PayloadError, "stage must be one of payload, tasks"),
+        ((SPEC, "schedule", "nothing"), PayloadError, "--task must be one of"),
+        (("nano", "schedule", None, "rows=1"), PayloadError, "a config is of one task"),
+        ((MATMUL, "schedule", None, "colour=3"), SpaceError, "colour"),
+        ((MATMUL, "schedule", None, "tile_m=7777"), SpaceError, "tile_m must be one of"),
+        ((MATMUL, "schedule", None, "tile_m"), SpaceError, "name=value"),
+        (("nowhere", "schedule"), PayloadError, "payload must be one of"),
+    ],
+)
+def test_what_there_is_not_is_refused(arguments, error, words):
+    with pytest.raises(error, match=re.escape(words)):
+        show(*arguments)
+
+
+def test_a_bundle_from_before_the_arena_says_so(bundle):
+    edit(bundle, pipeline=TAIL.replace(f"{ARENA},", ""))
+    assert show(str(bundle), "bufferized").note == show(str(bundle), "lowered").note == UNPLANNED
+
+
+def test_a_bundle_whose_tasks_were_formed_otherwise_is_refused_with_the_way_out(bundle):
+    tag = partition(load_payload(MATMUL)).tasks[0].tag
+    edit(bundle, tasks={})
+    assert show(str(bundle), "schedule").text
+    with pytest.raises(BundleError, match="tune again"):
+        show(str(bundle), "schedule", tag)
+
+
+@pytest.mark.parametrize("tasks", [None, [], {"a": {}}, {"a": None}])
+def test_a_bundle_that_does_not_describe_its_tasks_is_refused(bundle, tasks):
+    edit(bundle, tasks=tasks)
+    with pytest.raises(BundleError, match=r"manifest\.json must describe its tasks"):
+        show(str(bundle), "tasks")
+
+
+def test_the_command_prints_the_stage_and_says_what_buffers_take(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["autotune", "show", SPEC, "--stage", "bufferized"])
+    with pytest.raises(SystemExit) as done:
+        cli.main()
+    out, said = capsys.readouterr()
+    assert done.value.code == 0
+    assert out == show(SPEC, "bufferized").text.rstrip() + "\n"
+    assert BUFFERS.fullmatch(said.strip())
+
+
+def test_recorded_bundles_from_before_the_arena_still_read():
+    results = Path(__file__).parent.parent / "results"
+    for manifest in results.glob("*/bundles/*/manifest.json"):
+        assert show(str(manifest.parent), "tasks").text
+        assert show(str(manifest.parent), "schedule").text
