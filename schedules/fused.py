@@ -16,7 +16,7 @@ from schedules.fused_space import Shape, contraction_config, default_config, fus
 from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
-from schedules.vectorize import tile_and_vectorize
+from schedules.vectorize import reduce_and_vectorize, tile_and_vectorize
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class FusedWriter:
         contractions = self.open_contractions(handles, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction:
-                self.write_rows(handle, self.tile_of(member))
+                self.write_rows(handle, self.tile_of(member), reduced=bool(member.nest.reduced))
         for writer in contractions:
             writer.vectorize()
 
@@ -169,17 +169,19 @@ class FusedWriter:
         steps, sizes = self.steps, member.nest.sizes[self.lead :]
         return (*steps, *sizes[len(steps) :])[: len(sizes)]
 
-    def write_rows(self, op: str, sizes: tuple[int, ...]) -> None:
+    def write_rows(self, op: str, sizes: tuple[int, ...], reduced: bool) -> None:
         """One row at a time, in vectors; consumes `op`."""
         if len(sizes) == 1:
             tile_and_vectorize(self.script, op, sizes, 1, sizes[0] & -sizes[0])
             return
         rows, columns = sizes
         pieces = cut(columns, 0, int(self.config["vectors"]) * self.machine.lanes, powers_of_two=True)
-        for piece in pieces[:-1]:
-            part, op = moves.split_at(self.script, op, 1, piece.size)
-            tile_and_vectorize(self.script, part, (rows, piece.size), 1, piece.register)
-        tile_and_vectorize(self.script, op, (rows, pieces[-1].size), 1, pieces[-1].register)
+        for index, piece in enumerate(pieces):
+            part, op = moves.split_at(self.script, op, 1, piece.size) if index + 1 < len(pieces) else (op, "")
+            if reduced and piece.register < piece.size:
+                reduce_and_vectorize(self.script, part, (rows, piece.size), piece.register)
+            else:
+                tile_and_vectorize(self.script, part, (rows, piece.size), 1, piece.register)
 
     def open_contractions(self, handles: list[str], loops: list[OpenLoop], function: str) -> list[MatmulWriter]:
         """Tile and pack each contraction, in program order; vectors come when all of that is done."""

@@ -2,7 +2,7 @@
 
 After Low et al., Analytical Modeling Is Enough for High-Performance BLIS (ACM TOMS 2016): the register tile hides
 the latency of FMA and needs the fewest loads; a strip of A and a panel of B fit three quarters of L1, and a block of B
-half of L2. Each strip of A is read from L1 for every panel of the block; panels come from L2 in reading order.
+a quarter of L2. Each strip of A is read from L1 for every panel of the block; panels come from L2 in reading order.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def fill_caches(
     """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
     tile_k = largest(values["tile_k"], c.k, 1, machine.l1_bytes * 3 // 4 // BYTES // (tile.rows + tile.columns))
     k = cut(c.k, tile_k, 1)[0].cache
-    tile_n = largest(values["tile_n"], c.n, tile.columns, machine.l2_bytes // 2 // BYTES // k)
+    tile_n = largest(values["tile_n"], c.n, tile.columns, machine.l2_bytes // 4 // BYTES // k)
     main_k, main_n = cut(c.k, tile_k, 1)[0], cut(c.n, tile_n, tile.columns, True)[0]
     looped = ("n" if main_n.cache < main_n.size else "") + ("k" if main_k.cache < main_k.size else "")
     return {
@@ -81,7 +81,7 @@ def fill_caches(
         "register_m": tile.rows,
         "register_n": tile.vectors,
         "vector_width": tile.width,
-        "unroll_k": 2 if 2 in values["unroll_k"] else 1,
+        "unroll_k": max(values["unroll_k"], key=int),
         "pack_b": packing(c, machine),
     }
 

@@ -66,6 +66,23 @@ class Vectorize:
         return 0
 
 
+def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
+    """One row at a time; along it a vector of partial results, which become one when the row is done.
+
+    Args:
+        script: Where to write.
+        op: Handle of an op whose last loop, and no other, is a reduction; consumed.
+        sizes: Its trip counts.
+        width: Elements of the vector; divides the last of them, and is less.
+    """
+    rank = len(sizes)
+    for dim, size in enumerate(sizes[:-1]):
+        if size > 1:
+            op, _ = moves.tile_loop(script, op, rank, dim, 1)
+    for part in moves.tile_reduction(script, op, rank, width):
+        moves.vectorize(script, part)
+
+
 def tile_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int) -> None:
     """Loops over everything but a tile of `rows` rows and `width` columns."""
     rank = len(sizes)

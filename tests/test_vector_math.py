@@ -182,3 +182,30 @@ def test_anything_else_keeps_its_call(kind, name):
 
 def test_other_functions_keep_their_call():
     assert "math.log" in rewritten("vector<8xf32>", "log")
+
+
+def test_row_divided_by_one_value_is_within_an_ulp_and_a_half():
+    kind = f"memref<{COUNT}xf32>"
+    text = f"""func.func @apply(%x: {kind}, %s: memref<1xf32>, %y: {kind}) {{
+      %zero = arith.constant 0 : index
+      %step = arith.constant {LANES} : index
+      %count = arith.constant {COUNT} : index
+      %one = vector.load %s[%zero] : memref<1xf32>, vector<1xf32>
+      %all = vector.broadcast %one : vector<1xf32> to vector<{LANES}xf32>
+      scf.for %i = %zero to %count step %step {{
+        %in = vector.load %x[%i] : {kind}, vector<{LANES}xf32>
+        %out = arith.divf %in, %all : vector<{LANES}xf32>
+        vector.store %out, %y[%i] : {kind}, vector<{LANES}xf32>
+      }}
+      return
+    }}"""
+    arguments = (Argument("x", "input", (COUNT,)), Argument("s", "input", (1,)), Argument("y", "output", (COUNT,)))
+    program = compile_program(Payload("apply", text, "apply", arguments), EMPTY_SCRIPT, TAIL)
+    x = np.random.default_rng(0).normal(size=COUNT).astype(np.float32)
+    for divisor in (3.0, 1e-30, 1e30, -7.7, 0.1):
+        s, y = np.array([divisor], np.float32), np.empty(COUNT, np.float32)
+        program.bind([x, s, y]).run()
+        assert ulps(y, x, lambda values, d=s[0]: values / np.float64(d)).max() <= 1.5
+    s[0] = 0.0
+    program.bind([x, s, y]).run()
+    np.testing.assert_array_equal(y, np.where(x > 0, np.inf, -np.inf))

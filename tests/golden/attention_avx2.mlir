@@ -9,7 +9,7 @@ module attributes {transform.with_named_sequence} {
   // register_m_1 = 6
   // register_n_1 = 2
   // vector_width_1 = 8
-  // unroll_k_1 = 2
+  // unroll_k_1 = 4
   // pack_b_1 = none
   // tile_n_2 = 0
   // tile_k_2 = 0
@@ -17,7 +17,7 @@ module attributes {transform.with_named_sequence} {
   // register_m_2 = 6
   // register_n_2 = 2
   // vector_width_2 = 8
-  // unroll_k_2 = 2
+  // unroll_k_2 = 4
   // pack_b_2 = none
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
@@ -118,29 +118,33 @@ module attributes {transform.with_named_sequence} {
     %tiled_11, %loop_29 = transform.structured.tile_using_for %tiled_10 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_11 : !transform.any_op
     %tiled_12, %loop_30 = transform.structured.tile_using_for %fused_13 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_13, %loop_31 = transform.structured.tile_using_for %tiled_12 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_13 : !transform.any_op
-    %tiled_14, %loop_32 = transform.structured.tile_using_for %fused_12 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_15, %loop_33 = transform.structured.tile_using_for %tiled_14 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_15 : !transform.any_op
-    %tiled_16, %loop_34 = transform.structured.tile_using_for %fused_10 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_17, %loop_35 = transform.structured.tile_using_for %tiled_16 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_0, %partial_0, %combined_0, %loop_31 = transform.structured.tile_reduction_using_for %tiled_12 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.structured.vectorize %strands_0 : !transform.any_op
+    transform.structured.vectorize %partial_0 : !transform.any_op
+    transform.structured.vectorize %combined_0 : !transform.any_op
+    %tiled_13, %loop_32 = transform.structured.tile_using_for %fused_12 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_14, %loop_33 = transform.structured.tile_using_for %tiled_13 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_14 : !transform.any_op
+    %tiled_15, %loop_34 = transform.structured.tile_using_for %fused_10 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_1, %partial_1, %combined_1, %loop_35 = transform.structured.tile_reduction_using_for %tiled_15 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.structured.vectorize %strands_1 : !transform.any_op
+    transform.structured.vectorize %partial_1 : !transform.any_op
+    transform.structured.vectorize %combined_1 : !transform.any_op
+    %tiled_16, %loop_36 = transform.structured.tile_using_for %fused_9 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_17, %loop_37 = transform.structured.tile_using_for %tiled_16 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_17 : !transform.any_op
-    %tiled_18, %loop_36 = transform.structured.tile_using_for %fused_9 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_19, %loop_37 = transform.structured.tile_using_for %tiled_18 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_18, %loop_38 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_18 : !transform.any_op
+    transform.loop.unroll %loop_38 {factor = 4} : !transform.any_op
+    %tiled_19, %loop_39 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_19 : !transform.any_op
-    %tiled_20, %loop_38 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.loop.unroll %loop_39 {factor = 4} : !transform.any_op
+    %tiled_20, %loop_40 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_20 : !transform.any_op
-    transform.loop.unroll %loop_38 {factor = 2} : !transform.any_op
-    %tiled_21, %loop_39 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.loop.unroll %loop_40 {factor = 4} : !transform.any_op
+    %tiled_21, %loop_41 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_21 : !transform.any_op
-    transform.loop.unroll %loop_39 {factor = 2} : !transform.any_op
-    %tiled_22, %loop_40 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_22 : !transform.any_op
-    transform.loop.unroll %loop_40 {factor = 2} : !transform.any_op
-    %tiled_23, %loop_41 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_23 : !transform.any_op
-    transform.loop.unroll %loop_41 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_41 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -10,7 +10,7 @@ module attributes {transform.with_named_sequence} {
   // register_m = 6
   // register_n = 2
   // vector_width = 8
-  // unroll_k = 2
+  // unroll_k = 4
   // pack_b = beforehand
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
@@ -36,10 +36,10 @@ module attributes {transform.with_named_sequence} {
     transform.structured.vectorize %tiled_6 : !transform.any_op
     %tiled_7, %loop_9 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_7 : !transform.any_op
-    transform.loop.unroll %loop_9 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_9 {factor = 4} : !transform.any_op
     %tiled_8, %loop_10 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_8 : !transform.any_op
-    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_10 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -8,7 +8,7 @@ module attributes {transform.with_named_sequence} {
   // register_m = 4
   // register_n = 4
   // vector_width = 16
-  // unroll_k = 2
+  // unroll_k = 4
   // pack_b = panels
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
@@ -30,7 +30,7 @@ module attributes {transform.with_named_sequence} {
     transform.structured.vectorize %tiled_3 vector_sizes [8, 64] : !transform.any_op
     %tiled_4, %loop_5 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_4 : !transform.any_op
-    transform.loop.unroll %loop_5 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_5 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

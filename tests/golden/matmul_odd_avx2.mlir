@@ -8,7 +8,7 @@ module attributes {transform.with_named_sequence} {
   // register_m = 6
   // register_n = 2
   // vector_width = 8
-  // unroll_k = 2
+  // unroll_k = 4
   // pack_b = none
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
@@ -57,49 +57,49 @@ module attributes {transform.with_named_sequence} {
     // region of 3 x 1 x 17 (m x n x k)
     %tiled_0, %loop_0 = transform.structured.tile_using_for %main_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_0 : !transform.any_op
-    transform.loop.unroll %loop_0 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_0 {factor = 4} : !transform.any_op
     %tiled_1, %loop_1 = transform.structured.tile_using_for %main_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_1 : !transform.any_op
-    transform.loop.unroll %loop_1 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_1 {factor = 4} : !transform.any_op
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_2 : !transform.any_op
-    transform.loop.unroll %loop_2 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_2 {factor = 4} : !transform.any_op
     %tiled_3, %loop_3 = transform.structured.tile_using_for %main_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_3 : !transform.any_op
-    transform.loop.unroll %loop_3 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_3 {factor = 4} : !transform.any_op
     %tiled_4, %loop_4 = transform.structured.tile_using_for %rest_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_4 : !transform.any_op
-    transform.loop.unroll %loop_4 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_4 {factor = 4} : !transform.any_op
     %tiled_5, %loop_5 = transform.structured.tile_using_for %main_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_5 : !transform.any_op
-    transform.loop.unroll %loop_5 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_5 {factor = 4} : !transform.any_op
     %tiled_6, %loop_6 = transform.structured.tile_using_for %main_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_6 : !transform.any_op
-    transform.loop.unroll %loop_6 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_6 {factor = 4} : !transform.any_op
     %tiled_7, %loop_7 = transform.structured.tile_using_for %main_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_7 : !transform.any_op
-    transform.loop.unroll %loop_7 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_7 {factor = 4} : !transform.any_op
     %tiled_8, %loop_8 = transform.structured.tile_using_for %main_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_8 : !transform.any_op
-    transform.loop.unroll %loop_8 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_8 {factor = 4} : !transform.any_op
     %tiled_9, %loop_9 = transform.structured.tile_using_for %rest_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_9 : !transform.any_op
-    transform.loop.unroll %loop_9 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_9 {factor = 4} : !transform.any_op
     %tiled_10, %loop_10 = transform.structured.tile_using_for %main_10 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_10 : !transform.any_op
-    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_10 {factor = 4} : !transform.any_op
     %tiled_11, %loop_11 = transform.structured.tile_using_for %main_11 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_11 : !transform.any_op
-    transform.loop.unroll %loop_11 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_11 {factor = 4} : !transform.any_op
     %tiled_12, %loop_12 = transform.structured.tile_using_for %main_12 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_12 : !transform.any_op
-    transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_12 {factor = 4} : !transform.any_op
     %tiled_13, %loop_13 = transform.structured.tile_using_for %main_13 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_13 : !transform.any_op
-    transform.loop.unroll %loop_13 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_13 {factor = 4} : !transform.any_op
     %tiled_14, %loop_14 = transform.structured.tile_using_for %rest_13 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_14 : !transform.any_op
-    transform.loop.unroll %loop_14 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_14 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -8,7 +8,7 @@ module attributes {transform.with_named_sequence} {
   // register_m = 4
   // register_n = 4
   // vector_width = 4
-  // unroll_k = 2
+  // unroll_k = 4
   // pack_b = none
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
@@ -16,7 +16,7 @@ module attributes {transform.with_named_sequence} {
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_1 : !transform.any_op
-    transform.loop.unroll %loop_1 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_1 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
