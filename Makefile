@@ -7,7 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := autotune schedules payload tests results/figures.py
+SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py
 
 .PHONY: tune test check format figures docs clean
 
@@ -28,12 +28,15 @@ check: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python results/figures.py render --check
+	$(BIN)/python results/comparisons.py render --check
 
 figures: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/figures.py measure
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/comparisons.py measure
 
 docs: $(VENV)/.installed
 	$(BIN)/python results/figures.py render
+	$(BIN)/python results/comparisons.py render
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -246,7 +246,7 @@ def main() -> None:
         complain(f"{error.filename or 'the file system'}: {error.strerror or error}")
         code = 2
     if code == INTERRUPTED:  # which typer may also return or raise as an exit code
-        complain("interrupted; every finished trial is kept, the same command resumes")
+        complain("interrupted; every finished trial is kept, and a sweep resumes by the same command")
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autotune.comparator import Comparator
 from autotune.comparison import Comparison, Row
 from autotune.contenders import Contender, baseline_contender, best_contender, default_contender, library_contender
 from autotune.contest import Entry, Race, Standing, enter, race
@@ -79,6 +80,7 @@ def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher)
         BundleError: The bundle that was asked for is incomplete, edited, or of another payload.
         PayloadError: The payload does not fit the machine, or its oracle is not finite.
     """
+    libraries = [load_comparator(name) for name in dict.fromkeys(options.against)]
     check_memory(payload)
     machine = this_machine()
     notes: list[str] = []
@@ -89,7 +91,7 @@ def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher)
 
     watcher.stage("partitioning the payload")
     parts = partition(payload)
-    contenders = gather(payload, parts, bundles, options, machine=machine, note=note)
+    contenders = gather(payload, parts, libraries, bundles, options, machine=machine, note=note)
     with one_thread() as unset, Worker(ENTRY_SECONDS) as worker:
         for name, value in unset.items():
             note(f"unset while libraries run: {name}={value}")
@@ -98,7 +100,7 @@ def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher)
         standings = enter_all(contenders, worker, watcher)
         watcher.stage("running all of them in turn")
         times = race_all(contenders, standings, machine, worker)
-    flops = payload.flops or sum(t.payload.flops * t.count for t in parts.tasks if t.contraction)
+    flops = payload.flops or sum(c.flops * task.count for task in parts.tasks for c in task.contractions)
     return Comparison(
         payload=payload.name,
         machine=machine,
@@ -114,6 +116,7 @@ def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher)
 def gather(
     payload: Payload,
     parts: Partition,
+    libraries: Sequence[Comparator],
     bundles: Path,
     options: Options,
     *,
@@ -125,7 +128,6 @@ def gather(
     baseline = [baseline_contender(options.baseline, payload, seed)] if options.baseline is not None else []
     best = best_contender(payload, options.bundle, bundles, machine, seed=seed, note=note)
     ours = [*baseline, default_contender(payload, parts, machine, seed), *([best] if best is not None else [])]
-    libraries = (load_comparator(name) for name in dict.fromkeys(options.against))
     return [*ours, *(library_contender(library, payload, seed, note) for library in libraries)]
 
 

@@ -10,7 +10,7 @@ from autotune.ir.module import compiler_version
 from autotune.machine import Machine
 from autotune.measure import Effort
 from autotune.schedule import Schedule
-from autotune.script import Step, assemble, panels_of
+from autotune.script import DESTINATIONS, LOWERING, Step, assemble, panels_of
 from autotune.search import Search
 from autotune.space import Config, Space
 from autotune.store import Store, Sweep
@@ -19,6 +19,7 @@ from autotune.trial import Trial, trial_key
 from autotune.watch import Stopwatch
 from autotune.worker import Worker
 
+SHARED = DESTINATIONS + LOWERING + TAIL  # what every candidate goes through after its schedule
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
 
 
@@ -65,7 +66,7 @@ class TaskSearch:
             "payload_sha256": task.payload.sha256,
             "machine": machine.fingerprint,
             "compiler": compiler_version(),
-            "pipeline": sha256(TAIL.encode()).hexdigest(),
+            "pipeline": sha256(SHARED.encode()).hexdigest(),
             "schedule": family.name,
             "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
         }
@@ -98,7 +99,7 @@ class TaskSearch:
             self.exhausted = True
             return None
         body = self.family.build(self.task, config, self.machine)
-        key = trial_key(self.task.payload.text, body, config, TAIL, self.compiler)
+        key = trial_key(self.task.payload.text, body, config, SHARED, self.compiler)
         known = self.sweep.records.get(key)
         trial = known or self._try(config, body, key, worker)
         self._bodies.add(body)

@@ -20,9 +20,10 @@ from autotune.noise import measure_noise
 from autotune.registry import family_for, load_baseline
 from autotune.result import TuneResult
 from autotune.schedule import Baseline
+from autotune.scheduler import Scheduler
 from autotune.search import SAMPLERS
 from autotune.store import Store
-from autotune.task import Payload, Task
+from autotune.task import Contraction, Payload, Task
 from autotune.task_search import TaskSearch
 from autotune.trial import Samples, Trial
 from autotune.worker import MEMORY_SHARE, Worker
@@ -180,32 +181,32 @@ class Ran:
 def run_searches(searches: Sequence[TaskSearch], options: Options, worker: Worker, progress: Progress) -> Ran:
     """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
     begun = time.perf_counter()
+    scheduler = Scheduler([search.task.count for search in searches], options.seed)
     counted = evaluated = 0
     while counted < options.trials:
         if options.seconds is not None and time.perf_counter() - begun > options.seconds:
             break
-        search = next_search(searches)
-        if search is None:
+        place = scheduler.choose()
+        if place is None:
             break
+        search = searches[place]
         stepped = search.step(worker)
         if stepped is None:
+            scheduler.close(place)
             continue
         trial, fresh = stepped
+        roof = roof_seconds(search.task.contractions, trial.samples, search.machine)
+        scheduler.learn(place, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
         counted += trial.outcome != "duplicate"
         evaluated += fresh
         progress.trial(trial, counted, search.best_seconds)
     return Ran(evaluated, time.perf_counter() - begun, sum(search.own_seconds for search in searches))
 
 
-def next_search(searches: Sequence[TaskSearch]) -> TaskSearch | None:
-    """The task with the most time left to gain per trial already spent; `None` when all are exhausted."""
-    open_ones = [search for search in searches if not search.exhausted]
-    if not open_ones:
-        return None
-    for search in open_ones:
-        if not search.trials:
-            return search
-    return max(open_ones, key=lambda s: s.task.count * (s.best_seconds or 1.0) / len(s.trials))
+def roof_seconds(contractions: Sequence[Contraction], samples: Samples | None, machine: Machine) -> float:
+    """What the FMAs of contractions alone take a call, at the best rate recorded beside the samples."""
+    flops = sum(contraction.flops for contraction in contractions)
+    return flops * samples.quiet_reference / reference_flops(machine) if samples else 0.0
 
 
 def share_of_roof(flops: float, samples: Samples, machine: Machine) -> float:

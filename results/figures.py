@@ -75,10 +75,18 @@ def measure(only: Annotated[str, typer.Option(help="Only payloads that contain t
 @app.command()
 def render(check: Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")] = False) -> None:
     """Write the README's table from the recorded figures."""
+    replace_block(BEGIN, END, table(), check=check)
+
+
+def replace_block(begin: str, end: str, block: str, *, check: bool) -> None:
+    """Put a text between two marks of the README, or only tell whether it is there.
+
+    Raises:
+        typer.Exit: It is not there.
+    """
     text = README.read_text()
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    fresh = f"{before}{BEGIN}\n{table()}{END}{after}"
+    before, rest = text.split(begin)
+    fresh = f"{before}{begin}\n{block}{end}{rest.split(end)[1]}"
     if check and fresh != text:
         typer.echo("README.md must show the recorded figures; run `make docs`", err=True)
         raise typer.Exit(1)

@@ -72,6 +72,16 @@ def test_only_a_pipeline_that_names_it_plans_an_arena():
             assert ("@malloc" in str(module)) == expected
 
 
+def test_what_stays_allocated_is_freed():
+    dynamic = ("%d = memref.alloc(%n) : memref<?xf32>", "%l = memref.load %d[%c0] : memref<?xf32>")
+    with context():
+        module = parse(function(fill_and_use("a"), *dynamic, f"memref.store %l, %out[%c0] : {KIND}"), "test")
+        found = run_pipeline(module, TAIL)
+        lowered = str(module)
+    assert (len(found.buffers), found.others) == (1, 1)
+    assert lowered.count("llvm.call @malloc") == lowered.count("llvm.call @free") == 1
+
+
 # What is computed.
 
 

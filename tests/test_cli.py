@@ -198,7 +198,7 @@ def test_interrupt_is_one_line_that_says_how_to_go_on(autotune, monkeypatch):
     code, _, said = autotune("tune", TINY, "--store", "s")
     assert code == 130
     assert [line for line in said.splitlines() if line.startswith("autotune: ")] == [
-        "autotune: interrupted; every finished trial is kept, the same command resumes"
+        "autotune: interrupted; every finished trial is kept, and a sweep resumes by the same command"
     ]
     assert "Traceback" not in said
 
@@ -289,7 +289,7 @@ def test_list_prints_every_name(autotune):
     assert {"nano", "vectorize", "passes"} <= set(out.split())
 
 
-@pytest.mark.parametrize("verb", ["tune", "inspect", "replay", "doctor", "list"])
+@pytest.mark.parametrize("verb", ["tune", "compare", "inspect", "replay", "show", "doctor", "list"])
 def test_help_of_every_verb_shows_an_example(autotune, verb):
     code, out, _ = autotune(verb, "--help")
     assert code == 0

@@ -17,7 +17,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "schedules", "payload")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-PURE = ("errors", "space", "stats", "task", "machine", "trial", "search", "store", "script", "verify", "measure")
+PURE = (
+    *("errors", "space", "stats", "task", "machine", "trial", "scheduler", "sampler", "search", "store", "script"),
+    *("verify", "measure"),
+)
 DOCUMENTS = ("README.md", "CHANGELOG.md", "DECISIONS.md")
 
 
@@ -96,7 +99,7 @@ def test_installed_distribution_is_this_one():
 
 
 def test_every_entry_point_loads():
-    for group in ("autotune.payloads", "autotune.schedules", "autotune.baselines"):
+    for group in ("autotune.payloads", "autotune.schedules", "autotune.baselines", "autotune.comparators"):
         for point in importlib.metadata.entry_points(group=group):
             assert point.load() is not None
 

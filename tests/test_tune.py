@@ -178,6 +178,8 @@ def test_bundle_is_plain_files_that_tell_all(tuned):
     manifest = bundle.manifest
     assert manifest["result"]["machine"]["fingerprint"] == result.machine.fingerprint
     assert manifest["versions"]["compiler"]
+    assert set(manifest["buffers"]) == {"count", "peak_bytes", "naive_bytes"}
+    assert manifest["buffers"]["peak_bytes"] <= manifest["buffers"]["naive_bytes"]
     assert len(manifest["samples"]["best_seconds"]) == len(manifest["samples"]["baseline_seconds"]) > 2
     ((tag, config),) = result.configs.items() or [(None, None)]
     assert manifest["tasks"][tag]["config"] == config

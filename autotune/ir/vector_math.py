@@ -50,7 +50,7 @@ def _rewrite_with(expand: Callable[[ir.Value], ir.Value]) -> Callable[[ir.OpView
 
 
 def _divide_once(op: ir.OpView, rewriter: PatternRewriter) -> bool:
-    """x / broadcast(s) as x * broadcast(1 / s): one division for a row of a softmax instead of one for each element."""
+    """Turn x / broadcast(s) into x * broadcast(1 / s): a softmax then divides once a row, not once an element."""
     divisor = op.operands[1].owner
     if isinstance(divisor, ir.Block) or divisor.operation.name != "vector.broadcast":
         return True  # no match

@@ -4,8 +4,8 @@ torch.compile needs a C++ compiler, and takes a minute or two for a large model.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -50,14 +50,15 @@ class Torch:
         torch.set_num_threads(1)
         network = build_network(payload, inputs)
         fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
-        notes: list[str] = []
-        ways: dict[str, Callable[[], Any]] = {}
+        ways, failures = [], []
         for how, make in variants(network, fed):
             try:
-                ways[how] = warm(make, fed)
+                ways.append(Prepared(warm(make, fed), as_array, how))
             except Exception as error:  # a compiler may fail in any way; the others still count
-                notes.append(f"{how} failed: {type(error).__name__}")
-        return Prepared(*fastest(ways, notes))
+                failures.append(f"{how} failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        if not ways:
+            raise ComparatorError(f"torch must run {payload.name} in one way at least: {'; '.join(failures)}")
+        return fastest(ways, failures)
 
 
 TORCH = Torch()
@@ -104,18 +105,15 @@ def warm(make: Callable[[], Callable[..., Any]], fed: tuple[Any, ...]) -> Callab
     return lambda: run(*fed)
 
 
-def fastest(ways: dict[str, Callable[[], Any]], notes: list[str]) -> tuple[Callable[[], Any], Any, str]:
-    """The fields of `Prepared` for the way that takes the least time."""
+def as_array(output: Any) -> tuple[Array, ...]:  # noqa: ANN401
+    """The one output of a call."""
+    return (output.numpy(),)
 
-    def repeat(call: Callable[[], Any]) -> Callable[[int], None]:
-        def run(calls: int) -> None:
-            for _ in range(calls):
-                call()
 
-        return run
-
-    samples = measure_interleaved([repeat(call) for call in ways.values()], TRIAL)
-    seconds = {how: min(times.seconds) for how, times in zip(ways, samples, strict=True)}
-    how = min(seconds, key=lambda name: seconds[name])
-    said = f"{how} (fastest of {', '.join(ways)})"
-    return ways[how], lambda output: (output.numpy(),), "; ".join([said, *notes])
+def fastest(ways: Sequence[Prepared], failures: Sequence[str]) -> Prepared:
+    """The way that takes the least time, which also says what it was chosen from, and what failed."""
+    samples = measure_interleaved([way.run for way in ways], TRIAL)
+    seconds = [min(times.seconds) for times in samples]
+    best = ways[seconds.index(min(seconds))]
+    said = f"{best.how} (fastest of {', '.join(way.how for way in ways)})"
+    return replace(best, how="; ".join([said, *failures]))

@@ -1,0 +1,137 @@
+"""The comparison with other libraries in the README: measure it (`measure`), and write it into its table (`render`).
+
+Each row is one `autotune tune` command, whose bundle goes to results/<machine>/bundles/, and one `autotune compare`
+command beside it, whose JSON goes to results/<machine>/comparisons/.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+from figures import ROOT, home, read, replace_block, slug
+
+BEGIN, END = "<!-- comparisons -->", "<!-- end of comparisons -->"
+LIBRARIES = ("onnxruntime", "numpy", "torch", "iree")
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One row of the table.
+
+    Attributes:
+        payload: What is compared.
+        target: Speed-up over ONNX Runtime that it should reach.
+        trials: Of the sweep before.
+        baseline: Of the sweep; `loops` where the pass pipeline takes minutes a call.
+    """
+
+    payload: str
+    target: str
+    trials: int = 60
+    baseline: str = "passes"
+
+
+CONTESTS = (
+    Contest("matmul,m=512,n=512,k=512,constant_b=1", "1"),
+    Contest("matmul,m=256,n=512,k=512,constant_b=1", "1"),
+    Contest("matmul,m=128,n=3072,k=768,constant_b=1", "1"),
+    Contest("matmul,m=1024,n=1024,k=1024,constant_b=1", "1"),
+    Contest("matmul,m=512,n=512,k=512", "1", 100),
+    Contest("matmul,m=128,n=3072,k=768", "1"),
+    Contest("attention,heads=1,seq=512,d=64", "1"),
+    Contest("attention,heads=12,seq=128,d=64", "1"),
+    Contest("attention,heads=12,seq=128,d=64,causal=1", "1.5"),
+    Contest("layer_norm,rows=128,cols=768", "1"),
+    Contest("softmax,rows=128,cols=768", "1"),
+    Contest("gelu,rows=128,cols=768", "1"),
+    Contest("nano", "1.5", 200),
+    Contest("gpt2", "1.15", 60, "loops"),
+)
+
+
+@app.command()
+def measure(only: Annotated[str, typer.Option(help="Only payloads that contain this.")] = "") -> None:
+    """Tune every payload from an empty store, then compare it."""
+    for contest in CONTESTS:
+        if only in contest.payload:
+            bundle = home() / "bundles" / slug(contest.payload)
+            with TemporaryDirectory() as folder:
+                command = ["autotune", "tune", contest.payload, "--trials", str(contest.trials), "--seed", "0"]
+                command += ["--baseline", contest.baseline, "--store", f"{folder}/store.journal", "--json"]
+                run([*command, "--bundle", str(bundle)])
+            found = json.loads(
+                run(["autotune", "compare", contest.payload, "--bundle", str(bundle), *options(contest)])
+            )
+            target = home() / "comparisons" / f"{slug(contest.payload)}.json"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(json.dumps(found, indent=1) + "\n")
+            typer.echo(row(contest, found))
+
+
+def options(contest: Contest) -> list[str]:
+    """Options of the comparison."""
+    return ["--baseline", "none" if contest.baseline == "loops" else contest.baseline, "--json"]
+
+
+def run(command: list[str]) -> str:
+    """Run a command that must succeed; gives what it prints."""
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@app.command()
+def render(check: Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")] = False) -> None:
+    """Write the README's table from the recorded comparisons."""
+    replace_block(BEGIN, END, table(), check=check)
+
+
+def table() -> str:
+    """Every recorded machine's comparisons."""
+    parts = []
+    for folder in sorted(ROOT.glob("*/comparisons")):
+        found = {contest: read(folder / f"{slug(contest.payload)}.json") for contest in CONTESTS}
+        rows = [row(contest, data) for contest, data in found.items() if data]
+        versions = sorted({versions_of(data) for data in found.values() if data})
+        head = "| payload | default | best | of the roof | " + " | ".join(LIBRARIES)
+        parts.append(
+            f"\nIn `results/{folder.parent.name}`, one thread; {'; '.join(versions)}. The last column is best over "
+            "ONNX Runtime with its 95 % interval, and the target.\n\n"
+            f"{head} | over ONNX Runtime |\n|---{'|---' * (len(LIBRARIES) + 4)}|\n" + "\n".join(rows) + "\n"
+        )
+    return "".join(parts)
+
+
+def versions_of(data: dict[str, Any]) -> str:
+    """Versions of the libraries that ran."""
+    ran = [r for r in data["rows"] if r["name"] in LIBRARIES and r["seconds"]]
+    return ", ".join(str(r["version"]) for r in ran)
+
+
+def row(contest: Contest, data: dict[str, Any]) -> str:
+    """One line of the table."""
+    rows = {r["name"]: r for r in data["rows"]}
+    best = rows["best"]
+    times = [seconds(rows.get(name)) for name in ("default", "best")]
+    others = [seconds(rows.get(name)) for name in LIBRARIES]
+    theirs = rows.get("onnxruntime", {})
+    ratio, interval = theirs.get("ratio"), theirs.get("ratio_interval")
+    against = f"{ratio:.2f} x [{interval[0]:.2f}, {interval[1]:.2f}]" if ratio and interval else "-"
+    cells = [f"`{contest.payload}`", *times, f"{best['roof_fraction']:.0%}", *others, f"{against}; {contest.target} x"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def seconds(found: dict[str, Any] | None) -> str:
+    """A time with three digits; a dash where there is none."""
+    if not found or not found.get("seconds"):
+        return "-"
+    value = float(found["seconds"])
+    return f"{value * 1e6:.3g} us" if value < 1e-3 else f"{value * 1e3:.3g} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(app())
