@@ -7,7 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py
+SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py results/samplers.py
 
 .PHONY: tune test check format figures docs clean
 

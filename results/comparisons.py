@@ -33,7 +33,7 @@ class Contest:
 
     payload: str
     target: str
-    trials: int = 60
+    trials: int = 40
     baseline: str = "passes"
 
 
@@ -51,7 +51,7 @@ CONTESTS = (
     Contest("softmax,rows=128,cols=768", "1"),
     Contest("gelu,rows=128,cols=768", "1"),
     Contest("nano", "1.5", 200),
-    Contest("gpt2", "1.15", 60, "loops"),
+    Contest("gpt2", "1.15", 80, "loops"),
 )
 
 
