@@ -68,6 +68,7 @@ def measure(only: Annotated[str, typer.Option(help="Only payloads that contain t
             found = json.loads(
                 run(["autotune", "compare", contest.payload, "--bundle", str(bundle), *options(contest)])
             )
+            del found["notes"]  # they name places on this machine
             target = home() / "comparisons" / f"{slug(contest.payload)}.json"
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(json.dumps(found, indent=1) + "\n")
@@ -96,20 +97,20 @@ def table() -> str:
     for folder in sorted(ROOT.glob("*/comparisons")):
         found = {contest: read(folder / f"{slug(contest.payload)}.json") for contest in CONTESTS}
         rows = [row(contest, data) for contest, data in found.items() if data]
-        versions = sorted({versions_of(data) for data in found.values() if data})
+        versions = sorted({version for data in found.values() if data for version in versions_of(data)})
         head = "| payload | default | best | of the roof | " + " | ".join(LIBRARIES)
         parts.append(
-            f"\nIn `results/{folder.parent.name}`, one thread; {'; '.join(versions)}. The last column is best over "
+            f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. The last column is best over "
             "ONNX Runtime with its 95 % interval, and the target.\n\n"
             f"{head} | over ONNX Runtime |\n|---{'|---' * (len(LIBRARIES) + 4)}|\n" + "\n".join(rows) + "\n"
         )
     return "".join(parts)
 
 
-def versions_of(data: dict[str, Any]) -> str:
-    """Versions of the libraries that ran."""
+def versions_of(data: dict[str, Any]) -> list[str]:
+    """Names and version numbers of the libraries that ran."""
     ran = [r for r in data["rows"] if r["name"] in LIBRARIES and r["seconds"]]
-    return ", ".join(str(r["version"]) for r in ran)
+    return [" ".join(str(r["version"]).replace(",", "").split()[:2]) for r in ran]
 
 
 def row(contest: Contest, data: dict[str, Any]) -> str:
