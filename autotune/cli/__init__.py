@@ -1,0 +1,59 @@
+"""The command line, a module a verb: results to stdout, progress to stderr.
+
+Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted. What a verb needs is imported when it runs, so that
+help, `list` and `inspect` start fast and work without MLIR.
+"""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from autotune.cli import compare, doctor, inspect, list_names, replay, show, tune
+from autotune.errors import AutotuneError
+
+INTERRUPTED = 130
+# typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
+UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+app = typer.Typer(
+    help="Explore and autotune MLIR transform-dialect schedules.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(tune.tune)
+app.command()(inspect.inspect)
+app.command()(replay.replay)
+app.command()(compare.compare)
+app.command()(show.show)
+app.command()(doctor.doctor)
+app.command("list")(list_names.list_names)
+
+
+def main() -> None:
+    """Entry point: every expected failure becomes one line and an exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.Exit as done:
+        code = done.exit_code
+    except UsageFailure as error:
+        complain(f"{error.format_message()}; see --help")  # type: ignore[attr-defined]
+        code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except AutotuneError as error:
+        complain(" ".join(str(error).split()))
+        code = 2
+    except OSError as error:
+        complain(f"{error.filename or 'the file system'}: {error.strerror or error}")
+        code = 2
+    if code == INTERRUPTED:  # which typer may also return or raise as an exit code
+        complain("interrupted; every finished trial is kept, and a sweep resumes by the same command")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def complain(sentence: str) -> None:
+    """One line on stderr."""
+    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"autotune: {sentence}")

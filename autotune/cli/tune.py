@@ -1,0 +1,50 @@
+"""`autotune tune`: search schedules, prove the best, write a bundle."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import AsJson, Payloads, StorePath, home, slug
+
+
+def tune(
+    payloads: Payloads,
+    trials: Annotated[int, typer.Option(min=1, help="Candidates to run over all tasks of a payload.")] = 100,
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop searching a payload after this long.")] = None,
+    sampler: Annotated[str, typer.Option(help="tpe, random, cmaes or grid.")] = "tpe",
+    seed: Annotated[int, typer.Option(help="Of the sampler and the input data.")] = 0,
+    baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds one candidate may take.")] = 60.0,
+    store: StorePath = None,
+    bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search schedules for payloads, prove the best right and faster, and write a bundle.
+
+    Run again, it resumes: trials in the store are not run twice.
+
+    Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
+    """
+    from autotune.registry import load_baseline, load_payload
+    from autotune.report import TuneProgress, show_result
+    from autotune.store import Store
+    from autotune.tune import Options, tune
+
+    if bundle is not None and len(payloads) > 1:
+        raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
+    options = Options(trials=trials, seconds=seconds, sampler=sampler, seed=seed, baseline=baseline, timeout=timeout)
+    load_baseline(baseline)
+    loaded = [load_payload(spec) for spec in payloads]
+    with Store.open(store or home() / "store.journal") as opened:
+        for message in opened.messages:
+            typer.echo(f"autotune: {message}", err=True)
+        for payload in loaded:
+            folder = bundle or home() / "bundles" / slug(payload.name)
+            with TuneProgress(payload.name, trials) as progress:
+                result = tune(payload, opened, folder, options, progress.callbacks)
+            if as_json:
+                typer.echo(json.dumps(result.to_json()))
+            else:
+                show_result(result)
