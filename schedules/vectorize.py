@@ -42,8 +42,8 @@ class Vectorize:
         return Space((Knob("rows", rows), Knob("vectors", fitting)), (Constraint(law, small),))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """One row; two vectors, or eight where they are reduced."""
-        wanted = 8 if task.nest.iterators[-1] == "reduction" else 2
+        """One row; four vectors, or eight where they are reduced."""
+        wanted = 8 if task.nest.iterators[-1] == "reduction" else 4
         vectors = self.space(task, machine).knobs[1].values
         return {"rows": 1, "vectors": max(v for v in vectors if int(v) <= wanted)}
 

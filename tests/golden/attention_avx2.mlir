@@ -1,5 +1,5 @@
 module attributes {transform.with_named_sequence} {
-  // attention_2x64x32x64_86ac88 for avx2
+  // attention_2x64x32x64_c0799f for avx2
   // fuse = True
   // rows = 32
   // vectors = 4
@@ -148,7 +148,7 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
-    %ops_0 = transform.structured.match attributes{autotune.task = "attention_2x64x32x64_86ac88"} in %module
+    %ops_0 = transform.structured.match attributes{autotune.task = "attention_2x64x32x64_c0799f"} in %module
       : (!transform.any_op) -> !transform.any_op
     %found_0 = transform.num_associations %ops_0 : (!transform.any_op) -> !transform.param<i64>
     %wanted_0 = transform.param.constant 1 : i64 -> !transform.param<i64>

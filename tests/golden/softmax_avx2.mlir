@@ -1,5 +1,5 @@
 module attributes {transform.with_named_sequence} {
-  // rows_16x33_94a36e for avx2
+  // rows_16x33_e12a3a for avx2
   // fuse = True
   // rows = 4
   // vectors = 4
@@ -50,7 +50,7 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
-    %ops_0 = transform.structured.match attributes{autotune.task = "rows_16x33_94a36e"} in %module
+    %ops_0 = transform.structured.match attributes{autotune.task = "rows_16x33_e12a3a"} in %module
       : (!transform.any_op) -> !transform.any_op
     %found_0 = transform.num_associations %ops_0 : (!transform.any_op) -> !transform.param<i64>
     %wanted_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
