@@ -60,7 +60,7 @@ def script_steps(choices: Sequence[Choice]) -> list[Step]:
         if choice.config is not None:
             task = choice.search.task
             note = f"\n{task.ops} op(s), run {task.count} time(s) a call"
-            steps.append(choice.search.script_step(choice.config, ops=task.ops, note=note))
+            steps.append(choice.search.script_step(choice.config, note=note))
     return steps
 
 

@@ -16,7 +16,7 @@ from autotune.ir.partition import Partition
 from autotune.machine import Machine
 from autotune.registry import family_for, load_baseline
 from autotune.replay import differences, recorded_candidate
-from autotune.script import Step, assemble, panels_of
+from autotune.script import assemble, panels_of, write_step
 from autotune.task import Payload
 
 Note = Callable[[str], None]
@@ -51,9 +51,7 @@ def default_contender(payload: Payload, parts: Partition, machine: Machine, seed
     for task in parts.tasks:
         family = family_for(task)
         if family is not None:
-            config = family.default(task, machine)
-            body, panel = family.build(task, config, machine), family.panel(task, config)
-            steps.append(Step(task.tag, task.ops, body, panel=panel))
+            steps.append(write_step(task, family, family.default(task, machine), machine))
     candidate = Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
     return Contender("default", Entry("default", payload, candidate, seed), compiler_version())
 

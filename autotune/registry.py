@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from autotune.comparator import Comparator
-from autotune.errors import ComparatorError, PayloadError, ScheduleError
+from autotune.errors import AutotuneError, ComparatorError, PayloadError, ScheduleError
 from autotune.schedule import Baseline, Schedule
 from autotune.task import Payload, Task
 
@@ -97,10 +97,7 @@ def load_baseline(name: str) -> Baseline:
     Raises:
         ScheduleError: It is not installed.
     """
-    points = registered(BASELINES)
-    if name not in points:
-        raise ScheduleError(f"baseline must be one of {', '.join(points)}; got {name!r}")
-    return cast(Baseline, points[name].load())
+    return cast(Baseline, find_point(BASELINES, "baseline", name, ScheduleError).load())
 
 
 def load_comparator(name: str) -> Comparator:
@@ -109,7 +106,16 @@ def load_comparator(name: str) -> Comparator:
     Raises:
         ComparatorError: It is not installed.
     """
-    points = registered(COMPARATORS)
+    return cast(Comparator, find_point(COMPARATORS, "comparator", name, ComparatorError).load())
+
+
+def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> EntryPoint:
+    """The entry point of a group called `name`; `kind` is the word for it in the message.
+
+    Raises:
+        AutotuneError: It is not installed; of the class `error`.
+    """
+    points = registered(group)
     if name not in points:
-        raise ComparatorError(f"comparator must be one of {', '.join(points)}; got {name!r}")
-    return cast(Comparator, points[name].load())
+        raise error(f"{kind} must be one of {', '.join(points)}; got {name!r}")
+    return points[name]

@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
+from autotune.machine import Machine
+from autotune.schedule import Schedule
+from autotune.space import Config
+from autotune.task import Task
+
 TAG = "autotune.task"  # on a task's op; its root, where there are several
 WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
 
@@ -91,6 +96,29 @@ class Step:
     body: str
     note: str = ""
     panel: int = 0
+
+
+def write_step(
+    task: Task, family: Schedule, config: Config, machine: Machine, *, alone: bool = False, note: str = ""
+) -> Step:
+    """A task's share of the script, as its family writes it for a config.
+
+    Args:
+        task: Whose ops are scheduled.
+        family: Covers the task.
+        config: Value of every knob of the family.
+        machine: For which host.
+        alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
+        note: What a reader should know, such as `origin`.
+    """
+    body, panel = family.build(task, config, machine), family.panel(task, config)
+    return Step(task.tag, 1 if alone else task.ops, body, note, panel)
+
+
+def origin(task: Task, family: Schedule, config: Config) -> str:
+    """What a script says about where a step comes from."""
+    knobs = ", ".join(f"{name} = {value}" for name, value in config.items())
+    return f"{task.tag} by schedule '{family.name}':\n{knobs}"
 
 
 def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:

@@ -15,7 +15,7 @@ from autotune.machine import Machine, this_machine
 from autotune.registry import family_for, load_family, load_payload
 from autotune.replay import recorded_candidate
 from autotune.schedule import Schedule
-from autotune.script import Step, assemble, panels_of
+from autotune.script import assemble, origin, panels_of, write_step
 from autotune.space import Config, Space, Value
 from autotune.task import Payload, Task
 
@@ -182,10 +182,8 @@ def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None 
     steps = []
     for each in tasks:
         if each.family is not None and each.config is not None:
-            knobs = ", ".join(f"{name} = {value}" for name, value in each.config.items())
-            note = f"{each.task.tag} by schedule '{each.family.name}':\n{knobs}"
-            body, panel = each.family.build(each.task, each.config, machine), each.family.panel(each.task, each.config)
-            steps.append(Step(each.task.tag, each.task.ops if text is not None else 1, body, note, panel))
+            note = origin(each.task, each.family, each.config)
+            steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
     return Candidate(assemble(steps), TAIL, text, panels_of(steps))
 
 

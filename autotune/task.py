@@ -5,7 +5,7 @@ text, so that everything here pickles to workers, hashes, and imports without `m
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +171,17 @@ class LoopNest:
     def reduced(self) -> tuple[int, ...]:
         """Trip counts of the reduction loops."""
         return tuple(s for s, i in zip(self.sizes, self.iterators, strict=True) if i == "reduction")
+
+
+def rows_of(iterators: Sequence[str], contracts: bool) -> int:
+    """How many leading loops are rows: the parallel ones, but for the last where that one runs along a row.
+
+    Args:
+        iterators: ``parallel`` or ``reduction``, one a loop.
+        contracts: The op is a matmul of some kind.
+    """
+    parallel = iterators.count("parallel")
+    return parallel - 1 if contracts or parallel == len(iterators) else parallel
 
 
 @dataclass(frozen=True)

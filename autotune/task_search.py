@@ -10,7 +10,7 @@ from autotune.ir.module import compiler_version
 from autotune.machine import Machine
 from autotune.measure import Effort
 from autotune.schedule import Schedule
-from autotune.script import DESTINATIONS, LOWERING, Step, assemble, panels_of
+from autotune.script import DESTINATIONS, LOWERING, Step, assemble, origin, panels_of, write_step
 from autotune.search import Search
 from autotune.space import Config, Space
 from autotune.store import Store, Sweep
@@ -98,11 +98,11 @@ class TaskSearch:
         if config is None:
             self.exhausted = True
             return None
-        body = self.family.build(self.task, config, self.machine)
-        key = trial_key(self.task.payload.text, body, config, SHARED, self.compiler)
+        step = self.script_step(config, alone=True)
+        key = trial_key(self.task.payload.text, step.body, config, SHARED, self.compiler)
         known = self.sweep.records.get(key)
-        trial = known or self._try(config, body, key, worker)
-        self._bodies.add(body)
+        trial = known or self._try(config, step, key, worker)
+        self._bodies.add(step.body)
         if known is None:
             self.sweep.add(trial, self.space)
         self.trials.append(trial)
@@ -112,12 +112,12 @@ class TaskSearch:
         self.search.tell(config, seconds)
         return trial, known is None and trial.outcome != "duplicate"
 
-    def _try(self, config: Config, body: str, key: str, worker: Worker) -> Trial:
+    def _try(self, config: Config, step: Step, key: str, worker: Worker) -> Trial:
         """Evaluate a config that is not in the store."""
-        if body in self._bodies:
+        if step.body in self._bodies:
             found = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
         else:
-            job = self.job([self.candidate(config, body)], SEARCH_EFFORT, self.best_seconds)
+            job = self.job([candidate_of(step)], SEARCH_EFFORT, self.best_seconds)
             with self.watch.phase("evaluate"):
                 (found,) = worker.evaluate(job)
         return Trial(
@@ -133,25 +133,20 @@ class TaskSearch:
             phases=found.phases,
         )
 
-    def body(self, config: Config) -> str:
-        """The transform ops for a config."""
-        return self.family.build(self.task, config, self.machine)
+    def candidate(self, config: Config) -> Candidate:
+        """A config as a worker takes it: the task alone."""
+        return candidate_of(self.script_step(config, alone=True))
 
-    def note(self, config: Config) -> str:
-        """What a script says about where it comes from."""
-        knobs = ", ".join(f"{name} = {value}" for name, value in config.items())
-        return f"{self.task.tag} by schedule '{self.family.name}':\n{knobs}"
-
-    def candidate(self, config: Config, body: str | None = None) -> Candidate:
-        """A config as a worker takes it: the task alone. `body` saves writing it again."""
-        steps = [self.script_step(config, body)]
-        return Candidate(assemble(steps), TAIL, panels=panels_of(steps))
-
-    def script_step(self, config: Config, body: str | None = None, *, ops: int = 1, note: str = "") -> Step:
-        """A config as a share of a script."""
-        panel = self.family.panel(self.task, config)
-        return Step(self.task.tag, ops, body or self.body(config), self.note(config) + note, panel)
+    def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
+        """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""
+        said = origin(self.task, self.family, config) + note
+        return write_step(self.task, self.family, config, self.machine, alone=alone, note=said)
 
     def job(self, candidates: Sequence[Candidate], effort: Effort, best_seconds: float | None = None) -> Job:
         """The job that measures candidates of this task."""
         return Job(self.task.payload, tuple(candidates), self.machine, self.seed, effort, best_seconds)
+
+
+def candidate_of(step: Step) -> Candidate:
+    """A step as a worker takes it: the whole script of a task alone."""
+    return Candidate(assemble([step]), TAIL, panels=panels_of([step]))

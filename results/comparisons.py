@@ -14,6 +14,8 @@ from typing import Annotated, Any
 import typer
 from figures import ROOT, home, read, replace_block, slug
 
+from autotune.tables import duration
+
 BEGIN, END = "<!-- comparisons -->", "<!-- end of comparisons -->"
 LIBRARIES = ("onnxruntime", "numpy", "torch", "iree")
 
@@ -117,21 +119,13 @@ def row(contest: Contest, data: dict[str, Any]) -> str:
     """One line of the table."""
     rows = {r["name"]: r for r in data["rows"]}
     best = rows["best"]
-    times = [seconds(rows.get(name)) for name in ("default", "best")]
-    others = [seconds(rows.get(name)) for name in LIBRARIES]
+    times = [duration(rows.get(name, {}).get("seconds")) for name in ("default", "best")]
+    others = [duration(rows.get(name, {}).get("seconds")) for name in LIBRARIES]
     theirs = rows.get("onnxruntime", {})
     ratio, interval = theirs.get("ratio"), theirs.get("ratio_interval")
     against = f"{ratio:.2f} x [{interval[0]:.2f}, {interval[1]:.2f}]" if ratio and interval else "-"
     cells = [f"`{contest.payload}`", *times, f"{best['roof_fraction']:.0%}", *others, f"{against}; {contest.target} x"]
     return "| " + " | ".join(cells) + " |"
-
-
-def seconds(found: dict[str, Any] | None) -> str:
-    """A time with three digits; a dash where there is none."""
-    if not found or not found.get("seconds"):
-        return "-"
-    value = float(found["seconds"])
-    return f"{value * 1e6:.3g} us" if value < 1e-3 else f"{value * 1e3:.3g} ms"
 
 
 if __name__ == "__main__":

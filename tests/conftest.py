@@ -1,8 +1,14 @@
-"""The flag that writes golden files anew: ``pytest --update-golden``; look at the difference before you keep it."""
+"""What tests share: the command line as a function, and golden files.
 
+``pytest --update-golden`` writes the golden files anew; look at the difference before you keep it.
+"""
+
+import sys
 from pathlib import Path
 
 import pytest
+
+from autotune import cli
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -11,6 +17,19 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write what is compared to tests/golden there instead"
     )
+
+
+@pytest.fixture
+def autotune(monkeypatch, capsys):
+    """Run a command; gives exit code, stdout and stderr."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["autotune", *map(str, arguments)])
+        with pytest.raises(SystemExit) as done:
+            cli.main()
+        return done.value.code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture

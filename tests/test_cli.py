@@ -2,12 +2,10 @@
 
 import json
 import os
-import sys
 
 import pytest
 from tuning_support import contraction_payload
 
-from autotune import cli
 from autotune.ir.roofs import Roofs
 from autotune.space import Knob, Space
 from autotune.store import Store, trials
@@ -26,19 +24,6 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Worker, "roofs", lambda self, machine: Roofs(1e11, 1e10, 1e11))
     return tmp_path
-
-
-@pytest.fixture
-def autotune(monkeypatch, capsys):
-    """Run a command; gives exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["autotune", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        return done.value.code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -80,19 +80,6 @@ def no_care(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def autotune(monkeypatch, capsys):
-    """Run a command; gives exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["autotune", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        return done.value.code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def strange(monkeypatch):
     """Make comparators of `compare_support` known by their names, besides the real ones."""
 

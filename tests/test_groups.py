@@ -1,14 +1,13 @@
 """Groups: which ops are scheduled together, and that every way to do it computes the same."""
 
 import pytest
-from test_oracle import agrees, random_configs
-from tuning_support import run
+from tuning_support import agrees, random_configs, run
 
 from autotune.ir.lower import PLAIN, TAIL
 from autotune.ir.partition import partition
 from autotune.machine import this_machine
 from autotune.registry import family_for, load_payload
-from autotune.script import Step, assemble, panels_of
+from autotune.script import assemble, panels_of, write_step
 
 ODD = "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=2"
 GROUPS = {
@@ -56,7 +55,7 @@ def test_every_config_computes_what_the_plain_lowering_does(spec):
     fused = set()
     for config in random_configs(family, task, machine, 6, 1):
         fused.add(config["fuse"])
-        steps = [Step(task.tag, task.ops, family.build(task, config, machine))]
+        steps = [write_step(task, family, config, machine)]
         agrees(payload, run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text), plain)
     assert True in fused
 
@@ -70,7 +69,6 @@ def test_whole_gpt_of_odd_sizes_is_right_with_any_configs():
         for task in parts.tasks:
             family = family_for(task)
             *_, config = random_configs(family, task, machine, 2, seed)
-            panel = family.panel(task, config)
-            steps.append(Step(task.tag, task.ops, family.build(task, config, machine), panel=panel))
+            steps.append(write_step(task, family, config, machine))
         got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
         agrees(payload, got, expected)

@@ -2,14 +2,22 @@
 
 import numpy as np
 import pytest
-from tuning_support import MACHINES, contraction_payload, default_steps, product_of, run, tensor_payload
+from tuning_support import (
+    MACHINES,
+    agrees,
+    contraction_payload,
+    default_steps,
+    product_of,
+    random_configs,
+    run,
+    tensor_payload,
+)
 
 from autotune.ir.lower import PLAIN, TAIL
 from autotune.ir.partition import partition
 from autotune.machine import this_machine
 from autotune.registry import families, load_family, load_payload
-from autotune.script import Step, assemble, panels_of
-from autotune.search import Search
+from autotune.script import assemble, panels_of, write_step
 from autotune.task import Argument
 from autotune.verify import verify
 
@@ -24,19 +32,6 @@ UNARY = {
 REDUCERS = {"sum": ("arith.addf", 0.0), "max": ("arith.maximumf", "-1.0e+30")}
 
 
-def random_configs(family, task, machine, count, seed):
-    """The default, then valid configs of the space, as a seeded search draws them."""
-    space = family.space(task, machine)
-    search = Search(space, family.default(task, machine), sampler="random", seed=seed)
-    return [config for _ in range(count) if (config := search.ask()) is not None]
-
-
-def agrees(payload, got, expected):
-    """What a worker would say."""
-    verdict = verify(payload, got, expected)
-    assert verdict.outcome == "ok", verdict.diagnostic
-
-
 def check_configs(payload, expected, *, machine, count, family=None, seed=0):
     """Each config of the payload's only task gives what NumPy and the plain lowering say."""
     parts = partition(payload)
@@ -47,7 +42,7 @@ def check_configs(payload, expected, *, machine, count, family=None, seed=0):
     plain = run(payload, inputs, None, PLAIN)
     agrees(payload, plain, expected)
     for config in random_configs(family, task, machine, count, seed):
-        steps = [Step(task.tag, task.ops, family.build(task, config, machine), panel=family.panel(task, config))]
+        steps = [write_step(task, family, config, machine)]
         got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
         verdict = verify(payload, got, expected)
         assert verdict.outcome == "ok", f"{config}: {verdict.diagnostic}"
@@ -103,7 +98,7 @@ def test_cache_tiles_with_every_way_of_packing_and_unrolling_are_right(order, b)
         config = {**family.default(task, machine), **wanted, "pack_b": pack}
         space.check(config)
         assert space.broken_law(config) is None
-        script = assemble([Step(task.tag, 1, family.build(task, config, machine))])
+        script = assemble([write_step(task, family, config, machine)])
         got = run(payload, inputs, script, TAIL, text=parts.payload.text)
         agrees(payload, got, [product_of(payload, inputs, b=b)])
 

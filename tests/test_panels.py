@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tuning_support import MACHINES, contraction_payload
+from tuning_support import MACHINES, contraction_payload, default_steps
 
 from autotune.errors import CompileError
 from autotune.ir.lower import TAIL
@@ -12,8 +12,8 @@ from autotune.ir.module import context, parse
 from autotune.ir.panels import PanelWeight, insert_panels
 from autotune.ir.partition import find_function, partition
 from autotune.ir.program import compile_program
-from autotune.registry import family_for, load_family, load_payload
-from autotune.script import Step, assemble
+from autotune.registry import load_family, load_payload
+from autotune.script import Step, assemble, panels_of, write_step
 
 SIZES = st.integers(1, 40)
 
@@ -38,8 +38,7 @@ def script_for(payload, **config):
     task = next(t for t in parts.tasks if t.contraction)
     family, machine = load_family("matmul"), MACHINES["sse"]
     chosen = {**family.default(task, machine), **config}
-    body = family.build(task, chosen, machine)
-    return parts, task, assemble([Step(task.tag, task.ops, body)]), family.panel(task, chosen)
+    return parts, task, assemble([write_step(task, family, chosen, machine)]), family.panel(task, chosen)
 
 
 def test_only_weights_may_be_stored_beforehand():
@@ -72,14 +71,8 @@ def test_a_schedule_that_reads_panels_by_columns_is_refused():
 def test_layers_share_one_array_of_panels_and_the_embedding_keeps_the_plain_weight():
     payload = load_payload("gpt,d_model=24,heads=3,d_ff=40,vocab=37,seq=7,layers=3")
     parts = partition(payload)
-    machine = MACHINES["sse"]
-    steps = [
-        Step(t.tag, t.ops, family.build(t, c, machine), panel=family.panel(t, c))
-        for t in parts.tasks
-        for family in [family_for(t)]
-        for c in [family.default(t, machine)]
-    ]
-    panels = {step.tag: step.panel for step in steps if step.panel}
+    steps = default_steps(parts, MACHINES["sse"])
+    panels = dict(panels_of(steps))
     program = compile_program(payload, assemble(steps), TAIL, text=parts.payload.text, panels=panels)
     names = {payload.arguments[weight.source].name: weight.stored_shape for weight in program.weights}
     assert len(panels) == len(program.weights) == 5

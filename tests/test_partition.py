@@ -94,6 +94,14 @@ def test_tags_are_the_same_in_another_process():
         assert done.stdout.splitlines() == here
 
 
+def test_an_op_without_loops_of_its_own_is_left_alone():
+    kind = "tensor<4x8xf32>"
+    body = f"""%empty = tensor.empty() : {kind}
+    %result = linalg.softmax dimension(1) ins(%x : {kind}) outs(%empty : {kind}) -> {kind}"""
+    payload = tensor_payload("rows", [Argument("x", "input", (4, 8)), Argument("y", "output", (4, 8))], body)
+    assert partition(payload).tasks == ()
+
+
 @pytest.mark.parametrize("generic", [False, True], ids=["named", "generic"])
 @pytest.mark.parametrize("batch", [0, 1, 4])
 @pytest.mark.parametrize(("a", "b"), LAYOUTS)

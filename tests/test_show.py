@@ -2,12 +2,10 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from autotune import cli
 from autotune.bundle import FILES, digest
 from autotune.errors import BundleError, PayloadError, SpaceError
 from autotune.ir.lower import ARENA, TAIL
@@ -137,12 +135,9 @@ def test_a_bundle_that_does_not_describe_its_tasks_is_refused(bundle, tasks):
         show(str(bundle), "tasks")
 
 
-def test_the_command_prints_the_stage_and_says_what_buffers_take(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["autotune", "show", SPEC, "--stage", "bufferized"])
-    with pytest.raises(SystemExit) as done:
-        cli.main()
-    out, said = capsys.readouterr()
-    assert done.value.code == 0
+def test_the_command_prints_the_stage_and_says_what_buffers_take(autotune):
+    code, out, said = autotune("show", SPEC, "--stage", "bufferized")
+    assert code == 0
     assert out == show(SPEC, "bufferized").text.rstrip() + "\n"
     assert BUFFERS.fullmatch(said.strip())
 

@@ -1,13 +1,14 @@
-"""Machines that are not this one, contraction payloads of every layout, and a call of a compiled payload."""
+"""Machines that are not this one, contraction payloads of every layout, configs, and a call of a compiled payload."""
 
 import numpy as np
 
 from autotune.ir.program import aligned_empty, compile_program
 from autotune.machine import Machine
 from autotune.registry import family_for
-from autotune.script import Step
+from autotune.script import write_step
+from autotune.search import Search
 from autotune.task import Argument, Payload
-from autotune.verify import poison
+from autotune.verify import poison, verify
 
 MACHINES = {
     "avx512": Machine("a server", "zen5", "avx512f", 512, 32, 48 << 10, 1 << 20, 32 << 20, 8),
@@ -93,12 +94,23 @@ def run(payload, inputs, script, pipeline, *, text=None, panels=()):
     return [x for x, argument in zip(arrays, payload.arguments, strict=True) if argument.role == "output"]
 
 
+def random_configs(family, task, machine, count, seed):
+    """The default, then valid configs of the space, as a seeded search draws them."""
+    space = family.space(task, machine)
+    search = Search(space, family.default(task, machine), sampler="random", seed=seed)
+    return [config for _ in range(count) if (config := search.ask()) is not None]
+
+
+def agrees(payload, got, expected):
+    """What a worker would say."""
+    verdict = verify(payload, got, expected)
+    assert verdict.outcome == "ok", verdict.diagnostic
+
+
 def default_steps(parts, machine):
     """Every task of a partition with its family's default config, as steps of a script."""
     steps = []
     for task in parts.tasks:
         family = family_for(task)
-        config = family.default(task, machine)
-        panel = family.panel(task, config)
-        steps.append(Step(task.tag, task.ops, family.build(task, config, machine), panel=panel))
+        steps.append(write_step(task, family, family.default(task, machine), machine))
     return steps

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import linalg
 
+from autotune.ir.nests import dimensions, indexing_maps
 from autotune.ir.outline import maker
+from autotune.task import rows_of
 
 
 @dataclass
@@ -54,9 +56,8 @@ class Shape:
 
     @property
     def rows(self) -> int:
-        """Leading loops that are rows: all but the last parallel loop and what is reduced."""
-        parallel = self.iterators.count("parallel")
-        return parallel - 1 if self.contraction or parallel == len(self.iterators) else parallel
+        """Leading loops that are rows."""
+        return rows_of(self.iterators, self.contraction)
 
     @property
     def elementwise(self) -> bool:
@@ -65,21 +66,16 @@ class Shape:
 
 
 def shape_of(op: ir.Operation) -> Shape | None:
-    """An op as grouping sees it; `None` if it moves elements about, or its loops are in an unusual order."""
-    if op.name == "linalg.transpose" or len(op.results) != 1:
+    """An op as grouping sees it; `None` if it moves elements about, or its loops are unknown or in an unusual order."""
+    maps = indexing_maps(op)
+    if op.name == "linalg.transpose" or len(op.results) != 1 or not maps:
         return None
-    maps = [m if isinstance(m, ir.AffineMap) else ir.AffineMapAttr(m).value for m in linalg.get_indexing_maps(op)]
     written = dimensions(maps[-1])
     iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
     if written != list(range(len(written))):
         return None
     contraction = bool(linalg.isa_contraction_op(op)) and iterators.count("reduction") == 1 and len(written) > 1
     return Shape(maps, iterators, contraction)
-
-
-def dimensions(amap: ir.AffineMap) -> list[int]:
-    """Loops that an operand's dimensions run over; -1 for anything else."""
-    return [e.position if isinstance(e, ir.AffineDimExpr) else -1 for e in amap.results]
 
 
 def find_groups(ops: Sequence[tuple[ir.OpView, int]]) -> list[Group]:

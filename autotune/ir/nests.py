@@ -1,7 +1,5 @@
 """Loops and layouts of structured ops, in the engine's own terms."""
 
-from collections.abc import Sequence
-
 from mlir import ir
 from mlir.dialects import linalg
 
@@ -10,28 +8,24 @@ from autotune.task import Contraction, LoopNest
 
 def loop_nest(op: ir.Operation) -> LoopNest | None:
     """Loop sizes and kinds, read off the indexing maps and static shapes; `None` if one cannot be told."""
-    try:
-        maps = linalg.get_indexing_maps(op)
-    except (ValueError, RuntimeError):
-        return None
+    maps = indexing_maps(op)
     if not maps:
         return None
-    affine = [ir.AffineMapAttr(m).value if isinstance(m, ir.AffineMapAttr) else m for m in maps]
     sizes: dict[int, int] = {}
     written: set[int] = set()
     outputs = len(op.results)
-    for index, (operand, amap) in enumerate(zip(op.operands, affine, strict=False)):
+    for index, (operand, amap) in enumerate(zip(op.operands, maps, strict=False)):
         if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
             if isinstance(operand.type, ir.ShapedType):
                 return None
             continue
-        dims = [e.position for e in amap.results if isinstance(e, ir.AffineDimExpr)]
-        if len(dims) != len(list(amap.results)):
+        dims = dimensions(amap)
+        if -1 in dims:
             continue
         sizes.update(zip(dims, operand.type.shape, strict=True))
-        if index >= len(affine) - outputs:
+        if index >= len(maps) - outputs:
             written.update(dims)
-    total = affine[0].n_dims
+    total = maps[0].n_dims
     if set(sizes) != set(range(total)):
         return None
     iterators = tuple("parallel" if d in written else "reduction" for d in range(total))
@@ -47,7 +41,7 @@ def describe_contraction(op: ir.Operation, nest: LoopNest) -> Contraction | None
     rank = len(nest.sizes)
     if [*b, *m, *n, *k] != list(range(rank)) or [len(m), len(n), len(k)] != [1, 1, 1] or len(b) > 1:
         return None
-    layouts = operand_layouts(op)
+    layouts = [dimensions(amap) for amap in indexing_maps(op)]
     batch = [0] if b else []
     plain_a, plain_b = [*batch, *m, *k], [*batch, *k, *n]
     turned_a, turned_b = [*batch, *k, *m], [*batch, *n, *k]
@@ -66,11 +60,14 @@ def describe_contraction(op: ir.Operation, nest: LoopNest) -> Contraction | None
     )
 
 
-def operand_layouts(op: ir.Operation) -> Sequence[list[int]]:
-    """For each operand, the loops its dimensions run over."""
-    maps = linalg.get_indexing_maps(op)
-    affine = [ir.AffineMapAttr(m).value if isinstance(m, ir.AffineMapAttr) else m for m in maps]
-    return [[e.position if isinstance(e, ir.AffineDimExpr) else -1 for e in amap.results] for amap in affine]
+def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
+    """Indexing map of every operand; empty for an op without loops of its own, such as ``linalg.softmax``."""
+    return [attribute.value for attribute in linalg.get_indexing_maps(op) or ()]
+
+
+def dimensions(amap: ir.AffineMap) -> list[int]:
+    """Loops that an operand's dimensions run over; -1 for anything else."""
+    return [e.position if isinstance(e, ir.AffineDimExpr) else -1 for e in amap.results]
 
 
 def element_type(value: ir.Value) -> str:

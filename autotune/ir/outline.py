@@ -107,38 +107,43 @@ def is_constant(value: ir.Value) -> bool:
     return made_by is not None and made_by.name == "arith.constant"
 
 
+def fill_of(value: ir.Value) -> ir.Operation | None:
+    """The linalg.fill that makes the value; `None` if anything else does."""
+    made_by = maker(value)
+    return made_by if made_by is not None and made_by.name == "linalg.fill" else None
+
+
 def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:
     """Tell whether operand `index` is an init that can be made anew: filled with a constant, or never read."""
     if index < first_init:
         return False
-    made_by = maker(op.operands[index])
-    if made_by is not None and made_by.name == "linalg.fill":
-        return is_constant(made_by.operands[0])
+    fill = fill_of(op.operands[index])
+    if fill is not None:
+        return is_constant(fill.operands[0])
     block = op.regions[0].blocks[0]
     return not any(True for _ in block.arguments[index].uses)
 
 
 def start_value(op: ir.Operation) -> float:
     """The constant that the op's last init is filled with; 0 where it is no constant."""
-    made_by = maker(op.operands[-1])
-    filler = maker(made_by.operands[0]) if made_by is not None and made_by.name == "linalg.fill" else None
-    if filler is None or filler.name != "arith.constant":
+    fill = fill_of(op.operands[-1])
+    if fill is None or not is_constant(fill.operands[0]):
         return 0.0
-    return float(ir.FloatAttr(filler.attributes["value"]).value)
+    return float(ir.FloatAttr(fill.operands[0].owner.attributes["value"]).value)
 
 
 def make_again(value: ir.Value) -> ir.Value:
     """A constant, a filled tensor or an empty tensor like `value`, at the insertion point."""
-    made_by = maker(value)
-    if made_by is not None and is_constant(value):
-        return made_by.clone().operation.results[0]
+    if is_constant(value):
+        return value.owner.clone().operation.results[0]
     empty = tensor.empty(value.type.shape, value.type.element_type)
-    if made_by is None or made_by.name != "linalg.fill":
+    fill = fill_of(value)
+    if fill is None:
         return empty
-    constant = make_again(made_by.operands[0])
-    fill = made_by.clone().operation
-    fill.operands[0], fill.operands[1] = constant, empty
-    return fill.results[0]
+    constant = make_again(fill.operands[0])
+    again = fill.clone().operation
+    again.operands[0], again.operands[1] = constant, empty
+    return again.results[0]
 
 
 def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -12,6 +12,7 @@ from mlir import ir
 from mlir.dialects import bufferization, tensor
 
 from autotune.errors import CompileError
+from autotune.ir.nests import dimensions, indexing_maps
 from autotune.ir.weights import Weight, static_slice, weight_behind
 from autotune.script import WEIGHT_OF
 from autotune.task import Argument, Array
@@ -103,15 +104,10 @@ def tagged(block: ir.Block, tags: Mapping[str, int]) -> Iterator[ir.Operation]:
                 yield from tagged(nested, tags)
 
 
-def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
-    """Indexing maps of A, B and C."""
-    return [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(op.attributes["indexing_maps"])]
-
-
 def is_turned(op: ir.Operation) -> bool:
     """Tell whether a contraction stores B as (n, k): the last loop over B is not the last one over C."""
-    _, of_b, of_c = indexing_maps(op)
-    return bool(of_b.results[len(of_b.results) - 1] != of_c.results[len(of_c.results) - 1])
+    _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
+    return of_b[-1] != of_c[-1]
 
 
 def read(op: ir.Operation, weight: Weight, whole: ir.Value, turned: bool) -> None:

@@ -15,7 +15,7 @@ from autotune.ir.groups import Group, find_groups
 from autotune.ir.lower import run_pipeline
 from autotune.ir.module import context, parse, symbol
 from autotune.ir.nests import describe_contraction, loop_nest
-from autotune.ir.outline import is_constant, maker, outline, start_value
+from autotune.ir.outline import fill_of, is_constant, maker, outline, start_value
 from autotune.ir.weights import weight_behind
 from autotune.script import TAG, WEIGHT_OF
 from autotune.task import Contraction, LoopNest, Member, Payload, Task, contract
@@ -175,8 +175,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
             contraction = replace(contraction, constant_b=True)
             weights.append(op.operands[1])
-        made_by = maker(op.operands[-1])
-        filled = len(op.operands) - 1 if made_by is not None and made_by.name == "linalg.fill" else -1
+        filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else -1
         members.append(Member(nest, reader, operand, contraction, filled))
     outlined = outline(group.in_order, weights)
     if outlined is None:

@@ -14,12 +14,10 @@ class Weight:
 
     Attributes:
         argument: Block argument of the entry function.
-        to_tensor: The op that reads it.
         slice: The ``tensor.extract_slice`` in between, if there is one.
     """
 
     argument: ir.BlockArgument
-    to_tensor: ir.Operation
     slice: ir.Operation | None
 
 
@@ -44,7 +42,7 @@ def weight_behind(value: ir.Value, roles: Sequence[str]) -> Weight | None:
     function = argument.owner.owner
     if function.operation.name != "func.func" or roles[argument.arg_number] != "weight":
         return None
-    return Weight(argument, made_by, cut)
+    return Weight(argument, cut)
 
 
 def keeps_matrix(cut: ir.Operation) -> bool:
