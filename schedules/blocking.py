@@ -4,6 +4,7 @@ Sizes that do not divide are split off into pieces of their own, so that every t
 vectorizes without masks.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -25,6 +26,11 @@ class Piece:
     cache: int
     register: int
 
+    @property
+    def looped(self) -> bool:
+        """It has a loop over cache tiles: one that runs more than once."""
+        return self.cache < self.size
+
 
 Region = dict[str, Piece]
 
@@ -38,6 +44,7 @@ class Loop:
     level: str
 
 
+@functools.cache
 def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tuple[Piece, ...]:
     """Cut a dimension into a main piece, what cache tiles leave over, and what register tiles leave over.
 
@@ -86,6 +93,12 @@ def regions(pieces: dict[str, tuple[Piece, ...]]) -> Iterator[Region]:
     """Every combination of one piece per dimension."""
     for chosen in product(*(pieces[dim] for dim in DIMS)):
         yield dict(zip(DIMS, chosen, strict=True))
+
+
+def nest_order(n: Piece, k: Piece) -> str:
+    """The order of a nest without a cache loop over m: n and k where they have one, then the others as m, n, k."""
+    looped = ("n" if n.looped else "") + ("k" if k.looped else "")
+    return looped + "".join(dim for dim in DIMS if dim not in looped)
 
 
 def register_loops(region: Region, register_order: str) -> list[Loop]:

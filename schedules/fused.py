@@ -9,10 +9,18 @@ from dataclasses import dataclass, replace
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.space import Config, Space
-from autotune.task import Contraction, Member, Task
+from autotune.task import Member, Task
 from schedules import moves
 from schedules.blocking import Loop, cut
-from schedules.fused_space import Shape, contraction_config, default_config, fused_space, shape_of
+from schedules.fused_space import (
+    Shape,
+    block_columns,
+    contraction_config,
+    default_config,
+    fused_space,
+    shape_of,
+    tile_of,
+)
 from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
@@ -85,17 +93,13 @@ class FusedWriter:
         loops: list[OpenLoop] = []
         if self.config["fuse"]:
             handles[0], loops = self.tile_root(root)
-            for index in range(
-                1, len(handles) if loops else 0
-            ):  # the root's own destination goes round the loop, filled before it
-                handles[index] = self.fuse(handles[index], loops)
-                if fills[index]:
-                    self.fuse(fills[index], loops)
+            if loops:
+                self.fuse_members(handles, fills, loops)
             moves.shrink_empties(self.script, function)
         contractions = self.open_contractions(handles, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction:
-                self.write_rows(handle, self.tile_of(member), reduced=bool(member.nest.reduced))
+                self.write_rows(handle, self.sizes_of(member), reduced=bool(member.nest.reduced))
         for writer in contractions:
             writer.vectorize()
 
@@ -107,16 +111,13 @@ class FusedWriter:
         """
         self.script.say("one product of the batch at a time, with all that belongs to it")
         handles, fills = self.find_members("%op", True)
-        rank, lead = len(self.members[0].nest.sizes), self.shape.rows - 1
+        rank = len(self.members[0].nest.sizes)
         op, loops = "%op", []
-        for dim in range(lead):
+        for dim in range(self.lead):
             op, handle = moves.tile_loop(self.script, op, rank, dim, 1)
             loops.append(OpenLoop(Loop("b", 1, "cache"), handle))
         handles[0] = op
-        for index in range(1, len(handles)):
-            handles[index] = self.fuse(handles[index], loops)
-            if fills[index]:
-                fills[index] = self.fuse(fills[index], loops)
+        self.fuse_members(handles, fills, loops)
         moves.shrink_empties(self.script, function)
         inside = [*handles, *(fill for fill in fills[1:] if fill)]
         for handle in inside:
@@ -153,8 +154,18 @@ class FusedWriter:
         """Elements a step of the loops over rows and, where they can be cut, columns."""
         if not self.config["fuse"]:
             return self.shape.sizes[self.lead :]
-        columns = (int(self.config["columns"]) or self.shape.columns,) if self.shape.columns else ()
+        columns = (block_columns(self.config) or self.shape.columns,) if self.shape.columns else ()
         return (int(self.config["rows"]), *columns)
+
+    def fuse_members(self, handles: list[str], fills: list[str], loops: list[OpenLoop]) -> None:
+        """Compute all but the root inside the loops; renews the handles of ops, fills and loops.
+
+        The root's own destination stays outside: it goes round the loops, filled before them.
+        """
+        for index in range(1, len(handles)):
+            handles[index] = self.fuse(handles[index], loops)
+            if fills[index]:
+                fills[index] = self.fuse(fills[index], loops)
 
     def fuse(self, op: str, loops: list[OpenLoop]) -> str:
         """Compute a producer inside all the loops; consumes `op` and renews the loops' handles."""
@@ -164,7 +175,7 @@ class FusedWriter:
             loops[index] = replace(loop, handle=handle)
         return op
 
-    def tile_of(self, member: Member) -> tuple[int, ...]:
+    def sizes_of(self, member: Member) -> tuple[int, ...]:
         """Sizes of an op's loops inside the fused ones, without leading dimensions."""
         steps, sizes = self.steps, member.nest.sizes[self.lead :]
         return (*steps, *sizes[len(steps) :])[: len(sizes)]
@@ -176,8 +187,8 @@ class FusedWriter:
             return
         rows, columns = sizes
         pieces = cut(columns, 0, int(self.config["vectors"]) * self.machine.lanes, powers_of_two=True)
-        for index, piece in enumerate(pieces):
-            part, op = moves.split_at(self.script, op, 1, piece.size) if index + 1 < len(pieces) else (op, "")
+        parts = moves.split_into(self.script, op, 1, [piece.size for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
             if reduced and piece.register < piece.size:
                 reduce_and_vectorize(self.script, part, (rows, piece.size), piece.register)
             else:
@@ -185,23 +196,17 @@ class FusedWriter:
 
     def open_contractions(self, handles: list[str], loops: list[OpenLoop], function: str) -> list[MatmulWriter]:
         """Tile and pack each contraction, in program order; vectors come when all of that is done."""
-        found = [(member, handle) for member, handle in zip(self.members, handles, strict=True) if member.contraction]
+        found = [handle for member, handle in zip(self.members, handles, strict=True) if member.contraction]
         writers = []
-        for index, (member, handle) in enumerate(reversed(found)):
+        for index, handle in enumerate(reversed(found)):
             chosen = contraction_config(self.shape, self.config, index)
-            contraction = self.inner(member)
+            contraction = tile_of(self.shape, self.config, index)
             if chosen["pack_b"] == "beforehand":
                 contraction = replace(contraction, transposed_b=False)
             writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops))
             writer.tile_and_pack(handle)
             writers.append(writer)
         return writers
-
-    def inner(self, member: Member) -> Contraction:
-        """A contraction as it is inside the fused loops, without its batch."""
-        assert member.contraction is not None
-        m, n, k = self.tile_of(member)
-        return replace(member.contraction, batch=1, batched=False, m=m, n=n, k=k)
 
 
 FUSED = Fused()

@@ -5,10 +5,10 @@ from typing import Any
 
 from autotune.machine import Machine
 from autotune.space import Config, Constraint, Knob, Space, Value
-from autotune.task import Contraction, Task
-from schedules.blocking import DIMS, cut
+from autotune.task import Contraction, Task, rows_of
+from schedules.blocking import cut, nest_order
 from schedules.matmul_model import default_config as matmul_default
-from schedules.matmul_space import columns_of, matmul_space
+from schedules.matmul_space import columns_of, constraints, matmul_space
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 COLUMNS = (64, 128, 256, 512, 768, 1024)
@@ -48,7 +48,7 @@ def shape_of(task: Task) -> Shape:
     root = task.members[0]
     parallel = [s for s, i in zip(root.nest.sizes, root.nest.iterators, strict=True) if i == "parallel"]
     elementwise = len(parallel) == len(root.nest.sizes)
-    rows = len(parallel) - 1 if root.contraction or elementwise else len(parallel)
+    rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
     cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
     sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
     return Shape(sizes, rows, task.contractions)
@@ -66,8 +66,7 @@ def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Va
     c = tile_of(shape, config, index)
     main_n = cut(c.n, int(chosen["tile_n"]), columns_of(chosen), powers_of_two=True)[0]
     main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
-    looped = ("n" if main_n.cache < main_n.size else "") + ("k" if main_k.cache < main_k.size else "")
-    return {**chosen, "tile_m": 0, "order": looped + "".join(d for d in DIMS if d not in looped)}
+    return {**chosen, "tile_m": 0, "order": nest_order(main_n, main_k)}
 
 
 def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
@@ -75,8 +74,12 @@ def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
     c = replace(shape.contractions[index], batch=1, batched=False)
     if not config["fuse"]:
         return c
-    columns = int(config["columns"]) if shape.columns else 0
-    return replace(c, m=int(config["rows"]), n=columns or c.n)
+    return replace(c, m=int(config["rows"]), n=block_columns(config) or c.n)
+
+
+def block_columns(config: Config) -> int:
+    """Columns of a block; 0 for all of them, which is so too where they cannot be cut."""
+    return int(config.get("columns", 0))
 
 
 def fused_space(shape: Shape, machine: Machine) -> Space:
@@ -100,21 +103,17 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     """The laws between knobs, each a sentence."""
 
     def looped(config: Config) -> bool:
-        columns = int(config["columns"]) if shape.columns else 0
-        more = shape.rows > 1 or 0 < columns < shape.columns or int(config["rows"]) < shape.most_rows
+        more = shape.rows > 1 or 0 < block_columns(config) < shape.columns or int(config["rows"]) < shape.most_rows
         return more if config["fuse"] else True
 
     def idle(config: Config) -> bool:
-        return bool(config["fuse"]) or (config["rows"] == shape.most_rows and not config.get("columns"))
+        return bool(config["fuse"]) or (config["rows"] == shape.most_rows and not block_columns(config))
 
     def matmuls(config: Config) -> bool:
-        return all(
-            matmul_space(tile_of(shape, config, i), machine).broken_law(contraction_config(shape, config, i)) is None
-            for i in range(len(shape.contractions))
-        )
+        return all(lawful(shape, config, i, machine) for i in range(len(shape.contractions)))
 
     def aligned(config: Config) -> bool:
-        columns = int(config["columns"]) if shape.columns else 0
+        columns = block_columns(config)
         chosen = [contraction_config(shape, config, i) for i in range(len(shape.contractions))]
         return not columns or all(columns % columns_of(c) == 0 for c in chosen)
 
@@ -124,6 +123,12 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         Constraint("columns is a multiple of the register tile of the contraction", aligned),
         Constraint("every contraction obeys the laws of schedule 'matmul' for its tile", matmuls),
     )
+
+
+def lawful(shape: Shape, config: Config, index: int, machine: Machine) -> bool:
+    """Tell whether one contraction obeys the laws of schedule 'matmul' for its tile."""
+    chosen = contraction_config(shape, config, index)
+    return all(law.holds(chosen) for law in constraints(tile_of(shape, config, index), machine))
 
 
 def default_config(shape: Shape, space: Space, machine: Machine) -> Config:

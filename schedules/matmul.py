@@ -139,14 +139,13 @@ class MatmulWriter:
         if not dims:
             self.write_region(op, region, nest)
             return
-        dim, rest = dims[0], op
-        for index, piece in enumerate(self.pieces[dim]):
-            inside, rest = rest, ""
-            if index + 1 < len(self.pieces[dim]):
-                inside, rest = moves.split_at(self.script, inside, DIMS.index(dim), piece.size)
-            loops = nest
-            if is_looped(piece):
-                inside, handle = self.tile(inside, dim, piece.cache)
+        dim = dims[0]
+        pieces = self.pieces[dim]
+        parts = moves.split_into(self.script, op, DIMS.index(dim), [piece.size for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
+            inside, loops = part, nest
+            if piece.looped:
+                inside, handle = self.tile(part, dim, piece.cache)
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
 
@@ -203,11 +202,6 @@ class MatmulWriter:
 def step_of(size: int, most: int) -> int:
     """The largest power of two that divides a size, bounded by a power of two."""
     return min(size & -size, most)
-
-
-def is_looped(piece: Piece) -> bool:
-    """Tell whether a piece has a cache loop: one that runs more than once."""
-    return piece.cache < piece.size
 
 
 def loops_around_copy(nest: list[Loop]) -> int:

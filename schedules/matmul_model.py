@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from autotune.machine import Machine
 from autotune.space import Config, Space, Value
 from autotune.task import Contraction
-from schedules.blocking import DIMS, cut
+from schedules.blocking import cut, nest_order
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
@@ -68,15 +68,14 @@ def fill_caches(
 ) -> dict[str, Value]:
     """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
     tile_k = largest(values["tile_k"], c.k, 1, machine.l1_bytes * 3 // 4 // BYTES // (tile.rows + tile.columns))
-    k = cut(c.k, tile_k, 1)[0].cache
-    tile_n = largest(values["tile_n"], c.n, tile.columns, machine.l2_bytes // 4 // BYTES // k)
-    main_k, main_n = cut(c.k, tile_k, 1)[0], cut(c.n, tile_n, tile.columns, True)[0]
-    looped = ("n" if main_n.cache < main_n.size else "") + ("k" if main_k.cache < main_k.size else "")
+    main_k = cut(c.k, tile_k, 1)[0]
+    tile_n = largest(values["tile_n"], c.n, tile.columns, machine.l2_bytes // 4 // BYTES // main_k.cache)
+    main_n = cut(c.n, tile_n, tile.columns, powers_of_two=True)[0]
     return {
         "tile_m": 0,
         "tile_n": tile_n,
         "tile_k": tile_k,
-        "order": looped + "".join(d for d in DIMS if d not in looped),
+        "order": nest_order(main_n, main_k),
         "register_order": "mn" if tile.columns < main_n.cache and tile.rows < c.m else "nm",
         "register_m": tile.rows,
         "register_n": tile.vectors,

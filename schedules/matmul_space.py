@@ -82,7 +82,7 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
 
     def settled(config: Config) -> bool:
         main = next(regions(cut_all(c, config)))
-        return str(config["order"]).endswith("".join(d for d in DIMS if main[d].cache == main[d].size))
+        return str(config["order"]).endswith("".join(d for d in DIMS if not main[d].looped))
 
     def ordered(config: Config) -> bool:
         main = next(regions(cut_all(c, config)))

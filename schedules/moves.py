@@ -4,6 +4,7 @@ A handle is the name of an SSA value of type ``!transform.any_op``. A move that 
 leaves it invalid, as in the transform dialect itself. Drawings show the payload before and after.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 ANY = "!transform.any_op"
@@ -85,6 +86,19 @@ def split_at(script: Script, op: str, dim: int, point: int) -> tuple[str, str]:
     script.emit(f"{both} = transform.structured.split {op} after {point} {{dimension = {dim}}} : {ANY}")
     script.emit(f"{first}, {second} = transform.split_handle {both} : ({ANY}) -> ({ANY}, {ANY})")
     return first, second
+
+
+def split_into(script: Script, op: str, dim: int, sizes: Sequence[int]) -> Iterator[str]:
+    """Cut an op along a loop into parts of these sizes, which cover it; gives their handles, and consumes `op`.
+
+    C[0:n] = ...   ->   C[0:s0] = ... ;  C[s0 : s0 + s1] = ... ;  ...
+
+    A part is cut off when it is asked for: what is written for one comes before the next cut.
+    """
+    for size in sizes[:-1]:
+        part, op = split_at(script, op, dim, size)
+        yield part
+    yield op
 
 
 def drop_unit_batch(script: Script, op: str, rank: int) -> str:

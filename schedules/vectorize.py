@@ -54,11 +54,9 @@ class Vectorize:
         sizes = task.nest.sizes
         last = len(sizes) - 1
         pieces = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
-        op = "%op"
-        for piece in pieces[:-1]:
-            part, op = moves.split_at(script, op, last, piece.size)
+        parts = moves.split_into(script, "%op", last, [piece.size for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
             tile_and_vectorize(script, part, (*sizes[:last], piece.size), int(config["rows"]), piece.register)
-        tile_and_vectorize(script, op, (*sizes[:last], pieces[-1].size), int(config["rows"]), pieces[-1].register)
         return script.text
 
     def panel(self, task: Task, config: Config) -> int:
