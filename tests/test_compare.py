@@ -12,7 +12,8 @@ import pytest
 from compare_support import Strange
 from tuning_support import contraction_payload
 
-from autotune import cli, compare, contenders, contest
+from autotune import compare, contenders, contest
+from autotune.cli.options import home
 from autotune.compare import Options, Watcher, split_heats
 from autotune.contest import Entry, Standing, enter
 from autotune.environment import ONE_THREAD, one_thread
@@ -258,7 +259,7 @@ def test_best_is_the_bundle_that_was_tuned(autotune):
     other = load_payload("matmul,m=9,n=7,k=6")
     with pytest.raises(BundleError, match="tune again"):
         contenders.best_contender(other, folder, folder, this_machine(), seed=0, note=print)
-    (bundle := cli.home() / "bundles" / "spoilt").mkdir()
+    (bundle := home() / "bundles" / "spoilt").mkdir()
     (bundle / "manifest.json").write_text("{}")
     notes = []
     assert contenders.newest_bundle(load_payload(TINY), bundle.parent, notes.append) is not None
@@ -319,7 +320,7 @@ def test_process_that_dies_in_the_race_leaves_rows_that_say_so(monkeypatch):
 
     monkeypatch.setattr(Worker, "call", call)
     monkeypatch.setattr(compare, "Race", lambda *fields: 9)
-    found = compare.compare(load_payload(TINY), cli.home(), Options(("right",), None), Watcher())
+    found = compare.compare(load_payload(TINY), home(), Options(("right",), None), Watcher())
     assert [row.outcome for row in found.rows] == ["crashed", "crashed"]
     assert (found.ratio_to, found.is_right) == (None, False)
 
