@@ -15,10 +15,11 @@ from autotune.machine import Machine, this_machine
 from autotune.measure import Effort
 from autotune.noise import measure_noise
 from autotune.registry import load_comparator
+from autotune.roofline import share_of_roof
 from autotune.stats import median_interval, ratio_interval
 from autotune.task import Payload
 from autotune.trial import Samples
-from autotune.tune import NOISE_PAIRS, check_memory, share_of_roof
+from autotune.tune import NOISE_PAIRS, check_memory
 from autotune.worker import Worker
 
 EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)

@@ -16,6 +16,11 @@ from autotune.task import Task
 TAG = "autotune.task"  # on a task's op; its root, where there are several
 WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
 
+# On loops of a causal group, whose script is right as it stands: the loop over blocks of rows, and inside it loops that
+# start at the first column and may stop at the last one that a row of the block can see.
+ROW_BLOCKS = "autotune.row_blocks"
+HIDDEN = "autotune.hidden"
+
 # From vectors on tensors to vectors on buffers. Each `apply_patterns` is a step of its own: merged into one, the
 # rewriter looped until memory ran out. No canonicalization after the contractions are unrolled: it would take
 # the accumulators apart into scalars.

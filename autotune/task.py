@@ -7,6 +7,7 @@ text, so that everything here pickles to workers, hashes, and imports without `m
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,8 @@ class Member:
         operand: Number of the operand it is there.
         contraction: What it computes, if it is a contraction with loops in the order (batch,) m, n, k.
         filled: Number of the operand that is filled with a constant first, its destination; -1 if there is none.
+        hidden: Its loop over columns of which a causal mask hides those behind the row's own: what is computed there
+            changes no result. -1 if there is none.
     """
 
     nest: LoopNest
@@ -201,6 +204,16 @@ class Member:
     operand: int = 0
     contraction: Contraction | None = None
     filled: int = -1
+    hidden: int = -1
+
+    @property
+    def flops(self) -> float:
+        """What no schedule can leave out: a contraction's multiplications and additions, else one operation a point."""
+        if self.contraction is None:
+            return prod(self.nest.sizes)
+        rows, columns = self.contraction.m, self.nest.sizes[self.hidden]
+        seen = sum(min(row + 1, columns) for row in range(rows)) if self.hidden >= 0 else rows * columns
+        return self.contraction.flops * seen / (rows * columns)
 
 
 @dataclass(frozen=True)
@@ -232,23 +245,3 @@ class Task:
         if self.contraction is not None:
             return (self.contraction,)
         return tuple(member.contraction for member in reversed(self.members) if member.contraction)
-
-
-def contract(
-    contraction: Contraction, start: float, in0: Array, in1: Array, in2: Array | None = None
-) -> tuple[Array, ...]:
-    """The oracle of a contraction, in float64; arguments have the names that outlining gives them.
-
-    Args:
-        contraction: Sizes and layout.
-        start: What every element of C is before.
-        in0: A, as stored.
-        in1: B, as stored.
-        in2: C before, where that is an argument; added to `start`.
-    """
-    a, b = in0.astype(np.float64), in1.astype(np.float64)
-    if contraction.transposed_a:
-        a = a.swapaxes(-1, -2)
-    if contraction.transposed_b:
-        b = b.swapaxes(-1, -2)
-    return (start + a @ b + (0.0 if in2 is None else in2),)

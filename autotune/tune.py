@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 import psutil
 
@@ -14,18 +13,19 @@ from autotune.bundle import check_target, write_bundle
 from autotune.choose import Choice, choose
 from autotune.errors import PayloadError, SpaceError
 from autotune.ir.partition import partition
-from autotune.ir.roofs import Roofs, reference_flops
+from autotune.ir.roofs import Roofs
 from autotune.machine import Machine, this_machine
 from autotune.noise import measure_noise
 from autotune.registry import family_for, load_baseline
 from autotune.result import TuneResult
+from autotune.roofline import needed_flops, roof_seconds, share_of_roof
 from autotune.schedule import Baseline
 from autotune.scheduler import Scheduler
 from autotune.search import SAMPLERS
 from autotune.store import Store
-from autotune.task import Contraction, Payload, Task
+from autotune.task import Payload, Task
 from autotune.task_search import TaskSearch
-from autotune.trial import Samples, Trial
+from autotune.trial import Trial
 from autotune.worker import MEMORY_SHARE, Worker
 
 NOISE_PAIRS = 4  # A/A comparisons at the start; differences below what they show are ties
@@ -195,23 +195,12 @@ def run_searches(searches: Sequence[TaskSearch], options: Options, worker: Worke
             scheduler.close(place)
             continue
         trial, fresh = stepped
-        roof = roof_seconds(search.task.contractions, trial.samples, search.machine)
+        roof = roof_seconds(search.task, trial.samples, search.machine)
         scheduler.learn(place, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
         counted += trial.outcome != "duplicate"
         evaluated += fresh
         progress.trial(trial, counted, search.best_seconds)
     return Ran(evaluated, time.perf_counter() - begun, sum(search.own_seconds for search in searches))
-
-
-def roof_seconds(contractions: Sequence[Contraction], samples: Samples | None, machine: Machine) -> float:
-    """What the FMAs of contractions alone take a call, at the best rate recorded beside the samples."""
-    flops = sum(contraction.flops for contraction in contractions)
-    return flops * samples.quiet_reference / reference_flops(machine) if samples else 0.0
-
-
-def share_of_roof(flops: float, samples: Samples, machine: Machine) -> float:
-    """Rate of a program over that of the FMA kernel that ran between its samples: drift of the machine cancels."""
-    return (flops / samples.median) / (reference_flops(machine) / median(samples.reference_seconds))
 
 
 def summarize(
@@ -228,7 +217,7 @@ def summarize(
     floor: float,
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
-    flops = payload.flops or sum(c.flops * s.task.count for s in searches for c in s.task.contractions)
+    flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
     notes = [] if searches else ["it has no linalg op on static tensors, so that nothing could be tuned"]
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]

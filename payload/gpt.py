@@ -71,13 +71,13 @@ def write_gpt(config: GPTConfig) -> str:
 
 
 def count_flops(config: GPTConfig) -> float:
-    """Multiplications and additions of all contractions; the masked half of attention counts, since the text has it.
+    """Multiplications and additions of all contractions; of attention what the causal mask leaves.
 
     Norms, softmax, GELU and sums are left out: below one percent at GPT-2's sizes.
     """
     rows, wide = config.seq, config.d_model
     linears = 2 * rows * wide * (3 * wide + wide + 2 * config.d_ff)  # qkv, mix, up, down
-    attention = 2 * 2 * rows * rows * wide  # q k^T and probabilities v, all heads
+    attention = 2 * 2 * rowwise.seen_pairs(rows) * wide  # q k^T and probabilities v, all heads
     head = 2 * rows * wide * config.vocab
     return float(config.layers * (linears + attention) + head)
 

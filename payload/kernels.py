@@ -134,7 +134,8 @@ def attention(parameters: dict[str, str]) -> Payload:
         return rowwise.attention(f, t["q"], t["k"], t["v"], causal=causal)
 
     oracle = partial(reference.attention, causal=causal)
-    flops = 4 * heads * seq * seq * depth
+    pairs = rowwise.seen_pairs(seq) if causal else seq * seq
+    flops = 4 * heads * pairs * depth
     return make(
         "attention",
         sizes,

@@ -68,6 +68,11 @@ def causal_mask(f: Builder, scores: Value, name: str = "masked") -> Value:
     return ops.elementwise(f, name, scores, body)
 
 
+def seen_pairs(rows: int) -> int:
+    """Pairs of a row and a column that a causal mask leaves."""
+    return rows * (rows + 1) // 2
+
+
 def attention(f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool) -> Value:
     """``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)`` (Vaswani et al., 2017)."""
     scores = ops.batch_matmul(f, q, k, "scores", transpose_b=True)  # to (H, T, T)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
+from autotune.script import HIDDEN, ROW_BLOCKS
 from autotune.space import Config, Space
 from autotune.task import Member, Task
 from schedules import moves
-from schedules.blocking import Loop, cut
+from schedules.blocking import DIMS, Loop, cut
 from schedules.fused_space import (
     Shape,
     block_columns,
@@ -96,10 +97,12 @@ class FusedWriter:
             if loops:
                 self.fuse_members(handles, fills, loops)
             moves.shrink_empties(self.script, function)
+            if self.skips:
+                moves.annotate(self.script, loops[0].handle, ROW_BLOCKS)
         contractions = self.open_contractions(handles, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction:
-                self.write_rows(handle, self.sizes_of(member), reduced=bool(member.nest.reduced))
+                self.write_rows(handle, member)
         for writer in contractions:
             writer.vectorize()
 
@@ -180,8 +183,14 @@ class FusedWriter:
         steps, sizes = self.steps, member.nest.sizes[self.lead :]
         return (*steps, *sizes[len(steps) :])[: len(sizes)]
 
-    def write_rows(self, op: str, sizes: tuple[int, ...], reduced: bool) -> None:
+    @property
+    def skips(self) -> bool:
+        """Columns that a causal mask hides are skipped, not computed."""
+        return self.config.get("hidden") == "skipped"
+
+    def write_rows(self, op: str, member: Member) -> None:
         """One row at a time, in vectors; consumes `op`."""
+        sizes, reduced = self.sizes_of(member), bool(member.nest.reduced)
         if len(sizes) == 1:
             tile_and_vectorize(self.script, op, sizes, 1, sizes[0] & -sizes[0])
             return
@@ -189,21 +198,23 @@ class FusedWriter:
         pieces = cut(columns, 0, int(self.config["vectors"]) * self.machine.lanes, powers_of_two=True)
         parts = moves.split_into(self.script, op, 1, [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
+            mark = HIDDEN if self.skips and member.hidden >= 0 and piece == pieces[0] else ""
             if reduced and piece.register < piece.size:
-                reduce_and_vectorize(self.script, part, (rows, piece.size), piece.register)
+                reduce_and_vectorize(self.script, part, (rows, piece.size), piece.register, mark=mark)
             else:
-                tile_and_vectorize(self.script, part, (rows, piece.size), 1, piece.register)
+                tile_and_vectorize(self.script, part, (rows, piece.size), 1, piece.register, mark=mark)
 
     def open_contractions(self, handles: list[str], loops: list[OpenLoop], function: str) -> list[MatmulWriter]:
         """Tile and pack each contraction, in program order; vectors come when all of that is done."""
-        found = [handle for member, handle in zip(self.members, handles, strict=True) if member.contraction]
+        found = [pair for pair in zip(self.members, handles, strict=True) if pair[0].contraction]
         writers = []
-        for index, handle in enumerate(reversed(found)):
+        for index, (member, handle) in enumerate(reversed(found)):
             chosen = contraction_config(self.shape, self.config, index)
             contraction = tile_of(self.shape, self.config, index)
             if chosen["pack_b"] == "beforehand":
                 contraction = replace(contraction, transposed_b=False)
-            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops))
+            hidden = DIMS[member.hidden - self.lead] if self.skips and member.hidden >= 0 else ""
+            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), hidden)
             writer.tile_and_pack(handle)
             writers.append(writer)
         return writers

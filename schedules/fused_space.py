@@ -26,11 +26,13 @@ class Shape:
         sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be cut.
         rows: How many of them are rows.
         contractions: In program order, each whole.
+        causal: A causal mask hides columns from rows; the last contraction sums over them.
     """
 
     sizes: tuple[int, ...]
     rows: int
     contractions: tuple[Contraction, ...]
+    causal: bool = False
 
     @property
     def columns(self) -> int:
@@ -51,7 +53,7 @@ def shape_of(task: Task) -> Shape:
     rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
     cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
     sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
-    return Shape(sizes, rows, task.contractions)
+    return Shape(sizes, rows, task.contractions, causal=root.hidden >= 0)
 
 
 def suffix(shape: Shape, index: int) -> str:
@@ -90,6 +92,8 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
         Knob("rows", (*rows, shape.most_rows)),
         Knob("vectors", VECTORS),
     ]
+    if shape.causal:
+        knobs.append(Knob("hidden", ("skipped", "computed")))
     if shape.columns:
         knobs.append(Knob("columns", (0, *(n for n in COLUMNS if n < shape.columns and shape.columns % n == 0))))
     for index, c in enumerate(shape.contractions):
@@ -109,6 +113,13 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     def idle(config: Config) -> bool:
         return bool(config["fuse"]) or (config["rows"] == shape.most_rows and not block_columns(config))
 
+    def skips(config: Config) -> bool:
+        if config.get("hidden") != "skipped":
+            return True
+        last = len(shape.contractions) - 1
+        summed = cut(shape.contractions[last].k, int(config["tile_k" + suffix(shape, last)]), 1)
+        return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows and len(summed) == 1
+
     def matmuls(config: Config) -> bool:
         return all(lawful(shape, config, i, machine) for i in range(len(shape.contractions)))
 
@@ -121,6 +132,7 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         Constraint("fusing needs a loop: blocks of fewer rows or columns than there are", looped),
         Constraint("rows is all of them and columns 0 where nothing is fused", idle),
         Constraint("columns is a multiple of the register tile of the contraction", aligned),
+        Constraint("hidden is skipped only in blocks of rows, where tiles of the sum over columns divide it", skips),
         Constraint("every contraction obeys the laws of schedule 'matmul' for its tile", matmuls),
     )
 
@@ -145,7 +157,13 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     if shape.columns:
         fitting = [int(n) for n in values["columns"] if 0 < int(n) <= DEFAULT_COLUMNS]
         fused["columns"] = max(fitting, default=0)
-    apart = {**fused, "fuse": False, "rows": shape.most_rows, **({"columns": 0} if shape.columns else {})}
+    if shape.causal:
+        fused["hidden"] = "skipped"
+    apart: dict[str, Any] = {**fused, "fuse": False, "rows": shape.most_rows}
+    if shape.columns:
+        apart["columns"] = 0
+    if shape.causal:
+        apart["hidden"] = "computed"
     for frame in (fused, apart):
         config = with_contractions(shape, frame, machine)
         if space.broken_law(config) is None and all(config[name] in values[name] for name in values):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
+from autotune.script import HIDDEN
 from autotune.space import Config, Space
 from autotune.task import Contraction, Task
 from schedules import moves, packing
@@ -89,11 +90,13 @@ class RegisterTile:
         op: Its handle.
         back: Handle of the transpose that undoes the order its B was packed in; empty where there is none.
         depth: Trip count of its k loop.
+        starts: That loop starts where k does.
     """
 
     op: str
     back: str
     depth: int
+    starts: bool
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class MatmulWriter:
         contraction: What is computed.
         config: Value of every knob.
         around: Loops that are open already, outermost first; B does not depend on those over m.
+        hidden: The dimension, if any, of which loops may stop where a causal mask hides the rest.
         tiles: Register tiles written so far, to be vectorized when everything is packed: packing simplifies what is
             around it, and a sum over one element of k would then no longer be recognised as a contraction.
     """
@@ -115,6 +119,7 @@ class MatmulWriter:
     contraction: Contraction
     config: Config
     around: tuple[OpenLoop, ...] = ()
+    hidden: str = ""
     tiles: list[RegisterTile] = field(default_factory=list)
 
     def write(self, op: str) -> None:
@@ -145,19 +150,26 @@ class MatmulWriter:
         for piece, part in zip(pieces, parts, strict=True):
             inside, loops = part, nest
             if piece.looped:
-                inside, handle = self.tile(part, dim, piece.cache)
+                inside, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0])
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
 
-    def tile(self, op: str, dim: str, step: int) -> tuple[str, str]:
-        """A loop over one dimension."""
-        return moves.tile_loop(self.script, op, 3, DIMS.index(dim), step)
+    def tile(self, op: str, dim: str, step: int, *, hidden: bool) -> tuple[str, str]:
+        """A loop over one dimension; `hidden` if it starts where the dimension does."""
+        op, loop = moves.tile_loop(self.script, op, 3, DIMS.index(dim), step)
+        if hidden and dim == self.hidden:
+            moves.annotate(self.script, loop, HIDDEN)
+        return op, loop
+
+    def starts(self, region: Region, dim: str) -> bool:
+        """Tell whether a region's loop over register tiles, or over k, is the first of its dimension."""
+        return region[dim] == self.pieces[dim][0] and not region[dim].looped
 
     def write_region(self, op: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
         """Register tiles of one region, B's panels packed, the k loop vectorized."""
         self.script.say(f"region of {' x '.join(str(region[d].size) for d in DIMS)} (m x n x k)")
         for loop in register_loops(region, str(self.config["register_order"])):
-            op, handle = self.tile(op, loop.dim, loop.step)
+            op, handle = self.tile(op, loop.dim, loop.step, hidden=self.starts(region, loop.dim))
             nest = (*nest, OpenLoop(loop, handle))
         back = ""
         hoists = loops_around_copy([opened.loop for opened in nest])
@@ -167,7 +179,7 @@ class MatmulWriter:
             turned = self.contraction.transposed_b
             op, back = packing.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
             self.copy_panel(region)
-        self.tiles.append(RegisterTile(op, back, region["k"].cache))
+        self.tiles.append(RegisterTile(op, back, region["k"].cache, self.starts(region, "k")))
 
     def copy_panel(self, region: Region) -> None:
         """Write the copy of one panel, in vectors."""
@@ -190,7 +202,7 @@ class MatmulWriter:
             if tile.depth == 1:
                 moves.vectorize(self.script, tile.op)
                 continue
-            op, loop = self.tile(tile.op, "k", 1)
+            op, loop = self.tile(tile.op, "k", 1, hidden=tile.starts)
             if tile.back:
                 moves.vectorize(self.script, moves.fuse_producer(self.script, tile.back, loop))
             moves.vectorize(self.script, op)

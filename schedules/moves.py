@@ -60,13 +60,18 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int) -> tuple[
     return tiled, loop
 
 
-def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[str, str, str]:
+def annotate(script: Script, handle: str, name: str) -> None:
+    """Mark ops or loops with a unit attribute; it stays with them through later moves, and bufferization."""
+    script.emit(f'transform.annotate {handle} "{name}" : {ANY}')
+
+
+def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[tuple[str, str, str], str]:
     """Reduce the last loop in `size` strands, which are reduced to one behind the loop; consumes `op`.
 
     s = sum(x[0:n])   ->   p[0:size] = 0;  for i in 0..n step size: p[0:size] += x[i : i + size];  s = sum(p)
 
     Returns:
-        Handles of the fill of the strands, of the op inside the loop, and of the op behind it.
+        Handles of the fill of the strands, of the op inside the loop, and of the op behind it; and of the loop.
     """
     fill, inside, behind, loop = (script.fresh(stem) for stem in ("strands", "partial", "combined", "loop"))
     sizes = ", ".join("0" if d < rank - 1 else str(size) for d in range(rank))
@@ -74,7 +79,7 @@ def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[str, 
         f"{fill}, {inside}, {behind}, {loop} = transform.structured.tile_reduction_using_for {op} "
         f"by tile_sizes = [{sizes}] : ({ANY}) -> ({ANY}, {ANY}, {ANY}, {ANY})"
     )
-    return fill, inside, behind
+    return (fill, inside, behind), loop
 
 
 def split_at(script: Script, op: str, dim: int, point: int) -> tuple[str, str]:

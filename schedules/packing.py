@@ -25,7 +25,7 @@ def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
         f'padding_dimensions = [0, 1, 2], nofold_flags = [{nofold}], copy_back_op = "none"}} '
         f": ({ANY}) -> ({ANY}, {ANY}, {ANY})"
     )
-    script.emit(f'transform.annotate {pad} "{PACKED}" : {ANY}')
+    moves.annotate(script, pad, PACKED)
     return padded
 
 

@@ -64,7 +64,7 @@ class Vectorize:
         return 0
 
 
-def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
+def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width: int, *, mark: str = "") -> None:
     """One row at a time; along it a vector of partial results, which become one when the row is done.
 
     Args:
@@ -72,17 +72,23 @@ def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width:
         op: Handle of an op whose last loop, and no other, is a reduction; consumed.
         sizes: Its trip counts.
         width: Elements of the vector; divides the last of them, and is less.
+        mark: Attribute for the loop along the row.
     """
     rank = len(sizes)
     for dim, size in enumerate(sizes[:-1]):
         if size > 1:
             op, _ = moves.tile_loop(script, op, rank, dim, 1)
-    for part in moves.tile_reduction(script, op, rank, width):
+    parts, loop = moves.tile_reduction(script, op, rank, width)
+    if mark:
+        moves.annotate(script, loop, mark)
+    for part in parts:
         moves.vectorize(script, part)
 
 
-def tile_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int) -> None:
-    """Loops over everything but a tile of `rows` rows and `width` columns."""
+def tile_and_vectorize(
+    script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int, *, mark: str = ""
+) -> None:
+    """Loops over everything but a tile of `rows` rows and `width` columns; `mark` is put on the one over columns."""
     rank = len(sizes)
     tile = [1] * rank
     tile[-1] = width
@@ -90,7 +96,9 @@ def tile_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], rows: in
         tile[-2] = rows
     for dim, (size, step) in enumerate(zip(sizes, tile, strict=True)):
         if step < size:
-            op, _ = moves.tile_loop(script, op, rank, dim, step)
+            op, loop = moves.tile_loop(script, op, rank, dim, step)
+            if mark and dim == rank - 1:
+                moves.annotate(script, loop, mark)
     moves.vectorize(script, op)
 
 

@@ -15,7 +15,7 @@ SPECS = {
     "batch_matmul,batch=3,m=5,n=7,k=11": 2 * 3 * 5 * 7 * 11,
     "batch_matmul,batch=3,m=5,n=7,k=11,transpose_b=1": 2 * 3 * 5 * 7 * 11,
     "attention,heads=3,seq=13,d=8": 4 * 3 * 13 * 13 * 8,
-    "attention,heads=3,seq=13,d=8,causal=1": 4 * 3 * 13 * 13 * 8,
+    "attention,heads=3,seq=13,d=8,causal=1": 4 * 3 * 13 * 14 // 2 * 8,
     "layer_norm,rows=7,cols=33": 8 * 7 * 33 + 4 * 7,
     "softmax,rows=7,cols=33": 5 * 7 * 33,
     "softmax,rows=1,cols=1": 5,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from autotune.errors import PayloadError
-from autotune.task import Argument, Contraction, Payload, contract
+from autotune.oracle import contract
+from autotune.task import Argument, Contraction, Payload
 
 RNG = np.random.default_rng(0)
 

@@ -15,9 +15,10 @@ from autotune.machine import this_machine
 from autotune.measure import Effort
 from autotune.registry import load_payload
 from autotune.replay import replay
+from autotune.roofline import share_of_roof
 from autotune.store import Store, trials
 from autotune.trial import OUTCOMES, Samples
-from autotune.tune import Options, Progress, share_of_roof, tune
+from autotune.tune import Options, Progress, tune
 from autotune.worker import Worker
 
 SPEC = "matmul,m=33,n=47,k=21"

@@ -8,6 +8,7 @@ from autotune.buffers import BufferPlan
 from autotune.errors import CompileError
 from autotune.ir import vector_math
 from autotune.ir.arena import plan_arena
+from autotune.ir.hidden import skip_hidden
 from autotune.ir.module import describe, first_lines, parse, symbol
 
 ARENA = "autotune-arena"  # a pass of ours, not of MLIR; a pipeline may begin with it
@@ -88,8 +89,10 @@ def run_pipeline(module: ir.Module, pipeline: str) -> BufferPlan | None:
 
 
 def schedule(module: ir.Module, script: str) -> None:
-    """Apply a transform script, and what goes with every script: functions of vectors as polynomials."""
+    """Apply a transform script, and what goes with every script: hidden columns skipped, functions as polynomials."""
     apply_script(module, script)
+    with ir.Location.unknown():
+        skip_hidden(module)
     vector_math.approximate(module)
 
 

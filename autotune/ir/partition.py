@@ -11,14 +11,16 @@ from mlir import ir
 from mlir.dialects import bufferization, linalg
 
 from autotune.errors import PayloadError
+from autotune.ir.causal import hidden_loops
 from autotune.ir.groups import Group, find_groups
 from autotune.ir.lower import run_pipeline
 from autotune.ir.module import context, parse, symbol
 from autotune.ir.nests import describe_contraction, loop_nest
 from autotune.ir.outline import fill_of, is_constant, maker, outline, start_value
 from autotune.ir.weights import weight_behind
+from autotune.oracle import contract
 from autotune.script import TAG, WEIGHT_OF
-from autotune.task import Contraction, LoopNest, Member, Payload, Task, contract
+from autotune.task import Contraction, LoopNest, Member, Payload, Task, rows_of
 
 # Element-wise neighbours become one op before units are counted.
 PREPARE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
@@ -177,6 +179,10 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
             weights.append(op.operands[1])
         filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else -1
         members.append(Member(nest, reader, operand, contraction, filled))
+    if len(members) > 1:
+        rows = rows_of(members[0].nest.iterators, contracts=members[0].contraction is not None)
+        hidden = hidden_loops(group.ops, rows)
+        members = [replace(member, hidden=loop) for member, loop in zip(members, hidden, strict=True)]
     outlined = outline(group.in_order, weights)
     if outlined is None:
         return None
@@ -189,7 +195,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         text=text.replace(f"@{outline.__name__}", f"@{tag}").replace("__tag__", tag).replace("__weight_of__", tag),
         entry=tag,
         arguments=arguments,
-        flops=float(sum(m.contraction.flops if m.contraction else prod(m.nest.sizes) for m in members)),
+        flops=float(sum(member.flops for member in members)),
         reference=partial(contract, alone, start_value(group.ops[0])) if alone else None,
         reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
     )

@@ -3,6 +3,7 @@ module attributes {transform.with_named_sequence} {
   // fuse = True
   // rows = 32
   // vectors = 4
+  // hidden = skipped
   // tile_n_1 = 0
   // tile_k_1 = 0
   // register_order_1 = mn
@@ -98,14 +99,17 @@ module attributes {transform.with_named_sequence} {
     transform.apply_cse to %loop_18 : !transform.any_op
     %fused_17, %loop_19 = transform.structured.fuse_into_containing_op %producer_18 into %loop_18 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_patterns to %function_0 { transform.apply_patterns.tensor.fold_tensor_empty } : !transform.any_op
+    transform.annotate %loop_19 "autotune.row_blocks" : !transform.any_op
     %parts_0 = transform.structured.split %fused_16 after 24 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 24 x 64 x 32 (m x n x k)
     %tiled_2, %loop_20 = transform.structured.tile_using_for %main_0 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_3, %loop_21 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_21 "autotune.hidden" : !transform.any_op
     // region of 8 x 64 x 32 (m x n x k)
     %tiled_4, %loop_22 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_5, %loop_23 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_23 "autotune.hidden" : !transform.any_op
     %parts_1 = transform.structured.split %tiled_1 after 24 {dimension = 0} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 24 x 32 x 64 (m x n x k)
@@ -116,22 +120,27 @@ module attributes {transform.with_named_sequence} {
     %tiled_9, %loop_27 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_10, %loop_28 = transform.structured.tile_using_for %fused_15 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_11, %loop_29 = transform.structured.tile_using_for %tiled_10 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_29 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %tiled_11 : !transform.any_op
     %tiled_12, %loop_30 = transform.structured.tile_using_for %fused_13 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %strands_0, %partial_0, %combined_0, %loop_31 = transform.structured.tile_reduction_using_for %tiled_12 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_31 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_0 : !transform.any_op
     transform.structured.vectorize %partial_0 : !transform.any_op
     transform.structured.vectorize %combined_0 : !transform.any_op
     %tiled_13, %loop_32 = transform.structured.tile_using_for %fused_12 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_14, %loop_33 = transform.structured.tile_using_for %tiled_13 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_33 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %tiled_14 : !transform.any_op
     %tiled_15, %loop_34 = transform.structured.tile_using_for %fused_10 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %strands_1, %partial_1, %combined_1, %loop_35 = transform.structured.tile_reduction_using_for %tiled_15 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_35 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_1 : !transform.any_op
     transform.structured.vectorize %partial_1 : !transform.any_op
     transform.structured.vectorize %combined_1 : !transform.any_op
     %tiled_16, %loop_36 = transform.structured.tile_using_for %fused_9 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_17, %loop_37 = transform.structured.tile_using_for %tiled_16 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_37 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %tiled_17 : !transform.any_op
     %tiled_18, %loop_38 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_18 : !transform.any_op
@@ -140,9 +149,11 @@ module attributes {transform.with_named_sequence} {
     transform.structured.vectorize %tiled_19 : !transform.any_op
     transform.loop.unroll %loop_39 {factor = 4} : !transform.any_op
     %tiled_20, %loop_40 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_40 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %tiled_20 : !transform.any_op
     transform.loop.unroll %loop_40 {factor = 4} : !transform.any_op
     %tiled_21, %loop_41 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_41 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %tiled_21 : !transform.any_op
     transform.loop.unroll %loop_41 {factor = 4} : !transform.any_op
     transform.yield

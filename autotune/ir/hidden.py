@@ -1,0 +1,60 @@
+"""Skipping what a causal mask hides: loops over columns stop behind the last column a block of rows can see.
+
+A schedule marks the loop over blocks of rows, and inside it the loops that start at the first column. As marked, the
+script is right and computes everything; here the upper bounds of those loops become smaller.
+"""
+
+from math import lcm
+
+from mlir import ir
+from mlir.dialects import affine
+
+from autotune.ir.outline import maker
+from autotune.script import HIDDEN, ROW_BLOCKS
+
+
+def skip_hidden(module: ir.Module) -> None:
+    """Shorten the marked loops of a bufferized module, in place.
+
+    All loops of one block stop at the same column, a multiple of all their steps: what one of them leaves out, none of
+    the others reads.
+    """
+    blocks: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "scf.for" and ROW_BLOCKS in op.attributes:
+            blocks.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for block in blocks:
+        shorten_loops(block)
+
+
+def shorten_loops(block: ir.Operation) -> None:
+    """Let the marked loops in a loop over blocks of rows stop behind the last row's column."""
+    loops: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "scf.for" and HIDDEN in op.attributes:
+            loops.append(op)
+        return ir.WalkResult.ADVANCE
+
+    block.walk(visit)
+    if not loops:
+        return
+    rows, grain = constant(block.operands[2]), lcm(*(constant(loop.operands[2]) for loop in loops))
+    first_row = ir.AffineExpr.get_dim(0)
+    seen = ir.AffineExpr.get_ceil_div(first_row + rows, grain) * grain
+    body = block.regions[0].blocks[0]
+    for loop in loops:
+        with ir.InsertionPoint.at_block_begin(body), block.location:
+            bound = ir.AffineMap.get(1, 0, [seen, ir.AffineExpr.get_constant(constant(loop.operands[1]))])
+            loop.operands[1] = affine.AffineMinOp(bound, [body.arguments[0]]).result
+
+
+def constant(value: ir.Value) -> int:
+    """The number a constant of type index holds."""
+    made_by = maker(value)
+    assert made_by is not None
+    return int(ir.IntegerAttr(made_by.attributes["value"]).value)
