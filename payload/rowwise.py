@@ -43,7 +43,13 @@ def layer_norm(f: Builder, x: Value, gain: Value, bias: Value, name: str = "norm
 
 
 def softmax(f: Builder, x: Value, name: str = "softmax") -> Value:
-    """``exp(x - max) / sum(exp(x - max))`` over the last dimension; not defined for a row with NaN.
+    """``exp(x - max) / sum(exp(x - max))`` over the last dimension; not defined for a row with NaN."""
+    power, total = exponentials(f, x, name)
+    return ops.elementwise(f, name, power, ["%y = arith.divf %e0, %e1 : f32"], (total, range(x.rank - 1)))
+
+
+def exponentials(f: Builder, x: Value, name: str) -> tuple[Value, Value]:
+    """``exp(x - max)`` over the last dimension, ``(..., N)``, and its sums, ``(...)``; not defined for a row with NaN.
 
     A maximum that lets NaN through and tells -0 from 0 is five instructions instead of one.
     """
@@ -52,8 +58,7 @@ def softmax(f: Builder, x: Value, name: str = "softmax") -> Value:
     top = ops.reduce_rows(f, f"{name}_max", MINUS_INFINITY, x, largest)
     shifted = ["%below = arith.subf %e0, %e1 : f32", "%y = math.exp %below : f32"]
     power = ops.elementwise(f, f"{name}_exp", x, shifted, (top, rows))
-    total = ops.reduce_rows(f, f"{name}_sum", "0.0", power, ["%y = arith.addf %acc, %e0 : f32"])
-    return ops.elementwise(f, name, power, ["%y = arith.divf %e0, %e1 : f32"], (total, rows))
+    return power, ops.reduce_rows(f, f"{name}_sum", "0.0", power, ["%y = arith.addf %acc, %e0 : f32"])
 
 
 def causal_mask(f: Builder, scores: Value, name: str = "masked") -> Value:
@@ -74,12 +79,17 @@ def seen_pairs(rows: int) -> int:
 
 
 def attention(f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool) -> Value:
-    """``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)`` (Vaswani et al., 2017)."""
-    scores = ops.batch_matmul(f, q, k, "scores", transpose_b=True)  # to (H, T, T)
-    scores = ops.scale(f, scores, 1 / math.sqrt(q.shape[-1]), "scaled")  # to (H, T, T)
+    """``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)`` (Vaswani et al., 2017).
+
+    What can be is done on D columns, not on T: q is scaled, and rows are divided by their sums behind the product.
+    """
+    scaled = ops.scale(f, q, 1 / math.sqrt(q.shape[-1]), "scaled")  # H x T x D
+    scores = ops.batch_matmul(f, scaled, k, "scores", transpose_b=True)  # H x T x T
     if causal:
-        scores = causal_mask(f, scores)  # to (H, T, T)
-    return ops.batch_matmul(f, softmax(f, scores, "probabilities"), v, name)  # to (H, T, D)
+        scores = causal_mask(f, scores)  # H x T x T
+    power, total = exponentials(f, scores, "probabilities")  # H x T x T, H x T
+    mixed = ops.batch_matmul(f, power, v, "mixed")  # H x T x D
+    return ops.elementwise(f, name, mixed, ["%y = arith.divf %e0, %e1 : f32"], (total, range(q.rank - 1)))
 
 
 def embed(f: Builder, table: Value, ids: Value, name: str = "embedded") -> Value:

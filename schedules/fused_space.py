@@ -53,7 +53,7 @@ def shape_of(task: Task) -> Shape:
     rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
     cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
     sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
-    return Shape(sizes, rows, task.contractions, causal=root.hidden >= 0)
+    return Shape(sizes, rows, task.contractions, causal=any(m.hidden >= 0 for m in task.members))
 
 
 def suffix(shape: Shape, index: int) -> str:

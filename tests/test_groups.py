@@ -14,7 +14,7 @@ GROUPS = {
     "softmax,rows=12,cols=33": [(4, 0)],
     "layer_norm,rows=10,cols=50": [(4, 0)],
     "attention,heads=2,seq=24,d=16": [(7, 2)],
-    "attention,heads=1,seq=17,d=5,causal=1": [(7, 2)],
+    "attention,heads=1,seq=17,d=5,causal=1": [(8, 2)],
     "gelu,rows=4,cols=8": [(0, 0)],
     "matmul,m=8,n=8,k=8": [(0, 1)],
 }

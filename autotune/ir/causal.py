@@ -35,7 +35,7 @@ SWAPPED = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3, 6: 8, 7: 9, 8: 6, 9: 7}
 def hidden_loops(ops: Sequence[ir.Operation], rows: int) -> list[int]:
     """For each op of a group, its loop over columns of which those behind the diagonal need not be computed; else -1.
 
-    All are -1 unless the group has a causal mask and its root sums over the columns.
+    All are -1 unless the group has a causal mask and sums over its columns.
 
     Args:
         ops: The group: root first, every op before those that it reads. Their first loops are the group's rows.
@@ -43,8 +43,8 @@ def hidden_loops(ops: Sequence[ir.Operation], rows: int) -> list[int]:
     """
     none = [-1] * len(ops)
     columns = column_loops(ops, rows)
-    if columns is None or ops[0] not in columns:
-        return none
+    if columns is None or columns.get(ops[0], -1) in dimensions(indexing_maps(ops[0])[-1]):
+        return none  # no mask, or its columns are results
     known: dict[ir.Value, str] = {}
     for op in reversed(ops):
         column = columns.get(op, -1)
@@ -53,8 +53,7 @@ def hidden_loops(ops: Sequence[ir.Operation], rows: int) -> list[int]:
         if reduced and value != KEPT:
             return none
         known[op.results[0]] = ANY if reduced or column < 0 else value
-    summed = columns[ops[0]] not in dimensions(indexing_maps(ops[0])[-1])
-    return [columns.get(op, -1) for op in ops] if summed else none
+    return [columns.get(op, -1) for op in ops]
 
 
 def column_loops(ops: Sequence[ir.Operation], rows: int) -> dict[ir.Operation, int] | None:

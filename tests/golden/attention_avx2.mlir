@@ -1,5 +1,5 @@
 module attributes {transform.with_named_sequence} {
-  // attention_2x64x32x64_c0799f for avx2
+  // attention_2x64x32_e79da1 for avx2
   // fuse = True
   // rows = 32
   // vectors = 4
@@ -23,143 +23,156 @@ module attributes {transform.with_named_sequence} {
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     // one product of the batch at a time, with all that belongs to it
-    %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
-    %producer_1 = transform.get_producer_of_operand %op[0] : (!transform.any_op) -> !transform.any_op
-    %producer_2 = transform.get_producer_of_operand %producer_1[1] : (!transform.any_op) -> !transform.any_op
+    %producer_0 = transform.get_producer_of_operand %op[0] : (!transform.any_op) -> !transform.any_op
+    %producer_1 = transform.get_producer_of_operand %producer_0[2] : (!transform.any_op) -> !transform.any_op
+    %producer_2 = transform.get_producer_of_operand %op[1] : (!transform.any_op) -> !transform.any_op
     %producer_3 = transform.get_producer_of_operand %producer_2[1] : (!transform.any_op) -> !transform.any_op
-    %producer_4 = transform.get_producer_of_operand %producer_1[0] : (!transform.any_op) -> !transform.any_op
+    %producer_4 = transform.get_producer_of_operand %producer_0[0] : (!transform.any_op) -> !transform.any_op
     %producer_5 = transform.get_producer_of_operand %producer_4[1] : (!transform.any_op) -> !transform.any_op
     %producer_6 = transform.get_producer_of_operand %producer_5[1] : (!transform.any_op) -> !transform.any_op
     %producer_7 = transform.get_producer_of_operand %producer_4[0] : (!transform.any_op) -> !transform.any_op
     %producer_8 = transform.get_producer_of_operand %producer_7[0] : (!transform.any_op) -> !transform.any_op
     %producer_9 = transform.get_producer_of_operand %producer_8[2] : (!transform.any_op) -> !transform.any_op
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [1, 0, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %producer_10 = transform.get_producer_of_operand %producer_8[0] : (!transform.any_op) -> !transform.any_op
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [1, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_0 : !transform.any_op
-    %fused_0, %loop_1 = transform.structured.fuse_into_containing_op %producer_1 into %loop_0 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_0, %loop_1 = transform.structured.fuse_into_containing_op %producer_0 into %loop_0 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_1 : !transform.any_op
-    %fused_1, %loop_2 = transform.structured.fuse_into_containing_op %producer_2 into %loop_1 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_1, %loop_2 = transform.structured.fuse_into_containing_op %producer_1 into %loop_1 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_2 : !transform.any_op
-    %fused_2, %loop_3 = transform.structured.fuse_into_containing_op %producer_3 into %loop_2 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_2, %loop_3 = transform.structured.fuse_into_containing_op %producer_2 into %loop_2 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_3 : !transform.any_op
-    %fused_3, %loop_4 = transform.structured.fuse_into_containing_op %producer_4 into %loop_3 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_3, %loop_4 = transform.structured.fuse_into_containing_op %producer_3 into %loop_3 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_4 : !transform.any_op
-    %fused_4, %loop_5 = transform.structured.fuse_into_containing_op %producer_5 into %loop_4 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_4, %loop_5 = transform.structured.fuse_into_containing_op %producer_4 into %loop_4 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_5 : !transform.any_op
-    %fused_5, %loop_6 = transform.structured.fuse_into_containing_op %producer_6 into %loop_5 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_5, %loop_6 = transform.structured.fuse_into_containing_op %producer_5 into %loop_5 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_6 : !transform.any_op
-    %fused_6, %loop_7 = transform.structured.fuse_into_containing_op %producer_7 into %loop_6 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_6, %loop_7 = transform.structured.fuse_into_containing_op %producer_6 into %loop_6 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_7 : !transform.any_op
-    %fused_7, %loop_8 = transform.structured.fuse_into_containing_op %producer_8 into %loop_7 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_7, %loop_8 = transform.structured.fuse_into_containing_op %producer_7 into %loop_7 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_8 : !transform.any_op
-    %fused_8, %loop_9 = transform.structured.fuse_into_containing_op %producer_9 into %loop_8 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_8, %loop_9 = transform.structured.fuse_into_containing_op %producer_8 into %loop_8 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_9 : !transform.any_op
+    %fused_9, %loop_10 = transform.structured.fuse_into_containing_op %producer_9 into %loop_9 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_10 : !transform.any_op
+    %fused_10, %loop_11 = transform.structured.fuse_into_containing_op %producer_10 into %loop_10 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_patterns to %function_0 { transform.apply_patterns.tensor.fold_tensor_empty } : !transform.any_op
     %generic_0 = transform.structured.generalize %tiled_0 : (!transform.any_op) -> !transform.any_op
     %generic_1 = transform.structured.generalize %fused_0 : (!transform.any_op) -> !transform.any_op
-    %generic_2 = transform.structured.generalize %fused_1 : (!transform.any_op) -> !transform.any_op
-    %generic_3 = transform.structured.generalize %fused_3 : (!transform.any_op) -> !transform.any_op
-    %generic_4 = transform.structured.generalize %fused_4 : (!transform.any_op) -> !transform.any_op
-    %generic_5 = transform.structured.generalize %fused_6 : (!transform.any_op) -> !transform.any_op
-    %generic_6 = transform.structured.generalize %fused_7 : (!transform.any_op) -> !transform.any_op
-    %generic_7 = transform.structured.generalize %fused_2 : (!transform.any_op) -> !transform.any_op
-    %generic_8 = transform.structured.generalize %fused_5 : (!transform.any_op) -> !transform.any_op
-    %generic_9 = transform.structured.generalize %fused_8 : (!transform.any_op) -> !transform.any_op
-    transform.apply_patterns to %loop_9 {
+    %generic_2 = transform.structured.generalize %fused_2 : (!transform.any_op) -> !transform.any_op
+    %generic_3 = transform.structured.generalize %fused_4 : (!transform.any_op) -> !transform.any_op
+    %generic_4 = transform.structured.generalize %fused_5 : (!transform.any_op) -> !transform.any_op
+    %generic_5 = transform.structured.generalize %fused_7 : (!transform.any_op) -> !transform.any_op
+    %generic_6 = transform.structured.generalize %fused_8 : (!transform.any_op) -> !transform.any_op
+    %generic_7 = transform.structured.generalize %fused_10 : (!transform.any_op) -> !transform.any_op
+    %generic_8 = transform.structured.generalize %fused_1 : (!transform.any_op) -> !transform.any_op
+    %generic_9 = transform.structured.generalize %fused_3 : (!transform.any_op) -> !transform.any_op
+    %generic_10 = transform.structured.generalize %fused_6 : (!transform.any_op) -> !transform.any_op
+    %generic_11 = transform.structured.generalize %fused_9 : (!transform.any_op) -> !transform.any_op
+    transform.apply_patterns to %loop_11 {
       transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    %plain_0 = transform.structured.match ops{["linalg.generic"]} in %loop_9 : (!transform.any_op) -> !transform.any_op
-    %plain_1, %plain_2, %plain_3, %plain_4, %plain_5, %plain_6, %plain_7, %plain_8, %plain_9, %plain_10 = transform.split_handle %plain_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
-    %producer_10 = transform.get_producer_of_operand %plain_10[0] : (!transform.any_op) -> !transform.any_op
-    %producer_11 = transform.get_producer_of_operand %producer_10[1] : (!transform.any_op) -> !transform.any_op
-    %producer_12 = transform.get_producer_of_operand %producer_11[1] : (!transform.any_op) -> !transform.any_op
-    %producer_13 = transform.get_producer_of_operand %producer_10[0] : (!transform.any_op) -> !transform.any_op
+    %plain_0 = transform.structured.match ops{["linalg.generic"]} in %loop_11 : (!transform.any_op) -> !transform.any_op
+    %plain_1, %plain_2, %plain_3, %plain_4, %plain_5, %plain_6, %plain_7, %plain_8, %plain_9, %plain_10, %plain_11, %plain_12 = transform.split_handle %plain_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    %producer_11 = transform.get_producer_of_operand %plain_12[0] : (!transform.any_op) -> !transform.any_op
+    %producer_12 = transform.get_producer_of_operand %producer_11[2] : (!transform.any_op) -> !transform.any_op
+    %producer_13 = transform.get_producer_of_operand %plain_12[1] : (!transform.any_op) -> !transform.any_op
     %producer_14 = transform.get_producer_of_operand %producer_13[1] : (!transform.any_op) -> !transform.any_op
-    %producer_15 = transform.get_producer_of_operand %producer_14[1] : (!transform.any_op) -> !transform.any_op
-    %producer_16 = transform.get_producer_of_operand %producer_13[0] : (!transform.any_op) -> !transform.any_op
-    %producer_17 = transform.get_producer_of_operand %producer_16[0] : (!transform.any_op) -> !transform.any_op
-    %producer_18 = transform.get_producer_of_operand %producer_17[2] : (!transform.any_op) -> !transform.any_op
+    %producer_15 = transform.get_producer_of_operand %producer_11[0] : (!transform.any_op) -> !transform.any_op
+    %producer_16 = transform.get_producer_of_operand %producer_15[1] : (!transform.any_op) -> !transform.any_op
+    %producer_17 = transform.get_producer_of_operand %producer_16[1] : (!transform.any_op) -> !transform.any_op
+    %producer_18 = transform.get_producer_of_operand %producer_15[0] : (!transform.any_op) -> !transform.any_op
+    %producer_19 = transform.get_producer_of_operand %producer_18[0] : (!transform.any_op) -> !transform.any_op
+    %producer_20 = transform.get_producer_of_operand %producer_19[2] : (!transform.any_op) -> !transform.any_op
+    %producer_21 = transform.get_producer_of_operand %producer_19[0] : (!transform.any_op) -> !transform.any_op
     // blocks of rows; what feeds them is computed where it is used
-    %tiled_1, %loop_10 = transform.structured.tile_using_for %plain_10 tile_sizes [32, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.apply_cse to %loop_10 : !transform.any_op
-    %fused_9, %loop_11 = transform.structured.fuse_into_containing_op %producer_10 into %loop_10 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.apply_cse to %loop_11 : !transform.any_op
-    %fused_10, %loop_12 = transform.structured.fuse_into_containing_op %producer_11 into %loop_11 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_1, %loop_12 = transform.structured.tile_using_for %plain_12 tile_sizes [32, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_12 : !transform.any_op
-    %fused_11, %loop_13 = transform.structured.fuse_into_containing_op %producer_12 into %loop_12 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_11, %loop_13 = transform.structured.fuse_into_containing_op %producer_11 into %loop_12 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_13 : !transform.any_op
-    %fused_12, %loop_14 = transform.structured.fuse_into_containing_op %producer_13 into %loop_13 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_12, %loop_14 = transform.structured.fuse_into_containing_op %producer_12 into %loop_13 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_14 : !transform.any_op
-    %fused_13, %loop_15 = transform.structured.fuse_into_containing_op %producer_14 into %loop_14 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_13, %loop_15 = transform.structured.fuse_into_containing_op %producer_13 into %loop_14 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_15 : !transform.any_op
-    %fused_14, %loop_16 = transform.structured.fuse_into_containing_op %producer_15 into %loop_15 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_14, %loop_16 = transform.structured.fuse_into_containing_op %producer_14 into %loop_15 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_16 : !transform.any_op
-    %fused_15, %loop_17 = transform.structured.fuse_into_containing_op %producer_16 into %loop_16 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_15, %loop_17 = transform.structured.fuse_into_containing_op %producer_15 into %loop_16 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_17 : !transform.any_op
-    %fused_16, %loop_18 = transform.structured.fuse_into_containing_op %producer_17 into %loop_17 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_16, %loop_18 = transform.structured.fuse_into_containing_op %producer_16 into %loop_17 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_18 : !transform.any_op
-    %fused_17, %loop_19 = transform.structured.fuse_into_containing_op %producer_18 into %loop_18 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused_17, %loop_19 = transform.structured.fuse_into_containing_op %producer_17 into %loop_18 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_19 : !transform.any_op
+    %fused_18, %loop_20 = transform.structured.fuse_into_containing_op %producer_18 into %loop_19 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_20 : !transform.any_op
+    %fused_19, %loop_21 = transform.structured.fuse_into_containing_op %producer_19 into %loop_20 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_21 : !transform.any_op
+    %fused_20, %loop_22 = transform.structured.fuse_into_containing_op %producer_20 into %loop_21 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.apply_cse to %loop_22 : !transform.any_op
+    %fused_21, %loop_23 = transform.structured.fuse_into_containing_op %producer_21 into %loop_22 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_patterns to %function_0 { transform.apply_patterns.tensor.fold_tensor_empty } : !transform.any_op
-    transform.annotate %loop_19 "autotune.row_blocks" : !transform.any_op
-    %parts_0 = transform.structured.split %fused_16 after 24 {dimension = 0} : !transform.any_op
+    transform.annotate %loop_23 "autotune.row_blocks" : !transform.any_op
+    %parts_0 = transform.structured.split %fused_19 after 24 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 24 x 64 x 32 (m x n x k)
-    %tiled_2, %loop_20 = transform.structured.tile_using_for %main_0 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_3, %loop_21 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_21 "autotune.hidden" : !transform.any_op
+    %tiled_2, %loop_24 = transform.structured.tile_using_for %main_0 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_3, %loop_25 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_25 "autotune.hidden" : !transform.any_op
     // region of 8 x 64 x 32 (m x n x k)
-    %tiled_4, %loop_22 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_5, %loop_23 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_23 "autotune.hidden" : !transform.any_op
-    %parts_1 = transform.structured.split %tiled_1 after 24 {dimension = 0} : !transform.any_op
+    %tiled_4, %loop_26 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_5, %loop_27 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_27 "autotune.hidden" : !transform.any_op
+    %parts_1 = transform.structured.split %fused_11 after 24 {dimension = 0} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 24 x 32 x 64 (m x n x k)
-    %tiled_6, %loop_24 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_7, %loop_25 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_28 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_7, %loop_29 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 8 x 32 x 64 (m x n x k)
-    %tiled_8, %loop_26 = transform.structured.tile_using_for %rest_1 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_9, %loop_27 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_10, %loop_28 = transform.structured.tile_using_for %fused_15 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_11, %loop_29 = transform.structured.tile_using_for %tiled_10 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_29 "autotune.hidden" : !transform.any_op
-    transform.structured.vectorize %tiled_11 : !transform.any_op
-    %tiled_12, %loop_30 = transform.structured.tile_using_for %fused_13 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %strands_0, %partial_0, %combined_0, %loop_31 = transform.structured.tile_reduction_using_for %tiled_12 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
-    transform.annotate %loop_31 "autotune.hidden" : !transform.any_op
+    %tiled_8, %loop_30 = transform.structured.tile_using_for %rest_1 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_9, %loop_31 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_10, %loop_32 = transform.structured.tile_using_for %fused_21 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_10 : !transform.any_op
+    %tiled_11, %loop_33 = transform.structured.tile_using_for %fused_18 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_12, %loop_34 = transform.structured.tile_using_for %tiled_11 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_34 "autotune.hidden" : !transform.any_op
+    transform.structured.vectorize %tiled_12 : !transform.any_op
+    %tiled_13, %loop_35 = transform.structured.tile_using_for %fused_16 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_0, %partial_0, %combined_0, %loop_36 = transform.structured.tile_reduction_using_for %tiled_13 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_36 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_0 : !transform.any_op
     transform.structured.vectorize %partial_0 : !transform.any_op
     transform.structured.vectorize %combined_0 : !transform.any_op
-    %tiled_13, %loop_32 = transform.structured.tile_using_for %fused_12 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_14, %loop_33 = transform.structured.tile_using_for %tiled_13 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_33 "autotune.hidden" : !transform.any_op
-    transform.structured.vectorize %tiled_14 : !transform.any_op
-    %tiled_15, %loop_34 = transform.structured.tile_using_for %fused_10 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %strands_1, %partial_1, %combined_1, %loop_35 = transform.structured.tile_reduction_using_for %tiled_15 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
-    transform.annotate %loop_35 "autotune.hidden" : !transform.any_op
+    %tiled_14, %loop_37 = transform.structured.tile_using_for %fused_15 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_15, %loop_38 = transform.structured.tile_using_for %tiled_14 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_38 "autotune.hidden" : !transform.any_op
+    transform.structured.vectorize %tiled_15 : !transform.any_op
+    %tiled_16, %loop_39 = transform.structured.tile_using_for %fused_13 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_1, %partial_1, %combined_1, %loop_40 = transform.structured.tile_reduction_using_for %tiled_16 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_40 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_1 : !transform.any_op
     transform.structured.vectorize %partial_1 : !transform.any_op
     transform.structured.vectorize %combined_1 : !transform.any_op
-    %tiled_16, %loop_36 = transform.structured.tile_using_for %fused_9 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_17, %loop_37 = transform.structured.tile_using_for %tiled_16 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_37 "autotune.hidden" : !transform.any_op
+    %tiled_17, %loop_41 = transform.structured.tile_using_for %tiled_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_17 : !transform.any_op
-    %tiled_18, %loop_38 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_18, %loop_42 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_18 : !transform.any_op
-    transform.loop.unroll %loop_38 {factor = 4} : !transform.any_op
-    %tiled_19, %loop_39 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.loop.unroll %loop_42 {factor = 4} : !transform.any_op
+    %tiled_19, %loop_43 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_19 : !transform.any_op
-    transform.loop.unroll %loop_39 {factor = 4} : !transform.any_op
-    %tiled_20, %loop_40 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_40 "autotune.hidden" : !transform.any_op
+    transform.loop.unroll %loop_43 {factor = 4} : !transform.any_op
+    %tiled_20, %loop_44 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_44 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %tiled_20 : !transform.any_op
-    transform.loop.unroll %loop_40 {factor = 4} : !transform.any_op
-    %tiled_21, %loop_41 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_41 "autotune.hidden" : !transform.any_op
+    transform.loop.unroll %loop_44 {factor = 4} : !transform.any_op
+    %tiled_21, %loop_45 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_45 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %tiled_21 : !transform.any_op
-    transform.loop.unroll %loop_41 {factor = 4} : !transform.any_op
+    transform.loop.unroll %loop_45 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
-    %ops_0 = transform.structured.match attributes{autotune.task = "attention_2x64x32x64_c0799f"} in %module
+    %ops_0 = transform.structured.match attributes{autotune.task = "attention_2x64x32_e79da1"} in %module
       : (!transform.any_op) -> !transform.any_op
     %found_0 = transform.num_associations %ops_0 : (!transform.any_op) -> !transform.param<i64>
     %wanted_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
