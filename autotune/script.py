@@ -21,6 +21,10 @@ WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the ta
 ROW_BLOCKS = "autotune.row_blocks"
 HIDDEN = "autotune.hidden"
 
+# On loops of a contraction whose B lies in panels: where the next block of B may be fetched while this one is used.
+PREFETCHING = "autotune.prefetching"
+BLOCKS_OF_N, BLOCKS_OF_K, STRIPS_OF_M = "autotune.blocks_of_n", "autotune.blocks_of_k", "autotune.strips_of_m"
+
 # From vectors on tensors to vectors on buffers. Each `apply_patterns` is a step of its own: merged into one, the
 # rewriter looped until memory ran out. No canonicalization after the contractions are unrolled: it would take
 # the accumulators apart into scalars.

@@ -13,7 +13,17 @@ from schedules.matmul_space import columns_of, constraints, matmul_space
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 COLUMNS = (64, 128, 256, 512, 768, 1024)
 VECTORS = (1, 2, 4, 8)
-INHERITED = ("tile_n", "tile_k", "register_order", "register_m", "register_n", "vector_width", "unroll_k", "pack_b")
+INHERITED = (
+    "tile_n",
+    "tile_k",
+    "register_order",
+    "register_m",
+    "register_n",
+    "vector_width",
+    "unroll_k",
+    "pack_b",
+    "prefetch",
+)
 MOST_WHOLE_K = 1024
 MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
 
@@ -64,7 +74,7 @@ def suffix(shape: Shape, index: int) -> str:
 def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Value]:
     """One contraction's config, as `schedules.matmul` knows it, for the tile it is inside the fused loops."""
     end = suffix(shape, index)
-    chosen: dict[str, Value] = {name: config[name + end] for name in INHERITED}
+    chosen: dict[str, Value] = {name: config[name + end] for name in INHERITED if name + end in config}
     c = tile_of(shape, config, index)
     main_n = cut(c.n, int(chosen["tile_n"]), columns_of(chosen), powers_of_two=True)[0]
     main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
@@ -99,7 +109,7 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
     for index, c in enumerate(shape.contractions):
         inner = matmul_space(replace(c, batch=1, batched=False), machine)
         values = {knob.name: knob.values for knob in inner.knobs}
-        knobs += [Knob(name + suffix(shape, index), values[name]) for name in INHERITED]
+        knobs += [Knob(name + suffix(shape, index), values[name]) for name in INHERITED if name in values]
     return Space(tuple(knobs), laws(shape, machine))
 
 
@@ -179,5 +189,5 @@ def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> 
         chosen = matmul_default(c, matmul_space(c, machine), machine)
         if c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1:
             chosen = {**chosen, "tile_k": 0}  # B is packed once for all blocks of rows, not once for each
-        config |= {name + suffix(shape, index): chosen[name] for name in INHERITED}
+        config |= {name + suffix(shape, index): chosen[name] for name in INHERITED if name in chosen}
     return config

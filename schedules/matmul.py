@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.script import HIDDEN
+from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, HIDDEN, PREFETCHING, STRIPS_OF_M
 from autotune.space import Config, Space
 from autotune.task import Contraction, Task
 from schedules import moves, packing
@@ -20,6 +20,7 @@ from schedules.moves import Script
 
 MOST_ROWS = 8  # rows of a panel copied a step
 MOST_TURNED = 8  # side of the square that is turned in registers
+BLOCKS = {"n": BLOCKS_OF_N, "k": BLOCKS_OF_K}
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
 
@@ -97,6 +98,7 @@ class RegisterTile:
     back: str
     depth: int
     starts: bool
+    main: bool
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ class MatmulWriter:
             inside, loops = part, nest
             if piece.looped:
                 inside, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0])
+                if self.prefetches and dim in BLOCKS:
+                    moves.annotate(self.script, handle, BLOCKS[dim])
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
 
@@ -160,6 +164,11 @@ class MatmulWriter:
         if hidden and dim == self.hidden:
             moves.annotate(self.script, loop, HIDDEN)
         return op, loop
+
+    @property
+    def prefetches(self) -> bool:
+        """The next block of a B in panels is fetched while one is used."""
+        return bool(self.config.get("prefetch", False))
 
     def starts(self, region: Region, dim: str) -> bool:
         """Tell whether a region's loop over register tiles, or over k, is the first of its dimension."""
@@ -171,6 +180,8 @@ class MatmulWriter:
         for loop in register_loops(region, str(self.config["register_order"])):
             op, handle = self.tile(op, loop.dim, loop.step, hidden=self.starts(region, loop.dim))
             nest = (*nest, OpenLoop(loop, handle))
+            if self.prefetches and loop.dim == "m":
+                moves.annotate(self.script, handle, STRIPS_OF_M)
         back = ""
         hoists = loops_around_copy([opened.loop for opened in nest])
         if self.packs(region):
@@ -179,7 +190,8 @@ class MatmulWriter:
             turned = self.contraction.transposed_b
             op, back = packing.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
             self.copy_panel(region)
-        self.tiles.append(RegisterTile(op, back, region["k"].cache, self.starts(region, "k")))
+        whole = all(region[dim] == self.pieces[dim][0] for dim in DIMS)
+        self.tiles.append(RegisterTile(op, back, region["k"].cache, self.starts(region, "k"), whole))
 
     def copy_panel(self, region: Region) -> None:
         """Write the copy of one panel, in vectors."""
@@ -203,6 +215,8 @@ class MatmulWriter:
                 moves.vectorize(self.script, tile.op)
                 continue
             op, loop = self.tile(tile.op, "k", 1, hidden=tile.starts)
+            if self.prefetches and tile.main:
+                moves.annotate(self.script, loop, PREFETCHING)
             if tile.back:
                 moves.vectorize(self.script, moves.fuse_producer(self.script, tile.back, loop))
             moves.vectorize(self.script, op)

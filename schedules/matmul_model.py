@@ -71,7 +71,7 @@ def fill_caches(
     main_k = cut(c.k, tile_k, 1)[0]
     tile_n = largest(values["tile_n"], c.n, tile.columns, machine.l2_bytes // 4 // BYTES // main_k.cache)
     main_n = cut(c.n, tile_n, tile.columns, powers_of_two=True)[0]
-    return {
+    chosen: dict[str, Value] = {
         "tile_m": 0,
         "tile_n": tile_n,
         "tile_k": tile_k,
@@ -83,6 +83,7 @@ def fill_caches(
         "unroll_k": max(values["unroll_k"], key=int),
         "pack_b": packing(c, machine),
     }
+    return {**chosen, "prefetch": main_k.looped or main_n.looped} if c.constant_b else chosen
 
 
 def packing(c: Contraction, machine: Machine) -> str:

@@ -24,7 +24,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
     """Knobs whose values make sense for these sizes, and the laws between them."""
     widths = (machine.lanes, machine.lanes // 2) if machine.lanes >= 8 else (machine.lanes,)
     rows = tuple(r for r in below(REGISTER_M, c.m + 1) if not c.transposed_a or r & (r - 1) == 0)
-    knobs = (
+    knobs: tuple[Knob, ...] = (
         Knob("tile_m", below(TILE_M, c.m)),
         Knob("tile_n", below(TILE_N, c.n)),
         Knob("tile_k", below(TILE_K, c.k)),
@@ -36,6 +36,8 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
         Knob("pack_b", PACKINGS if c.constant_b else PACKINGS[:2]),
     )
+    if c.constant_b:
+        knobs = (*knobs, Knob("prefetch", (False, True)))
     return Space(knobs, constraints(c, machine))
 
 
@@ -88,11 +90,15 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
         main = next(regions(cut_all(c, config)))
         return len(register_loops(main, "nm")) == 2 or config["register_order"] == "nm"
 
+    def stored(config: Config) -> bool:
+        return config["pack_b"] == "beforehand" or not config.get("prefetch", False)
+
     return (
         Constraint(f"accumulators, a row of B and an element of A fit {machine.vector_registers} registers", registers),
         Constraint("vectors narrower than the machine's come alone (two of them are a full one)", narrow),
         Constraint(f"a panel of B (tile_k x register tile) fits the L2 cache of {machine.l2_bytes} bytes", panel),
         Constraint(f"at most {MOST_REGIONS} regions and {MOST_FMAS} unrolled vector FMAs", size),
         Constraint("order names dimensions without a cache loop last, as m, n, k", settled),
+        Constraint("the next block is prefetched only of a B stored in panels beforehand", stored),
         Constraint("register_order is nm where there are not two register loops to order", ordered),
     )

@@ -8,6 +8,7 @@ from mlir.dialects import arith, memref, vector
 
 from autotune.errors import CompileError
 from autotune.ir.panels import PanelWeight, update_type
+from autotune.ir.prefetch import prefetch_panels
 from autotune.ir.weights import static_slice
 
 Indices = list[ir.Value]
@@ -26,6 +27,7 @@ def store_in_panels(function: ir.OpView, weights: Sequence[PanelWeight]) -> None
         element = ir.MemRefType(argument.type).element_type
         argument.set_type(ir.MemRefType.get(weight.stored_shape, element))
         Loads(weight, argument).redirect(argument, len(weight.shape), lambda indices: indices)
+        prefetch_panels(function, argument)
     update_type(function)
 
 

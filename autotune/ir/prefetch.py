@@ -1,0 +1,90 @@
+"""Software prefetch: while one block of a weight is worked on, the next one comes into the caches.
+
+A schedule marks the loops of a contraction that reads its B from panels: those over blocks of n and of k, the one over
+strips of m, and the innermost ones. Every strip then fetches its share of the block that is next. Prefetches do not
+change what is computed, and may point anywhere.
+"""
+
+from collections.abc import Iterator
+
+from mlir import ir
+from mlir.dialects import arith, memref
+
+from autotune.ir.hidden import constant
+from autotune.ir.outline import maker
+from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, PREFETCHING, STRIPS_OF_M
+
+TO_L2 = 2  # locality hint: 3 is into all caches, 0 into none
+
+
+def prefetch_panels(function: ir.OpView, panel: ir.Value) -> None:
+    """Insert prefetches of one weight that lies in panels, ``(..., panels, k, columns)``, before the marked loops."""
+    for load in [use.owner.operation for use in panel.uses]:
+        loop = parent_marked(load, PREFETCHING)
+        if loop is not None and load.name == "vector.load":
+            del loop.attributes[PREFETCHING]  # one load stands for all of a loop
+            prefetch_next_block(loop, load, panel)
+
+
+def prefetch_next_block(loop: ir.Operation, load: ir.Operation, panel: ir.Value) -> None:
+    """Before an innermost loop, fetch rows of the panel that the next block has in this one's place."""
+    strips = parent_marked(loop, STRIPS_OF_M)
+    if strips is None:
+        return
+    *_, depth, columns = ir.MemRefType(panel.type).shape
+    k_block, n_block = parent_marked(loop, BLOCKS_OF_K), parent_marked(loop, BLOCKS_OF_N)
+    trips = constant(loop.operands[1]) - constant(loop.operands[0])
+    rows = -(-trips // strip_count(strips))
+    with ir.InsertionPoint(loop), loop.location:
+        *lead, number, _, column = [rebuild(value, loop) for value in list(load.operands)[1:]]
+        start = index(0)
+        if k_block is not None:
+            after = arith.addi(k_block.regions[0].blocks[0].arguments[0], k_block.operands[2])
+            ended = arith.cmpi(arith.CmpIPredicate.uge, after, k_block.operands[1])
+            start = arith.select(ended, index(0), after)
+        if n_block is not None:
+            following = arith.addi(number, index(constant(n_block.operands[2]) // columns))
+            number = arith.select(ended, following, number) if k_block is not None else following
+        strip = arith.divui(strips.regions[0].blocks[0].arguments[0], strips.operands[2])
+        first = arith.addi(start, arith.muli(strip, index(rows)))
+        for row in range(rows):
+            place = [*lead, number, arith.addi(first, index(row)), column]
+            memref.prefetch(panel, place, False, TO_L2, True)
+    assert depth > 0
+
+
+def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:
+    """A value computed in a loop, but not from it, computed again at the insertion point."""
+    made_by = maker(value)
+    if made_by is None or not any(parent == loop for parent in parents(made_by)):
+        return value
+    if any(maker(v) is None and v.owner == loop.regions[0].blocks[0] for v in made_by.operands):
+        return value
+    operands = [rebuild(v, loop) for v in made_by.operands]
+    clone = made_by.clone()
+    for i, operand in enumerate(operands):
+        clone.operands[i] = operand
+    return clone.results[0]
+
+
+def parents(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops around an op, innermost first."""
+    while op.name != "func.func":
+        op = op.parent.operation
+        yield op
+
+
+def parent_marked(op: ir.Operation, mark: str) -> ir.Operation | None:
+    """The innermost loop around an op with a mark."""
+    return next((p for p in [*parents(op)] if mark in p.attributes), None)
+
+
+def strip_count(loop: ir.Operation) -> int:
+    """Trips of a loop with constant bounds."""
+    lower, upper, step = (constant(value) for value in list(loop.operands)[:3])
+    return -(-(upper - lower) // step)
+
+
+def index(value: int) -> ir.Value:
+    """A constant."""
+    return arith.constant(ir.IndexType.get(), value)
