@@ -25,6 +25,8 @@ HIDDEN = "autotune.hidden"
 PREFETCHING = "autotune.prefetching"
 BLOCKS_OF_N, BLOCKS_OF_K, STRIPS_OF_M = "autotune.blocks_of_n", "autotune.blocks_of_k", "autotune.strips_of_m"
 
+LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
+
 # From vectors on tensors to vectors on buffers. Each `apply_patterns` is a step of its own: merged into one, the
 # rewriter looped until memory ran out. No canonicalization after the contractions are unrolled: it would take
 # the accumulators apart into scalars.

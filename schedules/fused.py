@@ -13,6 +13,7 @@ from autotune.space import Config, Space
 from autotune.task import Member, Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop, cut
+from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.fused_space import (
     Shape,
     block_columns,
@@ -41,11 +42,13 @@ class Fused:
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Blocks of rows and columns, vectors, and the knobs of each contraction."""
-        return fused_space(shape_of(task), machine)
+        space = fused_space(shape_of(task), machine)
+        return replace(space, knobs=(*space.knobs, *function_knobs(task)))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Fused, with blocks that stay in the caches."""
-        return default_config(shape_of(task), self.space(task, machine), machine)
+        shape = shape_of(task)
+        return {**default_config(shape, fused_space(shape, machine), machine), **function_defaults(task)}
 
     def panel(self, task: Task, config: Config) -> int:
         """Panels as wide as the register tile, if the config wants them made beforehand."""
@@ -190,6 +193,7 @@ class FusedWriter:
 
     def write_rows(self, op: str, member: Member) -> None:
         """One row at a time, in vectors; consumes `op`."""
+        choose_functions(self.script, self.config, op)
         sizes, reduced = self.sizes_of(member), bool(member.nest.reduced)
         if len(sizes) == 1:
             tile_and_vectorize(self.script, op, sizes, 1, sizes[0] & -sizes[0])

@@ -60,6 +60,13 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int) -> tuple[
     return tiled, loop
 
 
+def match_inside(script: Script, scope: str, names: Sequence[str]) -> str:
+    """All ops of these names under `scope`; there may be none."""
+    found, quoted = script.fresh("found"), ", ".join(f'"{name}"' for name in names)
+    script.emit(f"{found} = transform.structured.match ops{{[{quoted}]}} in {scope} : ({ANY}) -> {ANY}")
+    return found
+
+
 def annotate(script: Script, handle: str, name: str) -> None:
     """Mark ops or loops with a unit attribute; it stays with them through later moves, and bufferization."""
     script.emit(f'transform.annotate {handle} "{name}" : {ANY}')

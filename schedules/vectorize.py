@@ -10,6 +10,7 @@ from autotune.space import Config, Constraint, Knob, Space
 from autotune.task import Task
 from schedules import moves
 from schedules.blocking import cut
+from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.moves import Script
 
 VECTORS = (1, 2, 4, 8, 16)
@@ -39,18 +40,20 @@ class Vectorize:
             return int(config["rows"]) * int(config["vectors"]) <= MOST_VECTORS
 
         law = f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors"
-        return Space((Knob("rows", rows), Knob("vectors", fitting)), (Constraint(law, small),))
+        knobs = (Knob("rows", rows), Knob("vectors", fitting), *function_knobs(task))
+        return Space(knobs, (Constraint(law, small),))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """One row; four vectors, or eight where they are reduced."""
         wanted = 8 if task.nest.iterators[-1] == "reduction" else 4
         vectors = self.space(task, machine).knobs[1].values
-        return {"rows": 1, "vectors": max(v for v in vectors if int(v) <= wanted)}
+        return {"rows": 1, "vectors": max(v for v in vectors if int(v) <= wanted), **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Split off what the vectors leave over, then tile and vectorize each part of ``%op``."""
         self.space(task, machine).check(config)
         script = Script()
+        choose_functions(script, config, "%op")
         sizes = task.nest.sizes
         last = len(sizes) - 1
         pieces = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)

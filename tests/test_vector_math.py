@@ -1,7 +1,10 @@
-"""Polynomials for exp and tanh on f32 vectors: how far off they are, and what they do at the edges."""
+"""Polynomials for functions of f32 vectors: how far off they are, and what they do at the edges."""
+
+import ctypes
 
 import numpy as np
 import pytest
+import scipy.special
 
 from autotune.ir.lower import TAIL
 from autotune.ir.module import context, parse
@@ -11,7 +14,7 @@ from autotune.task import Argument, Payload
 
 COUNT = 1 << 20
 LANES = 8
-EXACT = {"exp": np.exp, "tanh": np.tanh}
+EXACT = {"exp": np.exp, "tanh": np.tanh, "erf": scipy.special.erf, "log": np.log}
 EMPTY_SCRIPT = """module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%module: !transform.any_op) { transform.yield }
 }"""
@@ -61,6 +64,8 @@ def ulps(got, x, exact):
 RANGES = {
     "exp": ([(-86.98, 88.72), (-1, 1), (-1e-3, 1e-3)], 1.2),
     "tanh": ([(-10, 10), (-1, 1), (-1e-3, 1e-3), (-1e-30, 1e-30)], 5.7),
+    "erf": ([(-5, 5), (-1, 1), (-1e-3, 1e-3), (-1e-30, 1e-30)], 6),
+    "log": ([(1e-38, 1e-30), (1e-3, 0.99), (0.99, 1.01), (1.01, 1e3), (1e3, 3e38)], 1.2),
 }
 
 
@@ -77,7 +82,7 @@ def test_result_is_within_its_bound_for_every_magnitude(function):
     name, call, exact = function
     _, bound = RANGES[name]
     half = np.geomspace(1e-38, 80, COUNT // 2, dtype=np.float32)
-    x = np.concatenate([half, -half])
+    x = np.concatenate([half, 1 / half if name == "log" else -half])  # the 80 keeps exp finite
     far = ulps(call(x), x, exact)
     assert far.max() <= bound, f"{far.max():.2f} ulp at {x[far.argmax()]!r}"
 
@@ -175,7 +180,7 @@ def test_anything_else_keeps_its_call(kind, name):
 
 
 def test_other_functions_keep_their_call():
-    assert "math.log" in rewritten("vector<8xf32>", "log")
+    assert "math.cos" in rewritten("vector<8xf32>", "cos")
 
 
 def test_row_divided_by_one_value_is_within_an_ulp_and_a_half():
@@ -203,3 +208,36 @@ def test_row_divided_by_one_value_is_within_an_ulp_and_a_half():
     s[0] = 0.0
     program.bind([x, s, y]).run()
     np.testing.assert_array_equal(y, np.where(x > 0, np.inf, -np.inf))
+
+
+@pytest.mark.parametrize("function", ["log"], indirect=True)
+def test_log_at_its_edges(function):
+    _, call, _ = function
+    got = call([0.0, -0.0, 1.0, np.inf, -1.0, -np.inf, -1e-40])
+    assert got[:4].tolist() == [-np.inf, -np.inf, 0, np.inf]
+    assert np.isnan(got[4:]).all()
+
+
+@pytest.mark.parametrize("function", ["log"], indirect=True)
+def test_log_of_numbers_too_small_to_be_normal(function):
+    _, call, exact = function
+    x = np.array([1e-45, 1e-42, 1e-39, 5e-39], np.float32)
+    assert ulps(call(x), x, exact).max() <= 1.2
+
+
+@pytest.mark.parametrize("function", ["erf"], indirect=True)
+def test_erf_at_its_edges(function):
+    _, call, _ = function
+    assert call([np.inf, -np.inf, 4.5, -30.0]) == pytest.approx([1, -1, 1, -1], abs=3e-7)
+    assert np.signbit(call([0.0, -0.0])).tolist() == [False, True]
+
+
+def test_marked_function_calls_libm():
+    """To the last bit, which no polynomial gives."""
+    payload = payload_of("exp", 64)
+    text = payload.text.replace("math.exp %in", "math.exp %in {autotune.libm}")
+    x, y = np.linspace(-3, 3, 64, dtype=np.float32), np.empty(64, np.float32)
+    compile_program(payload, EMPTY_SCRIPT, TAIL, text=text).bind([x, y]).run()
+    libm = ctypes.CDLL("libm.so.6").expf
+    libm.restype, libm.argtypes = ctypes.c_float, [ctypes.c_float]
+    assert y.tolist() == [libm(float(v)) for v in x]

@@ -20,6 +20,7 @@ module attributes {transform.with_named_sequence} {
   // vector_width_2 = 8
   // unroll_k_2 = 4
   // pack_b_2 = none
+  // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     // one product of the batch at a time, with all that belongs to it

@@ -2,6 +2,7 @@ module attributes {transform.with_named_sequence} {
   // generic_8x64_da83f3 for neon
   // rows = 2
   // vectors = 4
+  // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [2, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 16] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
