@@ -16,10 +16,16 @@ from autotune.task import Task
 TAG = "autotune.task"  # on a task's op; its root, where there are several
 WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
 
+SUMS = "autotune.sums"  # on innermost loops, whose accumulators are to live in registers
+
 # On loops of a causal group, whose script is right as it stands: the loop over blocks of rows, and inside it loops that
 # start at the first column and may stop at the last one that a row of the block can see.
 ROW_BLOCKS = "autotune.row_blocks"
 HIDDEN = "autotune.hidden"
+
+# On the fill of a contraction's C, with the number of loops over k that come first for a part of C, and on those loops.
+ZEROS = "autotune.zeros"
+FROM_ZERO = "autotune.from_zero"
 
 # On loops of a contraction whose B lies in panels: where the next block of B may be fetched while this one is used.
 PREFETCHING = "autotune.prefetching"
@@ -39,11 +45,9 @@ transform.apply_patterns to %funcs {
   transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
   transform.apply_patterns.canonicalization
 } : !transform.any_op
-// Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-// outer ones would each be carried on their own, and bufferization would copy them.
-%writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-  : (!transform.any_op) -> !transform.any_op
-%loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+// Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+// ones would each be carried on their own, and bufferization would copy them.
+%loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
   : (!transform.any_op) -> !transform.any_op
 transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
 transform.apply_cse to %funcs : !transform.any_op

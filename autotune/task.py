@@ -138,6 +138,7 @@ class Contraction:
         batched: The op has a batch dimension (which may be 1).
         dtype: Element type of all three operands.
         constant_b: B is a weight, the same in every call: it may be stored as the schedule likes.
+        zeroed: C is filled with zeros first.
     """
 
     m: int
@@ -149,6 +150,7 @@ class Contraction:
     batched: bool = False
     dtype: str = "f32"
     constant_b: bool = False
+    zeroed: bool = False
 
     @property
     def flops(self) -> int:

@@ -102,7 +102,7 @@ class FusedWriter:
             moves.shrink_empties(self.script, function)
             if self.skips:
                 moves.annotate(self.script, loops[0].handle, ROW_BLOCKS)
-        contractions = self.open_contractions(handles, loops, function)
+        contractions = self.open_contractions(handles, fills, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction:
                 self.write_rows(handle, member)
@@ -208,17 +208,20 @@ class FusedWriter:
             else:
                 tile_and_vectorize(self.script, part, (rows, piece.size), 1, piece.register, mark=mark)
 
-    def open_contractions(self, handles: list[str], loops: list[OpenLoop], function: str) -> list[MatmulWriter]:
+    def open_contractions(
+        self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str
+    ) -> list[MatmulWriter]:
         """Tile and pack each contraction, in program order; vectors come when all of that is done."""
-        found = [pair for pair in zip(self.members, handles, strict=True) if pair[0].contraction]
+        found = [each for each in zip(self.members, handles, fills, strict=True) if each[0].contraction]
         writers = []
-        for index, (member, handle) in enumerate(reversed(found)):
+        for index, (member, handle, fill) in enumerate(reversed(found)):
             chosen = contraction_config(self.shape, self.config, index)
             contraction = tile_of(self.shape, self.config, index)
             if chosen["pack_b"] == "beforehand":
                 contraction = replace(contraction, transposed_b=False)
             hidden = DIMS[member.hidden - self.lead] if self.skips and member.hidden >= 0 else ""
-            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), hidden)
+            zeros = fill if contraction.zeroed and member is not self.members[0] else ""
+            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), zeros, hidden)
             writer.tile_and_pack(handle)
             writers.append(writer)
         return writers

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, HIDDEN, PREFETCHING, STRIPS_OF_M
+from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, FROM_ZERO, HIDDEN, PREFETCHING, STRIPS_OF_M, SUMS, ZEROS
 from autotune.space import Config, Space
 from autotune.task import Contraction, Task
 from schedules import moves, packing
@@ -53,10 +53,11 @@ class Matmul:
         if self.panel(task, config):
             script.say("B is stored in panels beforehand")
             c = replace(c, transposed_b=False)
+        zeros = moves.producer(script, op, 2) if c.zeroed else ""
         if c.batched:
             script.say("one product of the batch at a time")
             op = moves.drop_unit_batch(script, op, rank=4)
-        MatmulWriter(script, function, c, config).write(op)
+        MatmulWriter(script, function, c, config, zeros=zeros).write(op)
         return script.text
 
     def panel(self, task: Task, config: Config) -> int:
@@ -92,6 +93,8 @@ class RegisterTile:
         back: Handle of the transpose that undoes the order its B was packed in; empty where there is none.
         depth: Trip count of its k loop.
         starts: That loop starts where k does.
+        main: It is in the region without what tiles leave over.
+        first: It adds up the first piece of k, or one block of it.
     """
 
     op: str
@@ -99,6 +102,7 @@ class RegisterTile:
     depth: int
     starts: bool
     main: bool
+    first: bool
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class MatmulWriter:
         contraction: What is computed.
         config: Value of every knob.
         around: Loops that are open already, outermost first; B does not depend on those over m.
+        zeros: Handle of the fill of C with zeros; empty where there is none, or C must be filled.
         hidden: The dimension, if any, of which loops may stop where a causal mask hides the rest.
         tiles: Register tiles written so far, to be vectorized when everything is packed: packing simplifies what is
             around it, and a sum over one element of k would then no longer be recognised as a contraction.
@@ -121,6 +126,7 @@ class MatmulWriter:
     contraction: Contraction
     config: Config
     around: tuple[OpenLoop, ...] = ()
+    zeros: str = ""
     hidden: str = ""
     tiles: list[RegisterTile] = field(default_factory=list)
 
@@ -153,7 +159,7 @@ class MatmulWriter:
             inside, loops = part, nest
             if piece.looped:
                 inside, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0])
-                if self.prefetches and dim in BLOCKS:
+                if dim in BLOCKS and (self.prefetches or self.starts_from_zero):
                     moves.annotate(self.script, handle, BLOCKS[dim])
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
@@ -169,6 +175,11 @@ class MatmulWriter:
     def prefetches(self) -> bool:
         """The next block of a B in panels is fetched while one is used."""
         return bool(self.config.get("prefetch", False))
+
+    @property
+    def starts_from_zero(self) -> bool:
+        """Accumulators start from zero: in loops over k that stay loops when they are unrolled."""
+        return bool(self.zeros) and self.pieces["k"][0].cache >= 2 * int(self.config["unroll_k"])
 
     def starts(self, region: Region, dim: str) -> bool:
         """Tell whether a region's loop over register tiles, or over k, is the first of its dimension."""
@@ -191,7 +202,8 @@ class MatmulWriter:
             op, back = packing.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
             self.copy_panel(region)
         whole = all(region[dim] == self.pieces[dim][0] for dim in DIMS)
-        self.tiles.append(RegisterTile(op, back, region["k"].cache, self.starts(region, "k"), whole))
+        first = region["k"] == self.pieces["k"][0]
+        self.tiles.append(RegisterTile(op, back, region["k"].cache, self.starts(region, "k"), whole, first))
 
     def copy_panel(self, region: Region) -> None:
         """Write the copy of one panel, in vectors."""
@@ -210,13 +222,18 @@ class MatmulWriter:
 
     def vectorize(self) -> None:
         """The innermost loops, over k: one outer product a step, accumulators in registers."""
+        if self.starts_from_zero:
+            moves.annotate(self.script, self.zeros, ZEROS, sum(tile.first for tile in self.tiles))
         for tile in self.tiles:
             if tile.depth == 1:
                 moves.vectorize(self.script, tile.op)
                 continue
             op, loop = self.tile(tile.op, "k", 1, hidden=tile.starts)
+            moves.annotate(self.script, loop, SUMS)
             if self.prefetches and tile.main:
                 moves.annotate(self.script, loop, PREFETCHING)
+            if self.starts_from_zero and tile.first:
+                moves.annotate(self.script, loop, FROM_ZERO)
             if tile.back:
                 moves.vectorize(self.script, moves.fuse_producer(self.script, tile.back, loop))
             moves.vectorize(self.script, op)

@@ -67,9 +67,14 @@ def match_inside(script: Script, scope: str, names: Sequence[str]) -> str:
     return found
 
 
-def annotate(script: Script, handle: str, name: str) -> None:
-    """Mark ops or loops with a unit attribute; it stays with them through later moves, and bufferization."""
-    script.emit(f'transform.annotate {handle} "{name}" : {ANY}')
+def annotate(script: Script, handle: str, name: str, value: int | None = None) -> None:
+    """Mark ops or loops with an attribute, a unit or a number; it stays through later moves, and bufferization."""
+    if value is None:
+        script.emit(f'transform.annotate {handle} "{name}" : {ANY}')
+        return
+    number = script.fresh("number")
+    script.emit(f"{number} = transform.param.constant {value} : i64 -> !transform.param<i64>")
+    script.emit(f'transform.annotate {handle} "{name}" = {number} : {ANY}, !transform.param<i64>')
 
 
 def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[tuple[str, str, str], str]:

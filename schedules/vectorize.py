@@ -6,6 +6,7 @@ It covers every structured op the partition could describe; families that know a
 from dataclasses import dataclass
 
 from autotune.machine import Machine
+from autotune.script import SUMS
 from autotune.space import Config, Constraint, Knob, Space
 from autotune.task import Task
 from schedules import moves
@@ -82,8 +83,9 @@ def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width:
         if size > 1:
             op, _ = moves.tile_loop(script, op, rank, dim, 1)
     parts, loop = moves.tile_reduction(script, op, rank, width)
-    if mark:
-        moves.annotate(script, loop, mark)
+    for name in (SUMS, mark):
+        if name:
+            moves.annotate(script, loop, name)
     for part in parts:
         moves.vectorize(script, part)
 
@@ -97,11 +99,14 @@ def tile_and_vectorize(
     tile[-1] = width
     if rank > 1:
         tile[-2] = rows
+    loop = ""
     for dim, (size, step) in enumerate(zip(sizes, tile, strict=True)):
         if step < size:
             op, loop = moves.tile_loop(script, op, rank, dim, step)
             if mark and dim == rank - 1:
                 moves.annotate(script, loop, mark)
+    if loop:
+        moves.annotate(script, loop, SUMS)
     moves.vectorize(script, op)
 
 

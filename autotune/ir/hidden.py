@@ -9,7 +9,7 @@ from math import lcm
 from mlir import ir
 from mlir.dialects import affine
 
-from autotune.ir.outline import maker
+from autotune.ir.loops import constant, marked
 from autotune.script import HIDDEN, ROW_BLOCKS
 
 
@@ -19,30 +19,14 @@ def skip_hidden(module: ir.Module) -> None:
     All loops of one block stop at the same column, a multiple of all their steps: what one of them leaves out, none of
     the others reads.
     """
-    blocks: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "scf.for" and ROW_BLOCKS in op.attributes:
-            blocks.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for block in blocks:
-        shorten_loops(block)
+    for block in marked(module.operation, ROW_BLOCKS):
+        loops = marked(block, HIDDEN)
+        if loops:
+            shorten_loops(block, loops)
 
 
-def shorten_loops(block: ir.Operation) -> None:
-    """Let the marked loops in a loop over blocks of rows stop behind the last row's column."""
-    loops: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "scf.for" and HIDDEN in op.attributes:
-            loops.append(op)
-        return ir.WalkResult.ADVANCE
-
-    block.walk(visit)
-    if not loops:
-        return
+def shorten_loops(block: ir.Operation, loops: list[ir.Operation]) -> None:
+    """Let loops inside a loop over blocks of rows stop behind the last row's column."""
     rows, grain = constant(block.operands[2]), lcm(*(constant(loop.operands[2]) for loop in loops))
     first_row = ir.AffineExpr.get_dim(0)
     seen = ir.AffineExpr.get_ceil_div(first_row + rows, grain) * grain
@@ -51,10 +35,3 @@ def shorten_loops(block: ir.Operation) -> None:
         with ir.InsertionPoint.at_block_begin(body), block.location:
             bound = ir.AffineMap.get(1, 0, [seen, ir.AffineExpr.get_constant(constant(loop.operands[1]))])
             loop.operands[1] = affine.AffineMinOp(bound, [body.arguments[0]]).result
-
-
-def constant(value: ir.Value) -> int:
-    """The number a constant of type index holds."""
-    made_by = maker(value)
-    assert made_by is not None
-    return int(ir.IntegerAttr(made_by.attributes["value"]).value)

@@ -10,6 +10,7 @@ from autotune.ir import vector_math
 from autotune.ir.arena import plan_arena
 from autotune.ir.hidden import skip_hidden
 from autotune.ir.module import describe, first_lines, parse, symbol
+from autotune.ir.zeros import start_from_zero
 
 ARENA = "autotune-arena"  # a pass of ours, not of MLIR; a pipeline may begin with it
 _WITH_ARENA = f"builtin.module({ARENA},"
@@ -89,10 +90,10 @@ def run_pipeline(module: ir.Module, pipeline: str) -> BufferPlan | None:
 
 
 def schedule(module: ir.Module, script: str) -> None:
-    """Apply a transform script, and what goes with every script: hidden columns skipped, functions as polynomials."""
+    """Apply a transform script, act on the marks it left, and turn functions of vectors into polynomials."""
     apply_script(module, script)
-    with ir.Location.unknown():
-        skip_hidden(module)
+    skip_hidden(module)
+    start_from_zero(module)
     vector_math.approximate(module)
 
 

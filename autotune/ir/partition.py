@@ -177,6 +177,8 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
             contraction = replace(contraction, constant_b=True)
             weights.append(op.operands[1])
+        if contraction and is_zeroed(op):
+            contraction = replace(contraction, zeroed=True)
         filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else -1
         members.append(Member(nest, reader, operand, contraction, filled))
     if len(members) > 1:
@@ -200,6 +202,12 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
     )
     return Task(tag, payload, root.nest, contraction=alone, members=tuple(members) if len(members) > 1 else ())
+
+
+def is_zeroed(op: ir.Operation) -> bool:
+    """Tell whether zeros are filled into the op's destination for it alone."""
+    fill = fill_of(op.operands[-1])
+    return fill is not None and start_value(op) == 0.0 and len(list(fill.results[0].uses)) == 1
 
 
 def name_task(group: Group, members: Sequence[Member], text: str) -> str:

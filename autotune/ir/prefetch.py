@@ -5,12 +5,10 @@ strips of m, and the innermost ones. Every strip then fetches its share of the b
 change what is computed, and may point anywhere.
 """
 
-from collections.abc import Iterator
-
 from mlir import ir
 from mlir.dialects import arith, memref
 
-from autotune.ir.hidden import constant
+from autotune.ir.loops import constant, parent_marked, parents, trip_count
 from autotune.ir.outline import maker
 from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, PREFETCHING, STRIPS_OF_M
 
@@ -31,10 +29,10 @@ def prefetch_next_block(loop: ir.Operation, load: ir.Operation, panel: ir.Value)
     strips = parent_marked(loop, STRIPS_OF_M)
     if strips is None:
         return
-    *_, depth, columns = ir.MemRefType(panel.type).shape
+    columns = ir.MemRefType(panel.type).shape[-1]
     k_block, n_block = parent_marked(loop, BLOCKS_OF_K), parent_marked(loop, BLOCKS_OF_N)
-    trips = constant(loop.operands[1]) - constant(loop.operands[0])
-    rows = -(-trips // strip_count(strips))
+    depth = constant(loop.operands[1]) - constant(loop.operands[0])
+    rows = -(-depth // trip_count(strips))
     with ir.InsertionPoint(loop), loop.location:
         *lead, number, _, column = [rebuild(value, loop) for value in list(load.operands)[1:]]
         start = index(0)
@@ -50,7 +48,6 @@ def prefetch_next_block(loop: ir.Operation, load: ir.Operation, panel: ir.Value)
         for row in range(rows):
             place = [*lead, number, arith.addi(first, index(row)), column]
             memref.prefetch(panel, place, False, TO_L2, True)
-    assert depth > 0
 
 
 def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:
@@ -65,24 +62,6 @@ def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:
     for i, operand in enumerate(operands):
         clone.operands[i] = operand
     return clone.results[0]
-
-
-def parents(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The ops around an op, innermost first."""
-    while op.name != "func.func":
-        op = op.parent.operation
-        yield op
-
-
-def parent_marked(op: ir.Operation, mark: str) -> ir.Operation | None:
-    """The innermost loop around an op with a mark."""
-    return next((p for p in [*parents(op)] if mark in p.attributes), None)
-
-
-def strip_count(loop: ir.Operation) -> int:
-    """Trips of a loop with constant bounds."""
-    lower, upper, step = (constant(value) for value in list(loop.operands)[:3])
-    return -(-(upper - lower) // step)
 
 
 def index(value: int) -> ir.Value:

@@ -133,13 +133,16 @@ module attributes {transform.with_named_sequence} {
     %tiled_8, %loop_30 = transform.structured.tile_using_for %rest_1 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_9, %loop_31 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_10, %loop_32 = transform.structured.tile_using_for %fused_21 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_32 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_10 : !transform.any_op
     %tiled_11, %loop_33 = transform.structured.tile_using_for %fused_18 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_12, %loop_34 = transform.structured.tile_using_for %tiled_11 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_34 "autotune.hidden" : !transform.any_op
+    transform.annotate %loop_34 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_12 : !transform.any_op
     %tiled_13, %loop_35 = transform.structured.tile_using_for %fused_16 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %strands_0, %partial_0, %combined_0, %loop_36 = transform.structured.tile_reduction_using_for %tiled_13 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_36 "autotune.sums" : !transform.any_op
     transform.annotate %loop_36 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_0 : !transform.any_op
     transform.structured.vectorize %partial_0 : !transform.any_op
@@ -147,27 +150,42 @@ module attributes {transform.with_named_sequence} {
     %tiled_14, %loop_37 = transform.structured.tile_using_for %fused_15 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_15, %loop_38 = transform.structured.tile_using_for %tiled_14 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_38 "autotune.hidden" : !transform.any_op
+    transform.annotate %loop_38 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_15 : !transform.any_op
     %tiled_16, %loop_39 = transform.structured.tile_using_for %fused_13 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %strands_1, %partial_1, %combined_1, %loop_40 = transform.structured.tile_reduction_using_for %tiled_16 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_40 "autotune.sums" : !transform.any_op
     transform.annotate %loop_40 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_1 : !transform.any_op
     transform.structured.vectorize %partial_1 : !transform.any_op
     transform.structured.vectorize %combined_1 : !transform.any_op
     %tiled_17, %loop_41 = transform.structured.tile_using_for %tiled_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_41 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_17 : !transform.any_op
+    %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
+    transform.annotate %fused_20 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_18, %loop_42 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_42 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_42 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_18 : !transform.any_op
     transform.loop.unroll %loop_42 {factor = 4} : !transform.any_op
     %tiled_19, %loop_43 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_43 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_43 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_19 : !transform.any_op
     transform.loop.unroll %loop_43 {factor = 4} : !transform.any_op
+    %number_1 = transform.param.constant 2 : i64 -> !transform.param<i64>
+    transform.annotate %fused_12 "autotune.zeros" = %number_1 : !transform.any_op, !transform.param<i64>
     %tiled_20, %loop_44 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_44 "autotune.hidden" : !transform.any_op
+    transform.annotate %loop_44 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_44 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_20 : !transform.any_op
     transform.loop.unroll %loop_44 {factor = 4} : !transform.any_op
     %tiled_21, %loop_45 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_45 "autotune.hidden" : !transform.any_op
+    transform.annotate %loop_45 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_45 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_21 : !transform.any_op
     transform.loop.unroll %loop_45 {factor = 4} : !transform.any_op
     transform.yield
@@ -196,11 +214,9 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-    // outer ones would each be carried on their own, and bufferization would copy them.
-    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-      : (!transform.any_op) -> !transform.any_op
-    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+    // Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+    // ones would each be carried on their own, and bufferization would copy them.
+    %loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op

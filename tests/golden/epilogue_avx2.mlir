@@ -35,11 +35,18 @@ module attributes {transform.with_named_sequence} {
     %tiled_4, %loop_6 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_5, %loop_7 = transform.structured.tile_using_for %tiled_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_6, %loop_8 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_6 : !transform.any_op
+    %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
+    transform.annotate %fused_1 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_7, %loop_9 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_9 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_9 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_7 : !transform.any_op
     transform.loop.unroll %loop_9 {factor = 4} : !transform.any_op
     %tiled_8, %loop_10 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_10 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_8 : !transform.any_op
     transform.loop.unroll %loop_10 {factor = 4} : !transform.any_op
     transform.yield
@@ -68,11 +75,9 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-    // outer ones would each be carried on their own, and bufferization would copy them.
-    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-      : (!transform.any_op) -> !transform.any_op
-    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+    // Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+    // ones would each be carried on their own, and bufferization would copy them.
+    %loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op

@@ -6,6 +6,7 @@ module attributes {transform.with_named_sequence} {
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [2, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 16] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_1 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_1 : !transform.any_op
     transform.yield
   }
@@ -33,11 +34,9 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-    // outer ones would each be carried on their own, and bufferization would copy them.
-    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-      : (!transform.any_op) -> !transform.any_op
-    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+    // Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+    // ones would each be carried on their own, and bufferization would copy them.
+    %loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op

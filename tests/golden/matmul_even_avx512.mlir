@@ -12,7 +12,9 @@ module attributes {transform.with_named_sequence} {
   // pack_b = panels
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+    %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 0, 128] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_0 "autotune.blocks_of_k" : !transform.any_op
     // region of 512 x 512 x 512 (m x n x k)
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_2, %loop_2 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 64, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
@@ -28,7 +30,11 @@ module attributes {transform.with_named_sequence} {
     %pads_0 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
     %tiled_3, %loop_3, %loop_4 = transform.structured.tile_using_for %pads_0 tile_sizes [8, 64] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_3 vector_sizes [8, 64] : !transform.any_op
+    %number_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
+    transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_4, %loop_5 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_5 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_5 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_4 : !transform.any_op
     transform.loop.unroll %loop_5 {factor = 4} : !transform.any_op
     transform.yield
@@ -57,11 +63,9 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-    // outer ones would each be carried on their own, and bufferization would copy them.
-    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-      : (!transform.any_op) -> !transform.any_op
-    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+    // Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+    // ones would each be carried on their own, and bufferization would copy them.
+    %loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op

@@ -12,6 +12,7 @@ module attributes {transform.with_named_sequence} {
   // pack_b = none
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+    %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
     %parts_0 = transform.structured.split %op after 6 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %parts_1 = transform.structured.split %main_0 after 16 {dimension = 1} : !transform.any_op
@@ -55,49 +56,81 @@ module attributes {transform.with_named_sequence} {
     %main_13, %rest_13 = transform.split_handle %parts_13 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 3 x 2 x 17 (m x n x k)
     // region of 3 x 1 x 17 (m x n x k)
+    %number_0 = transform.param.constant 15 : i64 -> !transform.param<i64>
+    transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_0, %loop_0 = transform.structured.tile_using_for %main_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_0 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_0 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_0 : !transform.any_op
     transform.loop.unroll %loop_0 {factor = 4} : !transform.any_op
     %tiled_1, %loop_1 = transform.structured.tile_using_for %main_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_1 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_1 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_1 : !transform.any_op
     transform.loop.unroll %loop_1 {factor = 4} : !transform.any_op
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_2 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_2 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_2 : !transform.any_op
     transform.loop.unroll %loop_2 {factor = 4} : !transform.any_op
     %tiled_3, %loop_3 = transform.structured.tile_using_for %main_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_3 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_3 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_3 : !transform.any_op
     transform.loop.unroll %loop_3 {factor = 4} : !transform.any_op
     %tiled_4, %loop_4 = transform.structured.tile_using_for %rest_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_4 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_4 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_4 : !transform.any_op
     transform.loop.unroll %loop_4 {factor = 4} : !transform.any_op
     %tiled_5, %loop_5 = transform.structured.tile_using_for %main_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_5 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_5 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_5 : !transform.any_op
     transform.loop.unroll %loop_5 {factor = 4} : !transform.any_op
     %tiled_6, %loop_6 = transform.structured.tile_using_for %main_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_6 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_6 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_6 : !transform.any_op
     transform.loop.unroll %loop_6 {factor = 4} : !transform.any_op
     %tiled_7, %loop_7 = transform.structured.tile_using_for %main_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_7 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_7 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_7 : !transform.any_op
     transform.loop.unroll %loop_7 {factor = 4} : !transform.any_op
     %tiled_8, %loop_8 = transform.structured.tile_using_for %main_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_8 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_8 : !transform.any_op
     transform.loop.unroll %loop_8 {factor = 4} : !transform.any_op
     %tiled_9, %loop_9 = transform.structured.tile_using_for %rest_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_9 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_9 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_9 : !transform.any_op
     transform.loop.unroll %loop_9 {factor = 4} : !transform.any_op
     %tiled_10, %loop_10 = transform.structured.tile_using_for %main_10 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_10 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_10 : !transform.any_op
     transform.loop.unroll %loop_10 {factor = 4} : !transform.any_op
     %tiled_11, %loop_11 = transform.structured.tile_using_for %main_11 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_11 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_11 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_11 : !transform.any_op
     transform.loop.unroll %loop_11 {factor = 4} : !transform.any_op
     %tiled_12, %loop_12 = transform.structured.tile_using_for %main_12 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_12 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_12 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_12 : !transform.any_op
     transform.loop.unroll %loop_12 {factor = 4} : !transform.any_op
     %tiled_13, %loop_13 = transform.structured.tile_using_for %main_13 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_13 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_13 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_13 : !transform.any_op
     transform.loop.unroll %loop_13 {factor = 4} : !transform.any_op
     %tiled_14, %loop_14 = transform.structured.tile_using_for %rest_13 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_14 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_14 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_14 : !transform.any_op
     transform.loop.unroll %loop_14 {factor = 4} : !transform.any_op
     transform.yield
@@ -126,11 +159,9 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-    // outer ones would each be carried on their own, and bufferization would copy them.
-    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-      : (!transform.any_op) -> !transform.any_op
-    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+    // Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+    // ones would each be carried on their own, and bufferization would copy them.
+    %loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op

@@ -12,8 +12,11 @@ module attributes {transform.with_named_sequence} {
   // pack_b = panels
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+    %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 128, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_0 "autotune.blocks_of_n" : !transform.any_op
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, 128] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_1 "autotune.blocks_of_k" : !transform.any_op
     %parts_0 = transform.structured.split %tiled_1 after 240 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_0 tile_sizes [60, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
@@ -39,13 +42,21 @@ module attributes {transform.with_named_sequence} {
     %tiled_7, %loop_8 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 4 x 256 x 256 (m x n x k)
     %tiled_8, %loop_9 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %number_0 = transform.param.constant 3 : i64 -> !transform.param<i64>
+    transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_9, %loop_10 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_10 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_9 : !transform.any_op
     transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
     %tiled_10, %loop_11 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_11 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_11 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_10 : !transform.any_op
     transform.loop.unroll %loop_11 {factor = 2} : !transform.any_op
     %tiled_11, %loop_12 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_12 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_12 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_11 : !transform.any_op
     transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
     transform.yield
@@ -74,11 +85,9 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-    // outer ones would each be carried on their own, and bufferization would copy them.
-    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-      : (!transform.any_op) -> !transform.any_op
-    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+    // Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+    // ones would each be carried on their own, and bufferization would copy them.
+    %loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op

@@ -27,26 +27,34 @@ module attributes {transform.with_named_sequence} {
     %parts_0 = transform.structured.split %fused_3 after 32 {dimension = 1} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_1, %loop_6 = transform.structured.tile_using_for %main_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_6 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_1 : !transform.any_op
     %tiled_2, %loop_7 = transform.structured.tile_using_for %rest_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_7 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_2 : !transform.any_op
     %parts_1 = transform.structured.split %fused_2 after 32 {dimension = 1} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_3, %loop_8 = transform.structured.tile_using_for %main_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_3 : !transform.any_op
     %tiled_4, %loop_9 = transform.structured.tile_using_for %rest_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_9 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_4 : !transform.any_op
     %parts_2 = transform.structured.split %fused_0 after 32 {dimension = 1} : !transform.any_op
     %main_2, %rest_2 = transform.split_handle %parts_2 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_5, %loop_10 = transform.structured.tile_using_for %main_2 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_5 : !transform.any_op
     %tiled_6, %loop_11 = transform.structured.tile_using_for %rest_2 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_11 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_6 : !transform.any_op
     %parts_3 = transform.structured.split %tiled_0 after 32 {dimension = 1} : !transform.any_op
     %main_3, %rest_3 = transform.split_handle %parts_3 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_7, %loop_12 = transform.structured.tile_using_for %main_3 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_12 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_7 : !transform.any_op
     %tiled_8, %loop_13 = transform.structured.tile_using_for %rest_3 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_13 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_8 : !transform.any_op
     transform.yield
   }
@@ -74,11 +82,9 @@ module attributes {transform.with_named_sequence} {
       transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
       transform.apply_patterns.canonicalization
     } : !transform.any_op
-    // Accumulators move out of the k loop, into registers. Only out of the innermost loops: slices of results moved out of
-    // outer ones would each be carried on their own, and bufferization would copy them.
-    %writes = transform.structured.match ops{["vector.transfer_write"]} in %module
-      : (!transform.any_op) -> !transform.any_op
-    %loops = transform.get_parent_op %writes {op_name = "scf.for", allow_empty_results, deduplicate}
+    // Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+    // ones would each be carried on their own, and bufferization would copy them.
+    %loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
     transform.apply_cse to %funcs : !transform.any_op

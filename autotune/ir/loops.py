@@ -1,0 +1,45 @@
+"""Loops that a schedule has marked, in a bufferized program."""
+
+from collections.abc import Iterator
+
+from mlir import ir
+
+from autotune.ir.outline import maker
+
+
+def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:
+    """Ops under `scope` that have a mark, in program order."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if mark in op.attributes:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    scope.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def parents(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops around an op, innermost first, up to its function."""
+    while op.name != "func.func":
+        op = op.parent.operation
+        yield op
+
+
+def parent_marked(op: ir.Operation, mark: str) -> ir.Operation | None:
+    """The innermost op around an op that has a mark."""
+    return next((parent for parent in parents(op) if mark in parent.attributes), None)
+
+
+def constant(value: ir.Value) -> int:
+    """The number that a constant of type index holds."""
+    made_by = maker(value)
+    assert made_by is not None
+    return int(ir.IntegerAttr(made_by.attributes["value"]).value)
+
+
+def trip_count(loop: ir.Operation) -> int:
+    """Trips of a loop with constant bounds."""
+    lower, upper, step = (constant(value) for value in list(loop.operands)[:3])
+    return -(-(upper - lower) // step)

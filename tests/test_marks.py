@@ -1,0 +1,112 @@
+"""What is done at the marks a schedule leaves: sums that start from zero, blocks fetched ahead."""
+
+import pytest
+from tuning_support import agrees, contraction_payload, product_of, random_configs, run
+
+from autotune.ir.lower import TAIL
+from autotune.ir.module import context, parse
+from autotune.ir.partition import partition
+from autotune.ir.program import apply_schedule
+from autotune.machine import this_machine
+from autotune.registry import family_for, load_payload
+from autotune.script import FROM_ZERO, PREFETCHING, ZEROS, assemble, write_step
+
+
+def default_of(payload):
+    parts = partition(payload)
+    (task,) = parts.tasks
+    family, machine = family_for(task), this_machine()
+    return parts, task, family, family.default(task, machine), machine
+
+
+def scheduled(payload, script, panels=()):
+    """The text of a payload after its script and what is done at its marks."""
+    with context():
+        module = parse(partition(payload).payload.text, "payload")
+        apply_schedule(module, payload, script, dict(panels))
+        return str(module)
+
+
+def script_of(payload, **knobs):
+    _, task, family, config, machine = default_of(payload)
+    step = write_step(task, family, {**config, **knobs}, machine)
+    return assemble([step]), [(step.tag, step.panel)] if step.panel else []
+
+
+@pytest.mark.parametrize("sizes", [(24, 32, 64), (33, 47, 21), (130, 70, 600), (5, 5, 5)], ids=str)
+@pytest.mark.parametrize("batch", [0, 3])
+def test_sum_that_starts_from_zero_reads_nothing_of_its_destination(sizes, batch):
+    """Outputs are poisoned before a call: whoever reads them spoils the result."""
+    payload = contraction_payload(*sizes, batch=batch)
+    parts, task, family, _, machine = default_of(payload)
+    inputs = payload.make_inputs(0)
+    for config in random_configs(family, task, machine, 4, 2):
+        script = assemble([write_step(task, family, config, machine)])
+        found = run(payload, inputs, script, TAIL, text=parts.payload.text)
+        agrees(payload, found, [product_of(payload, inputs)])
+        assert ("linalg.fill" in scheduled(payload, script)) == (ZEROS not in script)
+
+
+def test_k_loop_that_unrolling_does_away_with_keeps_its_fill():
+    payload = contraction_payload(24, 32, 5)
+    script, _ = script_of(payload, unroll_k=4)
+    assert ZEROS not in script
+    assert "linalg.fill" in scheduled(payload, script)
+
+
+@pytest.mark.parametrize("start", ["1.0", "-0.5"])
+def test_sum_that_starts_elsewhere_keeps_its_fill(start):
+    payload = contraction_payload(24, 32, 64)
+    changed = type(payload)(
+        payload.name, payload.text.replace("constant 0.0", f"constant {start}"), payload.entry, payload.arguments
+    )
+    script, _ = script_of(changed)
+    assert ZEROS not in script
+
+
+def test_script_whose_loops_are_not_all_found_is_left_as_it_is():
+    payload = contraction_payload(24, 32, 64)
+    script, _ = script_of(payload)
+    first = next(line for line in script.splitlines(keepends=True) if FROM_ZERO in line)
+    text = scheduled(payload, script.replace(first, "", 1))
+    assert "linalg.fill" in text
+    assert "linalg.fill" not in scheduled(payload, script)
+
+
+def test_every_row_of_the_next_block_is_fetched_once():
+    """Blocks of 64 of k: each panel's 64 rows are shared by ten strips of six rows of A."""
+    payload = contraction_payload(60, 128, 256, role_b="weight")
+    knobs = {"tile_n": 64, "tile_k": 64, "order": "nkm", "register_m": 6, "register_n": 1}
+    script, panels = script_of(payload, **knobs, prefetch=True)
+    text = scheduled(payload, script, panels)
+    assert text.count("memref.prefetch") == -(-64 // 10)
+    assert PREFETCHING not in text
+    without, _ = script_of(payload, **knobs, prefetch=False)
+    assert "memref.prefetch" not in scheduled(payload, without, panels)
+
+
+@pytest.mark.parametrize("spec", ["matmul,m=24,n=80,k=130,constant_b=1", "nano"])
+def test_prefetching_changes_no_result(spec):
+    payload = load_payload(spec)
+    parts, machine, inputs = partition(payload), this_machine(), payload.make_inputs(0)
+    steps = []
+    for task in parts.tasks:
+        family = family_for(task)
+        config = family.default(task, machine)
+        fetched = {"prefetch": True, "pack_b": "beforehand"} if "prefetch" in config else {}
+        steps.append(write_step(task, family, {**config, **fetched}, machine))
+    script = assemble(steps)
+    panels = [(step.tag, step.panel) for step in steps if step.panel]
+    assert panels
+    found = run(payload, inputs, script, TAIL, text=parts.payload.text, panels=panels)
+    agrees(payload, found, payload.reference(**inputs))
+
+
+def test_blocks_ahead_lie_where_the_next_ones_do():
+    """Behind the last block of k comes the first one of the next block of n."""
+    payload = contraction_payload(12, 128, 128, role_b="weight")
+    knobs = {"tile_n": 64, "tile_k": 64, "order": "nkm", "register_m": 6, "register_n": 1}
+    script, panels = script_of(payload, **knobs, prefetch=True)
+    text = scheduled(payload, script, panels)
+    assert "predicate = 9" in text, "at or behind the last block"
+    assert text.count("memref.prefetch") == 64 // 2
