@@ -256,7 +256,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         return MANIFEST.validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
+        place = " ".join(".".join(map(str, first["loc"])).split())[:200]
         raise BundleError(f"{where} must be as it was recorded, {place} is not: {first['msg']}; restore it") from error
 
 

@@ -40,11 +40,11 @@ def make_bundle(folder, spec, trials=1, **options):
 
 
 def edit_manifest(folder, change):
-    """Write a manifest anew after `change` has had it."""
+    """Write a manifest anew after `change` has had it, or as the list that it gives."""
     path = folder / "manifest.json"
     data = json.loads(path.read_text())
     changed = change(data)
-    path.write_text(json.dumps(data if changed is None else changed))
+    path.write_text(json.dumps(changed if isinstance(changed, list) else data))
 
 
 def edit_file(folder, name, data):
