@@ -61,7 +61,7 @@ class Finding:
         slowdown: Recorded speed-up over that of now; `None` unless compared.
         speedup: Now, over all sessions.
         recorded: As recorded.
-        sessions: How many processes measured it.
+        samples: Raw times, an entry a process.
         notes: What differs from the recording.
         seconds: It took.
     """
@@ -73,7 +73,7 @@ class Finding:
     slowdown: float | None = None
     speedup: Interval | None = None
     recorded: Interval | None = None
-    sessions: int = 0
+    samples: tuple[Session, ...] = ()
     notes: tuple[str, ...] = field(default=())
     seconds: float = 0.0
 
@@ -138,9 +138,7 @@ def check(bundle: Bundle, options: Options, say: Callable[[str], None]) -> Findi
     effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
     notes = tuple(differences(manifest, machine, compiler_version()))
     name, folder = bundle.payload.name, str(bundle.folder)
-    finding = Finding(
-        folder, name, "inconclusive", "it has no baseline that runs", recorded=manifest.speedup, notes=notes
-    )
+    finding = Finding(folder, name, "inconclusive", "no baseline runs", recorded=manifest.speedup, notes=notes)
     sessions: list[Session] = []
     while not is_settled(finding.verdict, len(sessions), most) or (options.update and len(sessions) < most):
         say(f"{name}: process {len(sessions) + 1} of up to {most}")
@@ -153,7 +151,7 @@ def check(bundle: Bundle, options: Options, say: Callable[[str], None]) -> Findi
         finding = assess(finding, bundle, sessions, options.factor)
     if options.update:
         accept(bundle, sessions, machine)
-    return replace(finding, speedup=speedup_of(sessions), sessions=len(sessions))
+    return replace(finding, speedup=speedup_of(sessions), samples=tuple(sessions))
 
 
 def measure_once(bundle: Bundle, machine: Machine, effort: Effort) -> Timing:

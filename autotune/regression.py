@@ -83,7 +83,7 @@ def level(session: Session) -> float:
 
 
 def noise_of(session: Session) -> float:
-    """How much the faster half of a session's samples spreads: median over lower quartile, the larger of two programs."""
+    """How much the faster half of the samples spreads: median over lower quartile, of the noisier program."""
     spreads = (
         float(np.median(times) / np.quantile(times, QUARTILE)) - 1
         for times in (session.best_seconds, session.baseline_seconds)

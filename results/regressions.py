@@ -1,8 +1,8 @@
 """How well `autotune regress` finds regressions: live runs (`measure`), simulations, and the README's table (`render`).
 
-A bundle that claims to be 5 % faster than it is, and that is 5 % slower than it was, are one and the same to a gate: the
-first is made by dividing the recorded times of a copy. Simulations draw sessions from all that were measured live: some
-play the recording, others the check, with or without their times multiplied.
+A bundle that claims to be 5 % faster than it is, and one that is 5 % slower than it was, are the same to a gate: the
+first is made by dividing the recorded times of a copy. Simulations draw sessions from all that were measured live:
+some play the recording, others the check, with or without their times multiplied.
 """
 
 import json
@@ -119,7 +119,7 @@ def table() -> str:
     for folder in sorted(ROOT.glob("*/regressions")):
         rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder / f"{slug(payload)}.json"))]
         parts.append(
-            f"\nIn `results/{folder.parent.name}`, `autotune regress --quick`, a slowdown of {FACTOR - 1:.0%} injected; "
+            f"\nIn `results/{folder.parent.name}`, `autotune regress --quick`, {FACTOR - 1:.0%} slowdown injected; "
             f"{SIMULATIONS} simulations draw from the sessions of the live runs:\n\n"
             "| bundle | live, caught | live, false alarms | simulated, caught | simulated, false alarms "
             "| inconclusive live | seconds a run |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
