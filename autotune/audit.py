@@ -6,7 +6,8 @@ from math import isclose, prod
 import psutil
 
 from autotune.errors import BundleError
-from autotune.manifest import Manifest, Session
+from autotune.manifest import Manifest
+from autotune.records import Session
 from autotune.stats import Interval, ratio_interval
 from autotune.task import DTYPES
 

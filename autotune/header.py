@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from autotune.manifest import WeightRecord
+from autotune.records import WeightRecord
 from autotune.task import Argument
 
 C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t"}

@@ -20,12 +20,11 @@ from autotune.ir.panels import PanelWeight
 from autotune.ir.partition import Partition
 from autotune.ir.proof import Claim, OutputError, Transformed, hash_stages, measure_errors, transform
 from autotune.known import sizes_of, structure_of
-from autotune.manifest import (
-    FORMAT_VERSION,
+from autotune.manifest import FORMAT_VERSION, Manifest
+from autotune.records import (
     ArgumentRecord,
     BaselineRecord,
     Buffers,
-    Manifest,
     Numerics,
     OutputNumerics,
     Session,

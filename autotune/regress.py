@@ -15,9 +15,10 @@ from autotune.errors import BundleError
 from autotune.ir.module import compiler_version
 from autotune.ir.proof import Claim, hash_stages
 from autotune.machine import Machine, this_machine
-from autotune.manifest import MANIFEST_FILE, Session
+from autotune.manifest import MANIFEST_FILE
 from autotune.measure import Effort
 from autotune.recording import versions
+from autotune.records import Session
 from autotune.regression import ALARMS, Verdict, against_reference, is_settled, judge
 from autotune.replay import Timing, recorded_candidate, time_bundle
 from autotune.stats import Interval

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from autotune.manifest import Session
+from autotune.records import Session
 
 Verdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
 ALARMS = ("slower", "wrong")

@@ -13,8 +13,8 @@ from autotune.ir.evaluate import Candidate, Evaluation, Job
 from autotune.ir.module import compiler_version
 from autotune.ir.proof import Claim, hash_stages
 from autotune.machine import Machine, this_machine
-from autotune.manifest import Session
 from autotune.measure import Effort
+from autotune.records import Session
 from autotune.stats import Interval
 from autotune.trial import Outcome
 from autotune.worker import Worker

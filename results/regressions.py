@@ -22,8 +22,8 @@ from figures import ROOT, home, read, replace_block, slug
 
 from autotune.audit import speedup_of
 from autotune.bundle import read_bundle, write_bundle
-from autotune.manifest import Session
 from autotune.recording import SESSIONS
+from autotune.records import Session
 from autotune.regress import QUICK_SESSIONS
 from autotune.regression import is_settled, judge
 

@@ -15,7 +15,7 @@ from autotune.audit import speedup_of
 from autotune.bundle import read_bundle
 from autotune.errors import BundleError, StoreError
 from autotune.history import COLUMNS, append_history, junit, read_history
-from autotune.manifest import Session
+from autotune.records import Session
 from autotune.regress import Finding, Options, bundles_in, regress
 from autotune.regression import Judgement, is_settled, judge
 from autotune.replay import Timing
