@@ -1,15 +1,17 @@
 # make tune   tune the nano GPT end to end
 # make test   run the tests
 # make check  what CI runs besides the tests: style, types, the house's arrows
-# make figures  measure the README's figures again (half an hour); make docs  write them into the README
+# make regress  check nano's recorded bundle: slower, or wrong?
+# make figures  record the bundles and figures again (an hour and a half); make docs  write them into the README
 # Each target makes .venv and installs what it needs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py results/samplers.py
+SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py results/samplers.py \
+	results/regressions.py results/warmth.py
 
-.PHONY: tune test check format figures docs clean
+.PHONY: tune test check regress format figures docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,14 +31,23 @@ check: $(VENV)/.installed
 	$(BIN)/lint-imports
 	$(BIN)/python results/figures.py render --check
 	$(BIN)/python results/comparisons.py render --check
+	$(BIN)/python results/regressions.py render --check
+	$(BIN)/python results/warmth.py render --check
+
+regress: $(VENV)/.installed
+	$(BIN)/autotune regress results/*/bundles/nano --quick
 
 figures: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/figures.py measure
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/comparisons.py measure
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/regressions.py measure
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/warmth.py measure
 
 docs: $(VENV)/.installed
 	$(BIN)/python results/figures.py render
 	$(BIN)/python results/comparisons.py render
+	$(BIN)/python results/regressions.py render
+	$(BIN)/python results/warmth.py render
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -1,38 +1,26 @@
 """Bundles: a winner as a folder of plain files that anybody can check and run again.
 
-Nothing in one is executed but MLIR.
-
-    payload.mlir     what is computed, as the payload builder wrote it
-    tagged.mlir      the same after element-wise fusion, every tunable op tagged; what the schedule applies to
-    schedule.mlir    the transform script: `mlir-opt --transform-preload-library` takes it as it is
-    manifest.json    configs, hashes, versions, machine, samples
-
-Format history: 1 first version.
+Nothing in one is executed but MLIR. Files, and the format's history, are described in results/README.md and
+`autotune.manifest`.
 """
 
 import hashlib
-import json
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from autotune.assembly import Assembly
-from autotune.choose import Choice
+from autotune.audit import check_manifest
 from autotune.errors import AutotuneError, BundleError
-from autotune.ir.lower import TAIL
-from autotune.ir.module import compiler_version
-from autotune.registry import load_baseline, load_payload
-from autotune.result import TuneResult
-from autotune.task import Argument, Payload
+from autotune.ir.guard import PASSES, check_pipeline, check_texts, passes_of
+from autotune.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
+from autotune.registry import BASELINES, load_baseline, load_payload, registered
+from autotune.task import Payload
 
-FORMAT_VERSION = 1
-FILES = ("payload.mlir", "tagged.mlir", "schedule.mlir")
-MANIFEST = "manifest.json"
+PAYLOAD, TAGGED, SCHEDULE, PREPARED = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
+FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
 
 
 @dataclass(frozen=True)
@@ -42,63 +30,35 @@ class Bundle:
     Attributes:
         folder: Where it is.
         payload: With its reference, where its spec still builds the same text here.
-        tagged: Text of the module that the script applies to.
-        script: The transform script.
+        texts: Of every file but the manifest, by name.
         manifest: All of manifest.json.
     """
 
     folder: Path
     payload: Payload
-    tagged: str
-    script: str
-    manifest: dict[str, Any]
+    texts: Mapping[str, str]
+    manifest: Manifest
+
+    @property
+    def tagged(self) -> str:
+        """Text of the module that the script applies to."""
+        return self.texts[TAGGED]
+
+    @property
+    def script(self) -> str:
+        """The transform script."""
+        return self.texts[SCHEDULE]
 
 
-def write_bundle(
-    folder: Path,
-    payload: Payload,
-    tagged: Payload,
-    *,
-    assembly: Assembly,
-    choices: Sequence[Choice],
-    result: TuneResult,
-    seed: int,
-    command: Sequence[str],
-) -> Path:
+def write_bundle(folder: Path, texts: Mapping[str, str], manifest: Manifest) -> Path:
     """Write a bundle; an older one at the same place is replaced only when the new one is complete.
 
     Raises:
         BundleError: The folder cannot be written, or holds something that is no bundle.
     """
     check_target(folder)
-    texts = dict(zip(FILES, (payload.text, tagged.text, assembly.script), strict=True))
-    baseline = load_baseline(result.baseline_name)
-    manifest: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
-        "payload": payload.name,
-        "entry": payload.entry,
-        "arguments": [asdict(argument) for argument in payload.arguments],
-        "flops": payload.flops,
-        "reduction": payload.reduction,
-        "seed": seed,
-        "sha256": {name: digest(text) for name, text in texts.items()},
-        "pipeline": TAIL,
-        "panels": dict(assembly.panels),
-        "buffers": assembly.buffers.to_json() if assembly.buffers else None,
-        "baseline": {"name": baseline.name, "pipeline": baseline.pipeline},
-        "result": {key: value for key, value in result.to_json().items() if key != "bundle"},
-        "tasks": {c.search.task.tag: describe_choice(c) for c in choices},
-        "samples": {
-            "best_seconds": assembly.best.seconds,
-            "reference_seconds": assembly.best.reference_seconds,
-            "baseline_seconds": assembly.baseline.seconds if assembly.baseline else [],
-        },
-        "versions": {"compiler": compiler_version(), "python": sys.version.split()[0]},
-        "command": list(command),
-    }
-    texts[MANIFEST] = json.dumps(manifest, indent=1)
     try:
-        replace_folder(folder, texts)
+        replace_folder(folder, {**texts, MANIFEST_FILE: write_manifest(manifest)})
     except OSError as error:
         raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
     return folder
@@ -112,7 +72,7 @@ def check_target(folder: Path) -> None:
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        free = not folder.exists() or (folder / MANIFEST).exists() or not any(folder.iterdir())
+        free = not folder.exists() or (folder / MANIFEST_FILE).exists() or not any(folder.iterdir())
         tempfile.TemporaryFile(dir=folder.parent).close()
     except OSError as error:
         raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
@@ -120,26 +80,13 @@ def check_target(folder: Path) -> None:
         raise BundleError(f"a bundle must go to a new folder or replace a bundle, {folder} is neither; pass --bundle")
 
 
-def describe_choice(choice: Choice) -> dict[str, Any]:
-    """A task's share of the manifest."""
-    task = choice.search.task
-    return {
-        "schedule": choice.search.family.name,
-        "config": dict(choice.config) if choice.config is not None else None,
-        "ops": task.ops,
-        "count": task.count,
-        "seconds": list(choice.samples.seconds) if choice.samples else [],
-        "baseline_seconds": choice.baseline_seconds,
-        "knobs": {knob.name: list(knob.values) for knob in choice.search.space.knobs},
-    }
-
-
-def replace_folder(folder: Path, texts: dict[str, str]) -> None:
+def replace_folder(folder: Path, texts: Mapping[str, str]) -> None:
     """Write files to a folder beside the target, then swap the two."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         for name, text in texts.items():
+            (fresh / name).parent.mkdir(exist_ok=True)
             (fresh / name).write_text(text)
         fresh.chmod(0o755)
         if folder.exists():
@@ -153,62 +100,47 @@ def replace_folder(folder: Path, texts: dict[str, str]) -> None:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read a bundle and check every hash.
+    """Read a bundle; every hash, number and MLIR file is checked before anything is compiled.
 
     Raises:
-        BundleError: A file is missing, edited, or of another format version.
+        BundleError: With the file and what is wrong with it.
     """
-    manifest = read_manifest(folder)
-    texts = {name: read_text(folder / name) for name in FILES}
-    for name, text in texts.items():
-        if digest(text) != manifest["sha256"].get(name):
-            raise BundleError(f"{folder / name} must be as it was recorded, its sha256 differs; restore it")
-    try:
-        payload = Payload(
-            name=manifest["payload"],
-            text=texts["payload.mlir"],
-            entry=manifest["entry"],
-            arguments=tuple(Argument(**{**a, "shape": tuple(a["shape"])}) for a in manifest["arguments"]),
-            flops=float(manifest["flops"]),
-            reduction=int(manifest["reduction"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise BundleError(f"{folder / MANIFEST} must describe the payload, it does not: {error!r}") from error
-    return Bundle(folder, with_reference(payload), texts["tagged.mlir"], texts["schedule.mlir"], manifest)
+    where = str(folder / MANIFEST_FILE)
+    manifest = parse_manifest(read_bytes(folder / MANIFEST_FILE), where)
+    check_manifest(manifest, where)
+    check_pipeline(where, "pipeline", manifest.pipeline)
+    check_pipeline(where, "baseline.pipeline", manifest.baseline.pipeline, PASSES | passes_of_baselines())
+    texts = {name: read_text(folder / name, sha256) for name, sha256 in sorted(manifest.sha256.items())}
+    payload = Payload(
+        name=manifest.payload,
+        text=texts[PAYLOAD],
+        entry=manifest.entry,
+        arguments=tuple(argument.restore() for argument in manifest.arguments),
+        flops=manifest.flops,
+        reduction=manifest.reduction,
+    )
+    check_texts(str(folder), texts, payload)
+    return Bundle(folder, with_reference(payload), texts, manifest)
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest, its version checked.
+def passes_of_baselines() -> set[str]:
+    """Passes that the installed baselines use."""
+    return {name for baseline in registered(BASELINES) for name in passes_of(load_baseline(baseline).pipeline)}
+
+
+def read_text(path: Path, sha256: str) -> str:
+    """A file as it was recorded.
 
     Raises:
-        BundleError: It is missing, no JSON, or of another version.
+        BundleError: It is missing, no text, or edited.
     """
+    data = read_bytes(path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise BundleError(f"{path} must be as it was recorded, its sha256 differs; restore it")
     try:
-        manifest = json.loads(read_text(folder / MANIFEST))
-    except json.JSONDecodeError as error:
-        raise BundleError(f"{folder / MANIFEST} must be JSON: line {error.lineno}: {error.msg}; restore it") from error
-    version = manifest.get("format_version") if isinstance(manifest, dict) else None
-    if version != FORMAT_VERSION:
-        raise BundleError(
-            f"{folder / MANIFEST} must have format_version {FORMAT_VERSION}, got {version}; "
-            "tune again, or use the release that wrote it"
-        )
-    if not isinstance(manifest.get("sha256"), dict):
-        raise BundleError(f"{folder / MANIFEST} must list the sha256 of every file, it does not; restore it")
-    return dict(manifest)
-
-
-def read_text(path: Path) -> str:
-    """A file of a bundle.
-
-    Raises:
-        BundleError: It cannot be read.
-    """
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise BundleError(f"a bundle must hold {path.name}, {path} cannot be read: {reason}") from error
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BundleError(f"{path} must be text, it is not: {error.reason} at byte {error.start}") from error
 
 
 def with_reference(payload: Payload) -> Payload:
@@ -217,7 +149,7 @@ def with_reference(payload: Payload) -> Payload:
         built = load_payload(payload.name)
     except AutotuneError:
         return payload
-    return built if built.sha256 == payload.sha256 else payload
+    return built if built.sha256 == payload.sha256 and built.arguments == payload.arguments else payload
 
 
 def digest(text: str) -> str:

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotune.bundle import MANIFEST, Bundle, read_bundle
+from autotune.bundle import Bundle, read_bundle
 from autotune.comparator import Comparator
 from autotune.contest import Entry
+from autotune.differences import differences
 from autotune.errors import BundleError
 from autotune.ir.evaluate import Candidate
 from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
 from autotune.ir.partition import Partition
 from autotune.machine import Machine
+from autotune.manifest import MANIFEST_FILE
 from autotune.registry import family_for, load_baseline
-from autotune.replay import differences, recorded_candidate
+from autotune.replay import recorded_candidate
 from autotune.script import assemble, panels_of, write_step
 from autotune.task import Payload
 
@@ -73,7 +75,7 @@ def best_contender(
             f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
         )
     note(f"best is {bundle.folder}")
-    for difference in differences(bundle.manifest, machine.fingerprint):
+    for difference in differences(bundle.manifest, machine, compiler_version()):
         note(f"best is not as it was recorded: {difference}")
     entry = Entry("best", payload, recorded_candidate(bundle), seed)
     return Contender("best", entry, f"{compiler_version()}, {bundle.folder.name}")
@@ -81,7 +83,7 @@ def best_contender(
 
 def newest_bundle(payload: Payload, bundles: Path, note: Note) -> Bundle | None:
     """The bundle of a payload that was written last, among the folders of `bundles`."""
-    for manifest in sorted(bundles.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True):
+    for manifest in sorted(bundles.glob(f"*/{MANIFEST_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
             bundle = read_bundle(manifest.parent)
         except BundleError as error:

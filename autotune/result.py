@@ -55,9 +55,9 @@ class TuneResult:
     notes: tuple[str, ...] = ()
     bundle: str = ""
 
-    def with_bundle(self, folder: Path) -> "TuneResult":
-        """The same result, knowing where its bundle is."""
-        return replace(self, bundle=str(folder))
+    def with_bundle(self, folder: Path, speedup: Interval | None) -> "TuneResult":
+        """The same result, knowing where its bundle is, and the speed-up over all sessions recorded there."""
+        return replace(self, bundle=str(folder), speedup=speedup)
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, as `tune --json` prints it."""

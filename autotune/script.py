@@ -4,8 +4,9 @@ The script is plain transform dialect. `schedules/` writes the body for one op; 
 matching by tag, the check that the match found what it should, and the lowering all schedules share.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import indent
 
 from autotune.machine import Machine
@@ -13,6 +14,7 @@ from autotune.schedule import Schedule
 from autotune.space import Config
 from autotune.task import Task
 
+KNOBS = "autotune.knobs"  # on the sequence of a task: its config
 TAG = "autotune.task"  # on a task's op; its root, where there are several
 WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
 
@@ -104,6 +106,7 @@ class Step:
         body: Transform ops on ``%op``, as `Schedule.build` gave them.
         note: What a reader should know: family and config.
         panel: Columns of the panels the ops' constant B is stored in; 0 for B as the payload has it.
+        config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
     """
 
     tag: str
@@ -111,6 +114,7 @@ class Step:
     body: str
     note: str = ""
     panel: int = 0
+    config: Config = field(default_factory=dict)
 
 
 def write_step(
@@ -127,7 +131,7 @@ def write_step(
         note: What a reader should know, such as `origin`.
     """
     body, panel = family.build(task, config, machine), family.panel(task, config)
-    return Step(task.tag, 1 if alone else task.ops, body, note, panel)
+    return Step(task.tag, 1 if alone else task.ops, body, note, panel, config)
 
 
 def origin(task: Task, family: Schedule, config: Config) -> str:
@@ -161,7 +165,9 @@ def assemble(steps: Sequence[Step]) -> str:
 def named_sequence(index: int, step: Step) -> str:
     """The task's sequence, with its note as a comment."""
     note = "".join(f"// {line}\n" for line in step.note.splitlines())
-    head = f"transform.named_sequence @task_{index}(%op: !transform.any_op {{transform.consumed}}) {{\n"
+    knobs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in step.config.items())
+    attributes = f" attributes {{{KNOBS} = {{{knobs}}}}}" if knobs else ""
+    head = f"transform.named_sequence @task_{index}(%op: !transform.any_op {{transform.consumed}}){attributes} {{\n"
     return f"{note}{head}" + indent(f"{step.body.rstrip()}\ntransform.yield\n", "  ") + "}\n"
 
 

@@ -35,29 +35,33 @@ class Search:
         rejected: Proposals that were turned down, by reason: ``duplicate``, ``constraint``.
     """
 
-    def __init__(self, space: Space, default: Config, *, sampler: str = "tpe", seed: int = 0) -> None:
-        """Start a search that asks for `default` first.
+    def __init__(
+        self, space: Space, default: Config, *, sampler: str = "tpe", seed: int = 0, starts: Sequence[Config] = ()
+    ) -> None:
+        """Start a search that asks for `starts` first, then for `default`.
 
         Args:
             space: Knobs and constraints.
             default: A valid config.
             sampler: One of `SAMPLERS`.
             seed: Of every random choice.
+            starts: Valid configs that are known to be good elsewhere, the most promising first.
 
         Raises:
-            SpaceError: The sampler is unknown, or the default is not a valid config.
+            SpaceError: The sampler is unknown, or one of those configs is not a valid config.
             MachineError: The sampler's package is missing.
         """
         if sampler not in SAMPLERS:
             raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {sampler!r}")
-        space.check(default)
-        if law := space.broken_law(default):
-            raise SpaceError(f"default config must obey: {law}; got {dict(default)}; choose another default")
+        for config in (default, *starts):
+            space.check(config)
+            if law := space.broken_law(config):
+                raise SpaceError(f"default config must obey: {law}; got {dict(config)}; choose another default")
         self.rejected = {"duplicate": 0, "constraint": 0}
         self._space = space
         counts = [len(knob.values) for knob in space.knobs]
         self._sampler = LEARNING[sampler](counts, seed) if sampler in LEARNING else None
-        self._default = self._index(default)
+        self._first = [self._index(config) for config in (*starts, default)]
         self._random = random.Random(seed)
         self._seen: set[Index] = set()
         self._lawful: dict[Index, bool] = {}  # what the constraints said of every config they were asked about
@@ -67,8 +71,9 @@ class Search:
 
     def ask(self) -> dict[str, Value] | None:
         """The next config, never asked or told before; `None` when there is none left."""
-        if self._default not in self._seen:
-            return self._give(self._default)
+        for index in self._first:
+            if index not in self._seen:
+                return self._give(index)
         if self._exhausted:
             return None
         found = None

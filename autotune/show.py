@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from autotune.bundle import MANIFEST, Bundle, read_bundle
+from autotune.bundle import Bundle, read_bundle
 from autotune.errors import BundleError, PayloadError, SpaceError
 from autotune.ir.evaluate import Candidate
 from autotune.ir.lower import TAIL
 from autotune.ir.partition import partition
 from autotune.ir.stages import COMPILED, compile_to
 from autotune.machine import Machine, this_machine
+from autotune.manifest import MANIFEST_FILE
 from autotune.registry import family_for, load_family, load_payload
 from autotune.replay import recorded_candidate
 from autotune.schedule import Schedule
@@ -68,7 +69,7 @@ def show(source: str, stage: str, task: str | None = None, config: str | None = 
     """
     if stage not in STAGES:
         raise PayloadError(f"stage must be one of {', '.join(STAGES)}; got {stage!r}")
-    bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST).exists() else None
+    bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
     payload = bundle.payload if bundle is not None else load_payload(source)
     recorded = recorded_tasks(bundle) if bundle is not None else None
     machine = this_machine()
@@ -101,16 +102,8 @@ def render(stage: str, payload: Payload, candidate: Candidate) -> Shown:
 
 
 def recorded_tasks(bundle: Bundle) -> dict[str, dict[str, Any]]:
-    """What a bundle's manifest says of every task.
-
-    Raises:
-        BundleError: It does not say it.
-    """
-    try:
-        return {tag: {key: task[key] for key in RECORD} for tag, task in bundle.manifest["tasks"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        path = bundle.folder / MANIFEST
-        raise BundleError(f"{path} must describe its tasks, it does not: {error!r}; restore it") from error
+    """What a bundle's manifest says of every task."""
+    return {tag: {key: getattr(task, key) for key in RECORD} for tag, task in bundle.manifest.tasks.items()}
 
 
 def scheduled(task: Task, recorded: Mapping[str, Any] | None, machine: Machine) -> Scheduled:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from autotune.ir.evaluate import Candidate, Evaluation, Job
 from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
+from autotune.known import Known, starts
 from autotune.machine import Machine
 from autotune.measure import Effort
 from autotune.schedule import Schedule
@@ -58,9 +59,18 @@ class TaskSearch:
 
     @classmethod
     def open(
-        cls, task: Task, family: Schedule, machine: Machine, store: Store, *, payload: str, sampler: str, seed: int
+        cls,
+        task: Task,
+        family: Schedule,
+        machine: Machine,
+        store: Store,
+        *,
+        payload: str,
+        sampler: str,
+        seed: int,
+        known: Sequence[Known] = (),
     ) -> "TaskSearch":
-        """Begin a search, or resume it: trials in the store are not run again."""
+        """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
         space = family.space(task, machine)
         identity = {
             "payload_sha256": task.payload.sha256,
@@ -71,7 +81,8 @@ class TaskSearch:
             "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
         }
         sweep = store.sweep(payload, task.tag, identity, flops=float(task.payload.flops))
-        search = Search(space, family.default(task, machine), sampler=sampler, seed=seed)
+        first = starts(known, task, family.name, space, machine)
+        search = Search(space, family.default(task, machine), sampler=sampler, seed=seed, starts=first)
         return cls(task, family, machine, space, search, sweep, seed)
 
     @property

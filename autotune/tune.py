@@ -14,8 +14,10 @@ from autotune.choose import Choice, choose
 from autotune.errors import PayloadError, SpaceError
 from autotune.ir.partition import partition
 from autotune.ir.roofs import Roofs
+from autotune.known import Known
 from autotune.machine import Machine, this_machine
 from autotune.noise import measure_noise
+from autotune.recording import record
 from autotune.registry import family_for, load_baseline
 from autotune.result import TuneResult
 from autotune.roofline import needed_flops, roof_seconds, share_of_roof
@@ -42,6 +44,7 @@ class Options:
         seed: Of the sampler and of the input data.
         baseline: Name of the pipeline that speed-ups are quoted against.
         timeout: Seconds one candidate may take to compile, verify and measure.
+        known: Recorded configs; each task starts from the nearest.
     """
 
     trials: int = 100
@@ -50,6 +53,7 @@ class Options:
     seed: int = 0
     baseline: str = "passes"
     timeout: float = 60.0
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
@@ -59,7 +63,8 @@ class Options:
         """The command line that tunes a payload so, without the places of store and bundle."""
         bound = ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
         choices = ["--sampler", self.sampler, "--seed", str(self.seed), "--baseline", self.baseline]
-        return ["autotune", "tune", payload, "--trials", str(self.trials), *bound, *choices]
+        cold = [] if self.known else ["--cold"]
+        return ["autotune", "tune", payload, "--trials", str(self.trials), *bound, *choices, *cold]
 
 
 @dataclass
@@ -107,29 +112,31 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
         choices = [choose(search, baseline, floor, worker) for search in searches]
         progress.stage("assembling and proving the whole")
         assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
-    result = summarize(
-        payload,
-        machine,
-        roofs,
-        baseline,
-        searches=searches,
-        choices=choices,
-        assembly=assembly,
-        ran=ran,
-        start=start,
-        floor=floor,
-    )
-    folder = write_bundle(
-        bundle,
-        payload,
-        parts.payload,
-        assembly=assembly,
-        choices=choices,
-        result=result,
-        seed=options.seed,
-        command=options.command(payload.name),
-    )
-    result = result.with_bundle(folder)
+        result = summarize(
+            payload,
+            machine,
+            roofs,
+            baseline,
+            searches=searches,
+            choices=choices,
+            assembly=assembly,
+            ran=ran,
+            start=start,
+            floor=floor,
+        )
+        progress.stage("recording the bundle")
+        texts, manifest = record(
+            payload,
+            parts,
+            assembly=assembly,
+            choices=choices,
+            result=result,
+            seed=options.seed,
+            command=options.command(payload.name),
+            worker=worker,
+        )
+    folder = write_bundle(bundle, texts, manifest)
+    result = result.with_bundle(folder, manifest.speedup)
     store.write_summary(payload.name, result.to_json())
     return result
 
@@ -143,7 +150,14 @@ def open_searches(
         family = family_for(task)
         if family is not None:
             opened = TaskSearch.open(
-                task, family, machine, store, payload=payload.name, sampler=options.sampler, seed=options.seed
+                task,
+                family,
+                machine,
+                store,
+                payload=payload.name,
+                sampler=options.sampler,
+                seed=options.seed,
+                known=options.known,
             )
             searches.append(opened)
     return searches

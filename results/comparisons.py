@@ -65,7 +65,7 @@ def measure(only: Annotated[str, typer.Option(help="Only payloads that contain t
             bundle = home() / "bundles" / slug(contest.payload)
             with TemporaryDirectory() as folder:
                 command = ["autotune", "tune", contest.payload, "--trials", str(contest.trials), "--seed", "0"]
-                command += ["--baseline", contest.baseline, "--store", f"{folder}/store.journal", "--json"]
+                command += ["--cold", "--baseline", contest.baseline, "--store", f"{folder}/store.journal", "--json"]
                 run([*command, "--bundle", str(bundle)])
             found = json.loads(
                 run(["autotune", "compare", contest.payload, "--bundle", str(bundle), *options(contest)])

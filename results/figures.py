@@ -61,7 +61,7 @@ def measure(only: Annotated[str, typer.Option(help="Only payloads that contain t
             continue
         bundle = home() / "bundles" / slug(figure.payload)
         with TemporaryDirectory() as folder:
-            command = ["autotune", "tune", figure.payload, *figure.options.split(), "--json"]
+            command = ["autotune", "tune", figure.payload, *figure.options.split(), "--cold", "--json"]
             command += ["--store", f"{folder}/store.journal", "--bundle", str(bundle)]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         found = json.loads(done.stdout)

@@ -65,8 +65,9 @@ class Fused:
             raise ScheduleError(
                 f"schedule 'fused' needs a task of several ops, got {task.tag}; try schedule 'vectorize'"
             )
-        self.space(task, machine).check(config)
-        writer = FusedWriter(Script(), task.members, shape_of(task), config, machine)
+        space = self.space(task, machine)
+        space.check(config)
+        writer = FusedWriter(Script(space.knobs, config), task.members, shape_of(task), config, machine)
         writer.write()
         return writer.script.text
 
@@ -146,7 +147,7 @@ class FusedWriter:
         rank, loops = len(self.members[0].nest.sizes) - self.lead, []
         for dim, (size, step) in enumerate(zip(self.shape.sizes[self.lead :], self.steps, strict=True)):
             if step < size:
-                op, handle = moves.tile_loop(self.script, op, rank, dim, step)
+                op, handle = moves.tile_loop(self.script, op, rank, dim, step, knob=("rows", "columns")[dim])
                 loops.append(OpenLoop(Loop("mn"[dim], step, "cache"), handle))
         return op, loops
 

@@ -46,8 +46,9 @@ class Matmul:
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Cut ``%op`` into regions, and tile, pack and vectorize each."""
         c = contraction_of(task)
-        self.space(task, machine).check(config)
-        script = Script()
+        space = self.space(task, machine)
+        space.check(config)
+        script = Script(space.knobs, config)
         op = "%op"
         function = moves.enclosing_function(script, op)
         if self.panel(task, config):
@@ -158,15 +159,16 @@ class MatmulWriter:
         for piece, part in zip(pieces, parts, strict=True):
             inside, loops = part, nest
             if piece.looped:
-                inside, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0])
+                knob = f"tile_{dim}"
+                inside, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0], knob=knob)
                 if dim in BLOCKS and (self.prefetches or self.starts_from_zero):
                     moves.annotate(self.script, handle, BLOCKS[dim])
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
 
-    def tile(self, op: str, dim: str, step: int, *, hidden: bool) -> tuple[str, str]:
-        """A loop over one dimension; `hidden` if it starts where the dimension does."""
-        op, loop = moves.tile_loop(self.script, op, 3, DIMS.index(dim), step)
+    def tile(self, op: str, dim: str, step: int, *, hidden: bool, knob: str = "") -> tuple[str, str]:
+        """A loop over one dimension; `hidden` if it starts where the dimension does, `knob` names what the step is."""
+        op, loop = moves.tile_loop(self.script, op, 3, DIMS.index(dim), step, knob=knob)
         if hidden and dim == self.hidden:
             moves.annotate(self.script, loop, HIDDEN)
         return op, loop
@@ -189,7 +191,8 @@ class MatmulWriter:
         """Register tiles of one region, B's panels packed, the k loop vectorized."""
         self.script.say(f"region of {' x '.join(str(region[d].size) for d in DIMS)} (m x n x k)")
         for loop in register_loops(region, str(self.config["register_order"])):
-            op, handle = self.tile(op, loop.dim, loop.step, hidden=self.starts(region, loop.dim))
+            hidden, knob = self.starts(region, loop.dim), "register_m" if loop.dim == "m" else ""
+            op, handle = self.tile(op, loop.dim, loop.step, hidden=hidden, knob=knob)
             nest = (*nest, OpenLoop(loop, handle))
             if self.prefetches and loop.dim == "m":
                 moves.annotate(self.script, handle, STRIPS_OF_M)

@@ -7,15 +7,29 @@ leaves it invalid, as in the transform dialect itself. Drawings show the payload
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from autotune.space import Config, Knob
+
 ANY = "!transform.any_op"
+PARAM = "!transform.param<i64>"
 
 
 @dataclass
 class Script:
-    """Transform ops in the making: lines, and fresh names for handles."""
+    """Transform ops in the making: lines, and fresh names for handles.
 
+    Attributes:
+        knobs: The knobs it is written for; those that are tile sizes become ops that a reader can turn.
+        config: Their values.
+        lines: So far.
+        names: How often each stem of a handle is taken.
+        turned: Handles of the knobs that are written.
+    """
+
+    knobs: Sequence[Knob] = ()
+    config: Config = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
+    turned: dict[str, str] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
         """A handle name that is not taken, such as ``%tiled_3``."""
@@ -31,13 +45,25 @@ class Script:
         """Append a comment for whoever reads the script."""
         self.lines.append(f"// {comment}")
 
+    def knob(self, name: str, size: int) -> str | None:
+        """The handle of a knob, where that is what a size is; `None` where the size is another."""
+        knob = next((knob for knob in self.knobs if knob.name == name), None)
+        if knob is None or self.config[name] != size:
+            return None
+        if name not in self.turned:
+            self.turned[name] = self.fresh(name)
+            options = ", ".join(map(str, knob.values))
+            tune = f'transform.tune.knob<"{name}"> = {size} from options = [{options}]'
+            self.emit(f"{self.turned[name]} = {tune} -> {PARAM}")
+        return self.turned[name]
+
     @property
     def text(self) -> str:
         """The script so far."""
         return "\n".join(self.lines) + "\n"
 
 
-def tile_loop(script: Script, op: str, rank: int, dim: int, size: int) -> tuple[str, str]:
+def tile_loop(script: Script, op: str, rank: int, dim: int, size: int, *, knob: str = "") -> tuple[str, str]:
     """Put one loop of steps of `size` around an op; consumes `op`.
 
         C[i] = ...  for i in 0..n   ->   for i0 in 0..n step size:  C[i0 : i0 + size] = ...
@@ -48,14 +74,18 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int) -> tuple[
         rank: Number of its loops.
         dim: Which of them.
         size: Elements a step; must divide the trip count, or the tile gets a dynamic shape.
+        knob: Name of the knob that the step is, unless it was rounded.
 
     Returns:
         Handles of the tiled op and of the loop.
     """
-    sizes = ", ".join(str(size if d == dim else 0) for d in range(rank))
+    turned = script.knob(knob, size)
+    sizes = ", ".join((turned or str(size)) if d == dim else "0" for d in range(rank))
+    operands = f"({ANY}, {PARAM})" if turned else f"({ANY})"
     tiled, loop = script.fresh("tiled"), script.fresh("loop")
     script.emit(
-        f"{tiled}, {loop} = transform.structured.tile_using_for {op} tile_sizes [{sizes}] : ({ANY}) -> ({ANY}, {ANY})"
+        f"{tiled}, {loop} = transform.structured.tile_using_for {op} tile_sizes [{sizes}] "
+        f": {operands} -> ({ANY}, {ANY})"
     )
     return tiled, loop
 

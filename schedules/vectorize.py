@@ -52,15 +52,18 @@ class Vectorize:
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Split off what the vectors leave over, then tile and vectorize each part of ``%op``."""
-        self.space(task, machine).check(config)
-        script = Script()
+        space = self.space(task, machine)
+        space.check(config)
+        script = Script(space.knobs, config)
         choose_functions(script, config, "%op")
         sizes = task.nest.sizes
         last = len(sizes) - 1
         pieces = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
         parts = moves.split_into(script, "%op", last, [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
-            tile_and_vectorize(script, part, (*sizes[:last], piece.size), int(config["rows"]), piece.register)
+            tile_and_vectorize(
+                script, part, (*sizes[:last], piece.size), int(config["rows"]), piece.register, knob="rows"
+            )
         return script.text
 
     def panel(self, task: Task, config: Config) -> int:
@@ -91,9 +94,19 @@ def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width:
 
 
 def tile_and_vectorize(
-    script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int, *, mark: str = ""
+    script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int, *, mark: str = "", knob: str = ""
 ) -> None:
-    """Loops over everything but a tile of `rows` rows and `width` columns; `mark` is put on the one over columns."""
+    """Loops over everything but a tile of `rows` rows and `width` columns.
+
+    Args:
+        script: Where to write.
+        op: Handle of the op; consumed.
+        sizes: Trip counts of its loops.
+        rows: Of a tile.
+        width: Columns of a tile.
+        mark: Put on the loop over columns.
+        knob: Name of the knob that `rows` is.
+    """
     rank = len(sizes)
     tile = [1] * rank
     tile[-1] = width
@@ -102,7 +115,7 @@ def tile_and_vectorize(
     loop = ""
     for dim, (size, step) in enumerate(zip(sizes, tile, strict=True)):
         if step < size:
-            op, loop = moves.tile_loop(script, op, rank, dim, step)
+            op, loop = moves.tile_loop(script, op, rank, dim, step, knob=knob if dim == rank - 2 else "")
             if mark and dim == rank - 1:
                 moves.annotate(script, loop, mark)
     if loop:

@@ -274,7 +274,7 @@ def test_list_prints_every_name(autotune):
     assert {"nano", "vectorize", "passes"} <= set(out.split())
 
 
-@pytest.mark.parametrize("verb", ["tune", "compare", "inspect", "replay", "show", "doctor", "list"])
+@pytest.mark.parametrize("verb", ["tune", "compare", "inspect", "replay", "regress", "show", "doctor", "list"])
 def test_help_of_every_verb_shows_an_example(autotune, verb):
     code, out, _ = autotune(verb, "--help")
     assert code == 0

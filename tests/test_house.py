@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PURE = (
     *("errors", "space", "stats", "task", "machine", "trial", "scheduler", "sampler", "search", "store", "script"),
-    *("verify", "measure"),
+    *("verify", "measure", "records", "manifest", "audit", "known", "regression", "differences", "header"),
 )
 DOCUMENTS = ("README.md", "CHANGELOG.md", "DECISIONS.md")
 

@@ -1,12 +1,11 @@
 """Show: every stage of a payload, a bundle and a task can be looked at, and what is shown is what is compiled."""
 
-import json
 import re
-from pathlib import Path
+import shutil
 
 import pytest
+from bundle_support import edit_manifest, make_bundle
 
-from autotune.bundle import FILES, digest
 from autotune.errors import BundleError, PayloadError, SpaceError
 from autotune.ir.lower import ARENA, TAIL
 from autotune.ir.module import context, parse
@@ -20,32 +19,21 @@ MATMUL = "matmul,m=17,n=24,k=9"
 BUFFERS = re.compile(r"buffers: (\d+), peak [\d.e-]+ MiB, separately [\d.e-]+ MiB")
 
 
+def without_notes(text):
+    """A script without its comments."""
+    return re.sub(r"^ *//.*\n", "", text, flags=re.M)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A bundle of the default config."""
+    return make_bundle(tmp_path_factory.mktemp("recorded"), MATMUL)
+
+
 @pytest.fixture
-def bundle(tmp_path):
-    """A bundle of the default configs, as `tune` would write it without a search."""
-    payload = load_payload(MATMUL)
-    (task,) = partition(payload).tasks
-    config = dict(family_for(task).default(task, this_machine()))
-    texts = (payload.text, partition(payload).payload.text, show(MATMUL, "schedule").text)
-    manifest = {
-        "format_version": 1,
-        "payload": MATMUL,
-        "entry": payload.entry,
-        "arguments": [vars(argument) for argument in payload.arguments],
-        "flops": payload.flops,
-        "reduction": payload.reduction,
-        "sha256": {name: digest(text) for name, text in zip(FILES, texts, strict=True)},
-        "pipeline": TAIL,
-        "tasks": {task.tag: {"schedule": "matmul", "config": config, "ops": 1, "count": 1}},
-    }
-    for name, text in zip((*FILES, "manifest.json"), (*texts, json.dumps(manifest)), strict=True):
-        (tmp_path / name).write_text(text)
-    return tmp_path
-
-
-def edit(folder, **changes):
-    path = folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+def bundle(recorded, tmp_path):
+    """A copy that may be edited."""
+    return shutil.copytree(recorded, tmp_path / "bundle")
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -58,7 +46,7 @@ def test_every_stage_of_a_payload_is_shown(stage):
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_of_a_bundle_is_that_of_its_payload_with_the_same_configs(bundle, stage):
     shown, wanted = show(str(bundle), stage), show(MATMUL, stage)
-    assert shown.text == wanted.text
+    assert without_notes(shown.text) == without_notes(wanted.text)
     assert shown.note == wanted.note
 
 
@@ -116,23 +104,23 @@ def test_what_there_is_not_is_refused(arguments, error, words):
 
 
 def test_a_bundle_from_before_the_arena_says_so(bundle):
-    edit(bundle, pipeline=TAIL.replace(f"{ARENA},", ""))
+    edit_manifest(bundle, lambda m: m.update(pipeline=TAIL.replace(f"{ARENA},", "")))
     assert show(str(bundle), "bufferized").note == show(str(bundle), "lowered").note == UNPLANNED
 
 
 def test_a_bundle_whose_tasks_were_formed_otherwise_is_refused_with_the_way_out(bundle):
     tag = partition(load_payload(MATMUL)).tasks[0].tag
-    edit(bundle, tasks={})
+
+    def rename(manifest):
+        manifest["tasks"] = {"other": manifest["tasks"][tag]}
+        for folder in ("tasks", "schedules"):
+            (bundle / folder / f"{tag}.mlir").rename(bundle / folder / "other.mlir")
+            manifest["sha256"][f"{folder}/other.mlir"] = manifest["sha256"].pop(f"{folder}/{tag}.mlir")
+
+    edit_manifest(bundle, rename)
     assert show(str(bundle), "schedule").text
     with pytest.raises(BundleError, match="tune again"):
         show(str(bundle), "schedule", tag)
-
-
-@pytest.mark.parametrize("tasks", [None, [], {"a": {}}, {"a": None}])
-def test_a_bundle_that_does_not_describe_its_tasks_is_refused(bundle, tasks):
-    edit(bundle, tasks=tasks)
-    with pytest.raises(BundleError, match=r"manifest\.json must describe its tasks"):
-        show(str(bundle), "tasks")
 
 
 def test_the_command_prints_the_stage_and_says_what_buffers_take(autotune):
@@ -140,10 +128,3 @@ def test_the_command_prints_the_stage_and_says_what_buffers_take(autotune):
     assert code == 0
     assert out == show(SPEC, "bufferized").text.rstrip() + "\n"
     assert BUFFERS.fullmatch(said.strip())
-
-
-def test_recorded_bundles_from_before_the_arena_still_read():
-    results = Path(__file__).parent.parent / "results"
-    for manifest in results.glob("*/bundles/*/manifest.json"):
-        assert show(str(manifest.parent), "tasks").text
-        assert show(str(manifest.parent), "schedule").text

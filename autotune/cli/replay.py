@@ -6,21 +6,54 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import AsJson
+from autotune.cli.options import AsJson, StorePath, home
+
+EMITTED = "object, llvm or asm"
 
 
-def replay(bundle: Annotated[Path, typer.Argument(metavar="FOLDER")], as_json: AsJson = False) -> None:
-    """Build a bundle again, verify it, and time it against its baseline. Exit 1 if it is wrong.
+def replay(
+    bundle: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    emit: Annotated[
+        str | None, typer.Option(metavar="KIND", help=f"Write the compiled program instead: {EMITTED}; and a C header.")
+    ] = None,
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where --emit writes.")] = Path(),
+    retune: Annotated[bool, typer.Option("--retune", help="Search again for this machine, from its configs.")] = False,
+    trials: Annotated[int, typer.Option(min=1, help="Of --retune.")] = 100,
+    store: StorePath = None,
+    into: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where --retune writes its bundle; default FOLDER-retuned.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build a bundle again, verify it, and time it against its baseline.
+
+    Exit 1 if it is wrong, or weaker than recorded on a machine like the recorded one; 2 if the bundle is refused.
 
     Example: autotune replay results/MACHINE/bundles/nano
     """
+    from autotune.emit import emit_bundle
     from autotune.replay import replay
-    from autotune.report import show_replay
+    from autotune.report import TuneProgress, show_replay, show_result
+    from autotune.retune import retune_bundle
+    from autotune.store import Store
 
+    if emit is not None:
+        for path in emit_bundle(bundle, emit, output):
+            typer.echo(path)
+        return
+    if retune:
+        folder = into or bundle.with_name(f"{bundle.resolve().name}-retuned")
+        with Store.open(store or home() / "store.journal") as opened, TuneProgress(str(bundle), trials) as progress:
+            result = retune_bundle(bundle, opened, folder, trials, progress.callbacks)
+        if as_json:
+            typer.echo(json.dumps(result.to_json()))
+        else:
+            show_result(result)
+        return
     found = replay(bundle)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
         show_replay(found)
-    if not found.is_right:
+    if not found.is_fine:
         raise typer.Exit(1)

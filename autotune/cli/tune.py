@@ -1,6 +1,7 @@
 """`autotune tune`: search schedules, prove the best, write a bundle."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,14 +20,17 @@ def tune(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds one candidate may take.")] = 60.0,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles know.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search schedules for payloads, prove the best right and faster, and write a bundle.
 
-    Run again, it resumes: trials in the store are not run twice.
+    Run again, it resumes: trials in the store are not run twice. Each task starts from the configs that bundles below
+    results/ record for the most similar tasks.
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
+    from autotune.known import read_known
     from autotune.registry import load_baseline, load_payload
     from autotune.report import TuneProgress, show_result
     from autotune.store import Store
@@ -42,8 +46,9 @@ def tune(
             typer.echo(f"autotune: {message}", err=True)
         for payload in loaded:
             folder = bundle or home() / "bundles" / slug(payload.name)
+            known = () if cold else tuple(read_known(sorted(Path("results").glob("*/bundles")), payload.name))
             with TuneProgress(payload.name, trials) as progress:
-                result = tune(payload, opened, folder, options, progress.callbacks)
+                result = tune(payload, opened, folder, replace(options, known=known), progress.callbacks)
             if as_json:
                 typer.echo(json.dumps(result.to_json()))
             else:

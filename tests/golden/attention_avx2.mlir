@@ -89,7 +89,8 @@ module attributes {transform.with_named_sequence} {
     %producer_20 = transform.get_producer_of_operand %producer_19[2] : (!transform.any_op) -> !transform.any_op
     %producer_21 = transform.get_producer_of_operand %producer_19[0] : (!transform.any_op) -> !transform.any_op
     // blocks of rows; what feeds them is computed where it is used
-    %tiled_1, %loop_12 = transform.structured.tile_using_for %plain_12 tile_sizes [32, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %rows_0 = transform.tune.knob<"rows"> = 32 from options = [1, 2, 4, 8, 16, 32, 64] -> !transform.param<i64>
+    %tiled_1, %loop_12 = transform.structured.tile_using_for %plain_12 tile_sizes [%rows_0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_12 : !transform.any_op
     %fused_11, %loop_13 = transform.structured.fuse_into_containing_op %producer_11 into %loop_12 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_13 : !transform.any_op

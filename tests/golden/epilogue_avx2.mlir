@@ -13,13 +13,13 @@ module attributes {transform.with_named_sequence} {
   // unroll_k = 4
   // pack_b = beforehand
   // prefetch = False
-  // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %producer_0 = transform.get_producer_of_operand %op[0] : (!transform.any_op) -> !transform.any_op
     %producer_1 = transform.get_producer_of_operand %producer_0[2] : (!transform.any_op) -> !transform.any_op
     // blocks of rows; what feeds them is computed where it is used
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 128] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %columns_0 = transform.tune.knob<"columns"> = 128 from options = [0, 64, 128] -> !transform.param<i64>
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, %columns_0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_0 : !transform.any_op
     %fused_0, %loop_1 = transform.structured.fuse_into_containing_op %producer_0 into %loop_0 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_1 : !transform.any_op
@@ -28,7 +28,8 @@ module attributes {transform.with_named_sequence} {
     %parts_0 = transform.structured.split %fused_0 after 24 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 24 x 128 x 128 (m x n x k)
-    %tiled_1, %loop_3 = transform.structured.tile_using_for %main_0 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %register_m_0 = transform.tune.knob<"register_m"> = 6 from options = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14] -> !transform.param<i64>
+    %tiled_1, %loop_3 = transform.structured.tile_using_for %main_0 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     %tiled_2, %loop_4 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 8 x 128 x 128 (m x n x k)
     %tiled_3, %loop_5 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)

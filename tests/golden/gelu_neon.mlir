@@ -4,7 +4,8 @@ module attributes {transform.with_named_sequence} {
   // vectors = 4
   // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [2, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %rows_0 = transform.tune.knob<"rows"> = 2 from options = [1, 2, 4] -> !transform.param<i64>
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [%rows_0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 16] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_1 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_1 : !transform.any_op

@@ -12,16 +12,16 @@ module attributes {transform.with_named_sequence} {
   // pack_b = panels
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
-    %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 128, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_0 "autotune.blocks_of_n" : !transform.any_op
-    %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, 128] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_1 "autotune.blocks_of_k" : !transform.any_op
+    %tile_n_0 = transform.tune.knob<"tile_n"> = 128 from options = [0, 64, 128] -> !transform.param<i64>
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, %tile_n_0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    %tile_k_0 = transform.tune.knob<"tile_k"> = 128 from options = [0, 64, 128] -> !transform.param<i64>
+    %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, %tile_k_0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     %parts_0 = transform.structured.split %tiled_1 after 240 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_0 tile_sizes [60, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 240 x 256 x 256 (m x n x k)
-    %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %register_m_0 = transform.tune.knob<"register_m"> = 6 from options = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14] -> !transform.param<i64>
+    %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     %tiled_4, %loop_4 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // copy B into panels, in the order the k loop reads it in
     transform.apply_patterns to %loop_0 {
@@ -38,7 +38,7 @@ module attributes {transform.with_named_sequence} {
     %parts_1 = transform.structured.split %rest_0 after 12 {dimension = 0} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 12 x 256 x 256 (m x n x k)
-    %tiled_6, %loop_7 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_7 = transform.structured.tile_using_for %main_1 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     %tiled_7, %loop_8 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 4 x 256 x 256 (m x n x k)
     %tiled_8, %loop_9 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)

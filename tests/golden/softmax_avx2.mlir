@@ -12,7 +12,8 @@ module attributes {transform.with_named_sequence} {
     %producer_3 = transform.get_producer_of_operand %producer_2[1] : (!transform.any_op) -> !transform.any_op
     %producer_4 = transform.get_producer_of_operand %producer_3[1] : (!transform.any_op) -> !transform.any_op
     // blocks of rows; what feeds them is computed where it is used
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [4, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %rows_0 = transform.tune.knob<"rows"> = 4 from options = [1, 2, 4, 8, 16] -> !transform.param<i64>
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [%rows_0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_0 : !transform.any_op
     %fused_0, %loop_1 = transform.structured.fuse_into_containing_op %producer_0 into %loop_0 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_cse to %loop_1 : !transform.any_op

@@ -1,0 +1,51 @@
+"""`autotune regress`: has a bundle become slower, or wrong?"""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import home
+
+
+def regress(
+    bundles: Annotated[
+        list[Path] | None, typer.Argument(metavar="[BUNDLE...]", help="Folders; by default all of this machine.")
+    ] = None,
+    factor: Annotated[float, typer.Option(help="A slowdown by this much is to be found.")] = 1.05,
+    quick: Annotated[bool, typer.Option("--quick", help="End within two minutes.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Accept what is measured, and write the history.")] = False,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of --update; default results/MACHINE/history.jsonl.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write findings as JSON.")] = None,
+    junit_file: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")] = None,
+) -> None:
+    """Measure bundles again, each against its baseline, and compare speed-ups with those recorded.
+
+    Verdicts: ok, faster, slower, wrong (no longer what the oracle says), stale (payload edited, or another machine),
+    inconclusive (too noisy, or left out by --quick). Exit 1 if one is slower or wrong, 2 if one is refused.
+
+    Example: autotune regress results/MACHINE/bundles/nano --quick
+    """
+    from autotune.findings import Status, show_findings
+    from autotune.history import append_history, junit
+    from autotune.machine import this_machine
+    from autotune.recording import versions
+    from autotune.regress import Options, bundles_in, regress
+
+    options = Options(factor, quick, update)
+    with Status() as status:
+        found = regress(bundles or bundles_in(home() / "bundles"), options, status.say)
+    show_findings(found)
+    if json_file is not None:
+        json_file.write_text(json.dumps([finding.to_json() for finding in found], indent=1) + "\n")
+    if junit_file is not None:
+        junit_file.write_text(junit(found))
+    if update:
+        about = {"machine": this_machine().fingerprint, "compiler": versions().compiler, "version": versions().autotune}
+        append_history(history or home() / "history.jsonl", found, datetime.now(UTC), about)
+    if any(finding.alarms for finding in found) and not update:
+        raise typer.Exit(1)

@@ -1,0 +1,121 @@
+"""What a bundle says of a program besides its times: how exact every output is, and hashes of its IR. In the worker."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from autotune.errors import CompileError
+from autotune.ir.evaluate import Candidate, PreparedPayload, build_and_verify, prepare
+from autotune.ir.lower import apply_script
+from autotune.ir.module import context, parse
+from autotune.ir.panels import PanelWeight, insert_panels
+from autotune.ir.partition import find_function
+from autotune.ir.stages import compile_to
+from autotune.stats import tolerance
+from autotune.task import Payload
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A program: what it computes, how it is compiled, and the seed of its inputs."""
+
+    payload: Payload
+    candidate: Candidate
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far one output is from the oracle.
+
+    Attributes:
+        name: Of the argument.
+        max_error: Largest absolute difference.
+        rms_error: Root of the mean squared difference.
+        tolerance: Largest difference that rounding explains.
+        magnitude: Largest absolute value of the oracle.
+    """
+
+    name: str
+    max_error: float
+    rms_error: float
+    tolerance: float
+    magnitude: float
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """A module before and after its script, as `mlir-opt --transform-interpreter` applies it.
+
+    Attributes:
+        before: What the script applies to: the candidate's module with an argument for every weight in panels.
+        after: What it leaves.
+        weights: Those arguments.
+    """
+
+    before: str
+    after: str
+    weights: tuple[PanelWeight, ...]
+
+
+def transform(claim: Claim) -> Transformed:
+    """Apply a program's script.
+
+    Raises:
+        CompileError: Stage ``parse`` or ``transform``.
+    """
+    payload, candidate = claim.payload, claim.candidate
+    with context():
+        module = parse(candidate.text or payload.text, payload.name)
+        roles = [argument.role for argument in payload.arguments]
+        columns = dict(candidate.panels)
+        weights = insert_panels(find_function(module, payload.entry), roles, columns) if columns else ()
+        before = str(module)
+        if candidate.script is not None:
+            apply_script(module, candidate.script)
+        return Transformed(before, str(module), weights)
+
+
+def hash_stages(claim: Claim) -> dict[str, str]:
+    """Sha256 of the IR after the script and after the pipeline: what differs between two compilers shows here.
+
+    Raises:
+        CompileError: With the stage that refused it.
+    """
+    texts = {
+        "transformed": transform(claim).after,
+        "lowered": compile_to("lowered", claim.payload, claim.candidate).text,
+    }
+    return {stage: sha256(text.encode()).hexdigest() for stage, text in texts.items()}
+
+
+def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
+    """Run a program once and compare every output to the oracle.
+
+    Raises:
+        CompileError: It does not compile, or is not right.
+    """
+    prepared = prepare(claim.payload, claim.seed)
+    bound, found = build_and_verify(claim.payload, claim.candidate, prepared)
+    if bound is None:
+        raise CompileError("verify", f"{claim.payload.name} must be right, it is {found.outcome}: {found.diagnostic}")
+    return output_errors(claim.payload, prepared)
+
+
+def output_errors(payload: Payload, prepared: PreparedPayload) -> tuple[OutputError, ...]:
+    """How far the outputs that lie in a prepared payload are from its oracle."""
+    errors = []
+    for argument, got, expected in zip(payload.outputs, prepared.outputs, prepared.expected, strict=True):
+        difference = got.astype(np.float64) - expected
+        magnitude = float(np.max(np.abs(expected), initial=0.0))
+        errors.append(
+            OutputError(
+                name=argument.name,
+                max_error=float(np.max(np.abs(difference), initial=0.0)),
+                rms_error=float(np.sqrt(np.mean(difference**2))),
+                tolerance=tolerance(argument.dtype, payload.reduction, magnitude),
+                magnitude=magnitude,
+            )
+        )
+    return tuple(errors)

@@ -1,0 +1,54 @@
+"""Bundles for tests: tuned without care, copied, spoilt, and signed again as a careful forger would."""
+
+import hashlib
+import json
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from autotune.ir.roofs import Roofs
+from autotune.measure import Effort
+from autotune.registry import load_payload
+from autotune.store import Store
+from autotune.tune import Options, Progress, tune
+from autotune.worker import Worker
+
+ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)
+QUICK = Effort(samples=5, seconds=0.02, sample_seconds=1e-4)
+
+
+@contextmanager
+def no_care():
+    """No roofs and no care in measuring: they take seconds, and hardly a test is about speed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
+        patch.setattr("autotune.recording.SESSIONS", 1)
+        modules = [module for name, module in sys.modules.items() if name.startswith("autotune.")]
+        for module in modules:
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Effort):
+                    patch.setattr(module, name, QUICK)
+        yield
+
+
+def make_bundle(folder, spec, trials=1, **options):
+    """Tune a payload with a few trials; gives the bundle's folder."""
+    with no_care(), Store.open(folder / "store.journal") as store:
+        tune(load_payload(spec), store, folder / "bundle", Options(trials=trials, **options), Progress())
+    return folder / "bundle"
+
+
+def edit_manifest(folder, change):
+    """Write a manifest anew after `change` has had it, or as the list that it gives."""
+    path = folder / "manifest.json"
+    data = json.loads(path.read_text())
+    changed = change(data)
+    path.write_text(json.dumps(changed if isinstance(changed, list) else data))
+
+
+def edit_file(folder, name, data):
+    """Replace a file of a bundle, and its hash with it."""
+    data = data.encode() if isinstance(data, str) else data
+    (folder / name).write_bytes(data)
+    edit_manifest(folder, lambda m: m["sha256"].update({name: hashlib.sha256(data).hexdigest()}))
