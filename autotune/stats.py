@@ -126,6 +126,12 @@ def as_times(samples: Sequence[float]) -> Times:
     return times
 
 
+def spread(samples: Sequence[float]) -> float:
+    """How far apart the middle half of samples is, as a share of their median."""
+    low, middle, high = np.quantile(as_times(samples), (0.25, 0.5, 0.75))
+    return float((high - low) / middle)
+
+
 def relative_difference(a: Sequence[float], b: Sequence[float]) -> float:
     """How much longer the slower median is than the faster: 0.1 means 10 % longer."""
     medians = float(np.median(as_times(a))), float(np.median(as_times(b)))

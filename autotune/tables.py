@@ -27,7 +27,7 @@ def duration(seconds: float | None) -> str:
 def describe_sweeps(frame: pd.DataFrame, top: int) -> list[dict[str, Any]]:
     """Each task's outcomes and best configs, as plain data."""
     sweeps = []
-    for (payload, task), rows in frame.groupby(["payload", "task"], sort=False):
+    for (payload, task, _, _), rows in frame.groupby(["payload", "task", "machine", "compiler"], sort=False):
         best = rows[rows["outcome"] == "ok"].nsmallest(top, "seconds_normalised")
         phases = [column for column in rows if str(column).endswith("_seconds")]
         sweeps.append(

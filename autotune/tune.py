@@ -101,6 +101,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
         progress.stage("partitioning the payload")
         parts = partition(payload)
         searches = open_searches(payload, parts.tasks, machine, store, options)
+        unlike = sum(store.strangers(search.sweep) for search in searches)
         progress.stage("searching")
         ran = run_searches(searches, options, worker, progress)
         progress.stage("measuring finalists")
@@ -118,6 +119,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
         ran=ran,
         start=start,
         floor=floor,
+        unlike=unlike,
     )
     folder = write_bundle(
         bundle,
@@ -215,11 +217,16 @@ def summarize(
     ran: Ran,
     start: float,
     floor: float,
+    unlike: int,
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
     flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
     notes = [] if searches else ["it has no linalg op on static tensors, so that nothing could be tuned"]
+    if unlike:
+        notes.append(
+            f"{unlike} trials in the store are of another machine, compiler, payload text or family; they are not used"
+        )
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     return TuneResult(
         payload=payload.name,
