@@ -11,14 +11,14 @@ from pathlib import Path
 from autotune.errors import MachineError
 from autotune.ir.evaluate import Candidate, Job
 from autotune.ir.lower import TAIL
-from autotune.ir.roofs import CHAINS, STEPS, fma_payload, read_payload
+from autotune.ir.roofs import STEPS, read_payload, sum_all
 from autotune.machine import Machine
 from autotune.measure import Effort
 from autotune.stats import noise_floor
-from autotune.task import Payload
+from autotune.task import Argument, Payload
 from autotune.worker import Worker
 
-EFFORT = Effort(samples=30, seconds=0.5)
+EFFORT = Effort(samples=60, seconds=1.0)
 LEAST_FLOOR = 0.01  # what a handful of pairs can tell
 FORMAT_VERSION = 1  # of the file: {"format_version", "fingerprint", "floor", "pairs"}
 FILE = "noise.json"
@@ -38,9 +38,9 @@ def time_twins(machine: Machine, worker: Worker, count: int) -> list[Pair]:
     Args:
         machine: The host.
         worker: Where to measure.
-        count: How many pairs; each takes half a second.
+        count: How many pairs; each takes up to a second.
     """
-    kernels = (read_payload(machine.lanes, machine.l2_bytes // 2), fma_payload(machine.lanes, CHAINS[0], STEPS))
+    kernels = (read_payload(machine.lanes, machine.l2_bytes // 2), spin_payload(machine.lanes, STEPS))
     twin = Candidate(None, TAIL)
     return [
         pair
@@ -51,8 +51,7 @@ def time_twins(machine: Machine, worker: Worker, count: int) -> list[Pair]:
 
 def time_unequal(machine: Machine, worker: Worker, count: int, slower: float) -> list[Pair]:
     """Time a program and one that does `slower` times its work: ``slower=1.05`` is five per cent more."""
-    payload = fma_payload(machine.lanes, CHAINS[0], STEPS)
-    more = fma_payload(machine.lanes, CHAINS[0], round(STEPS * slower))
+    payload, more = spin_payload(machine.lanes, STEPS), spin_payload(machine.lanes, round(STEPS * slower))
     both = (Candidate(None, TAIL), Candidate(None, TAIL, more.text))
     pairs = [time_pair(payload, both, machine, worker, seed) for seed in range(count)]
     return [pair for pair in pairs if pair is not None]
@@ -64,6 +63,33 @@ def time_pair(
     """Times of two candidates; `None` where one of them failed."""
     a, b = worker.evaluate(Job(payload, both, machine, seed=seed, effort=EFFORT))
     return Pair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
+
+
+def spin_payload(lanes: int, steps: int, chains: int = 8) -> Payload:
+    """Compute in registers for `steps` rounds; what is written does not depend on how many."""
+    kind = f"vector<{lanes}xf32>"
+    starts = ", ".join(f"%a{i} = %start{i}" for i in range(chains))
+    constants = "\n".join(f"    %start{i} = arith.constant dense<{i}.5> : {kind}" for i in range(chains))
+    body = "\n".join(f"      %b{i} = math.fma %a{i}, %x, %one : {kind}" for i in range(chains))
+    results, kinds = ", ".join(f"%b{i}" for i in range(chains)), ", ".join([kind] * chains)
+    text = f"""
+  func.func @spin(%in: memref<{lanes}xf32>, %out: memref<{lanes}xf32>) {{
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %n = arith.constant {steps} : index
+    %x = vector.load %in[%c0] : memref<{lanes}xf32>, {kind}
+    %one = arith.constant dense<1.0> : {kind}
+{constants}
+    %r:{chains} = scf.for %k = %c0 to %n step %c1 iter_args({starts}) -> ({kinds}) {{
+{body}
+      scf.yield {results} : {kinds}
+    }}
+{sum_all([f"%r#{i}" for i in range(chains)], kind)}
+    vector.store %total, %out[%c0] : memref<{lanes}xf32>, {kind}
+    return
+  }}"""
+    small = Argument("in", "input", (lanes,), low=-0.5, high=0.5)  # sums of its powers are finite
+    return Payload("spin", text, "spin", (small, Argument("out", "output", (lanes,))))
 
 
 def measure_noise(machine: Machine, worker: Worker, pairs: int) -> float:

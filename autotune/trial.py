@@ -24,6 +24,7 @@ Outcome = Literal[
     "noisy",  # right, but its samples disagree, also when taken again: its time is a guess
 ]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
+RIGHT = ("ok", "noisy")  # what computes what it should
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from autotune.choose import Choice, choose
 from autotune.errors import PayloadError, SpaceError
 from autotune.ir.partition import partition
 from autotune.ir.roofs import Roofs
+from autotune.knobs import dead_knobs
 from autotune.machine import Machine, this_machine
 from autotune.noise import measure_noise
 from autotune.registry import family_for, load_baseline
@@ -42,6 +43,7 @@ class Options:
         seed: Of the sampler and of the input data.
         baseline: Name of the pipeline that speed-ups are quoted against.
         timeout: Seconds one candidate may take to compile, verify and measure.
+        least_floor: Differences below it are ties, however quiet the machine seems: what `doctor --noise` kept.
     """
 
     trials: int = 100
@@ -50,6 +52,7 @@ class Options:
     seed: int = 0
     baseline: str = "passes"
     timeout: float = 60.0
+    least_floor: float = 0.0
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
@@ -97,7 +100,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
     with Worker(options.timeout) as worker:
         progress.stage("measuring roofs and noise of this machine")
         roofs = worker.roofs(machine)
-        floor = measure_noise(machine, worker, NOISE_PAIRS)
+        floor = max(options.least_floor, measure_noise(machine, worker, NOISE_PAIRS))
         progress.stage("partitioning the payload")
         parts = partition(payload)
         searches = open_searches(payload, parts.tasks, machine, store, options)
@@ -227,6 +230,8 @@ def summarize(
         notes.append(
             f"{unlike} trials in the store are of another machine, compiler, payload text or family; they are not used"
         )
+    dead = [(search.task.tag, knob) for search in searches for knob in dead_knobs(search.trials)]
+    notes += [f"{tag}: knob {knob} made no difference to the code; a dead knob of its family" for tag, knob in dead]
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     return TuneResult(
         payload=payload.name,

@@ -9,7 +9,7 @@ import sys
 import typer
 from rich.console import Console
 
-from autotune.cli import compare, doctor, inspect, list_names, replay, show, tune
+from autotune.cli import compare, doctor, inspect, list_names, replay, reproduce, selftest, show, tune
 from autotune.errors import AutotuneError
 
 INTERRUPTED = 130
@@ -26,9 +26,11 @@ app = typer.Typer(
 app.command()(tune.tune)
 app.command()(inspect.inspect)
 app.command()(replay.replay)
+app.command()(reproduce.reproduce)
 app.command()(compare.compare)
 app.command()(show.show)
 app.command()(doctor.doctor)
+app.command()(selftest.selftest)
 app.command("list")(list_names.list_names)
 
 

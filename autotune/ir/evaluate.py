@@ -13,12 +13,12 @@ from autotune.ir.roofs import Roofs, measure_roofs, reference_run
 from autotune.machine import Machine
 from autotune.measure import Effort, Run, measure, measure_interleaved
 from autotune.patience import Patience
-from autotune.stats import spread
+from autotune.stats import unrest
 from autotune.task import Payload
 from autotune.trial import Outcome, Samples
 from autotune.watch import REPORTER, Stopwatch
 
-NOISY = 0.25  # spread of samples, beyond which their median says little
+NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
 
@@ -118,8 +118,8 @@ def look_again(evaluation: Evaluation, bound: BoundProgram, prepared: PreparedPa
             diagnostic=verdict.diagnostic,
         )
     times = evaluation.samples.seconds if evaluation.samples else ()
-    if len(times) >= FEWEST_TO_JUDGE and (wide := spread(times)) > NOISY:
-        said = f"samples must spread by less than {NOISY:.0%} of their median, twice they did not; now {wide:.0%}"
+    if len(times) >= FEWEST_TO_JUDGE and (wide := unrest(times)) > NOISY:
+        said = f"halves of the samples must agree to {NOISY:.0%}; measured twice, they were {wide:.0%} apart"
         return replace(evaluation, outcome="noisy", diagnostic=said)
     return evaluation
 
@@ -134,11 +134,11 @@ def time_all(programs: Sequence[BoundProgram], job: Job) -> list[Samples]:
 
 
 def time_alone(program: BoundProgram, reference: Run, job: Job) -> Samples:
-    """Samples of one program; taken twice where the first spread too much, the calmer ones kept."""
+    """Samples of one program; taken twice where the first were restless, the calmer ones kept."""
     samples = measure(program.run, reference, job.effort, job.best_seconds)
-    if len(samples.seconds) >= FEWEST_TO_JUDGE and spread(samples.seconds) > NOISY:
+    if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
         again = measure(program.run, reference, job.effort, job.best_seconds)
-        samples = min(samples, again, key=lambda taken: spread(taken.seconds))
+        samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
     return replace(samples, quiet_reference=quietest(min(samples.quiet_reference, job.quiet_reference)))
 
 
