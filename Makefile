@@ -2,6 +2,7 @@
 # make test   run the tests
 # make check  what CI runs besides the tests: style, types, the house's arrows
 # make figures  measure the README's figures again (half an hour); make docs  write them into the README
+# make mutations  break a thousand schedules (the tests break 150): none may be accepted with a wrong result
 # Each target makes .venv and installs what it needs.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py results/samplers.py
 
-.PHONY: tune test check format figures docs clean
+.PHONY: tune test check format figures docs mutations clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +30,9 @@ check: $(VENV)/.installed
 	$(BIN)/lint-imports
 	$(BIN)/python results/figures.py render --check
 	$(BIN)/python results/comparisons.py render --check
+
+mutations: $(VENV)/.installed
+	MUTATIONS=1000 $(BIN)/python -m pytest tests/test_mutation.py
 
 figures: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/figures.py measure

@@ -20,7 +20,7 @@ class Amounts:
 
     crashes: int = 1000
     trials: int = 60
-    pairs: int = 200
+    pairs: int = 100
     kills: int = 100
     sweeps: int = 20
 

@@ -65,9 +65,9 @@ def find_trial(store: Store, wanted: str) -> tuple[Trial, Sweep]:
     found = [(t, sweep) for sweep in store.sweeps() for t in sweep.records.values() if t.key.startswith(wanted)]
     if len(found) == 1:
         return found[0]
-    many = "several trials" if found else "none"
+    many = "several keys" if found else "none"
     raise StoreError(
-        f"trial must be the beginning of one key; {wanted!r} is of {many}; `autotune reproduce` lists them"
+        f"trial must be named by the beginning of one key; {wanted!r} begins {many}; see `autotune reproduce`"
     )
 
 

@@ -171,7 +171,7 @@ def test_trial_is_reproduced_from_its_key_as_files_and_as_an_outcome(tmp_path, w
     assert (found.is_same, found.changed) == (True, "")
     assert {file.name for file in folder.iterdir()} == {"payload.mlir", "schedule.mlir", "trial.json", "README"}
     assert trial.key[:8] in (folder / "README").read_text()
-    with pytest.raises(StoreError, match="beginning of its key"):
+    with pytest.raises(StoreError, match="beginning of one key"):
         reproduce(path, "nothing", folder, 30.0)
 
 
