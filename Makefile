@@ -3,6 +3,7 @@
 # make check  what CI runs besides the tests: style, types, the house's arrows
 # make regress  check nano's recorded bundle: slower, or wrong?
 # make figures  record the bundles and figures again (an hour and a half); make docs  write them into the README
+# make mutations  break a thousand schedules (the tests break 150): none may be accepted with a wrong result
 # Each target makes .venv and installs what it needs.
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py results/samplers.py \
 	results/regressions.py results/warmth.py
 
-.PHONY: tune test check regress format figures docs clean
+.PHONY: tune test check regress mutations format figures docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +37,9 @@ check: $(VENV)/.installed
 
 regress: $(VENV)/.installed
 	$(BIN)/autotune regress results/*/bundles/nano --quick
+
+mutations: $(VENV)/.installed
+	MUTATIONS=1000 $(BIN)/python -m pytest tests/test_mutation.py
 
 figures: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/figures.py measure

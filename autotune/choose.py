@@ -1,20 +1,23 @@
 """Choosing a task's winner: finalists are measured again, interleaved with the baseline, before one is believed."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from autotune.ir.evaluate import Candidate
 from autotune.measure import Effort
 from autotune.schedule import Baseline
 from autotune.space import Config
-from autotune.stats import is_different
+from autotune.stats import is_different, quiet_time
 from autotune.task_search import TaskSearch
-from autotune.trial import Samples
+from autotune.trial import Samples, Trial
+from autotune.watch import COMPILE
 from autotune.worker import Worker
 
 FINALISTS = 8
 CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
-RACE_EFFORT = Effort(samples=30, seconds=2.0, sample_seconds=0.003)
+HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
+RACE_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.001)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,10 @@ class Choice:
 
 
 def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker) -> Choice:
-    """Race the finalists; ties go to the default config, and the baseline wins where it is faster.
+    """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
+
+    The finalists compute on data that the search has not seen, and must be right on it. After a first round only those
+    that may be the fastest go on.
 
     Args:
         search: A finished search.
@@ -50,25 +56,57 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
         return Choice(search, default, note="no trial was left for it; the default config, unmeasured alone")
     if not search.right:
         return Choice(search, None, note=f"no config works ({search.trials[-1].diagnostic}); plain lowering instead")
-    finalists: list[Config] = [trial.config for trial in search.right[:FINALISTS]]
-    if default not in finalists and any(trial.config == default for trial in search.right):
-        finalists.append(default)
+    finalists = pick_finalists(search, default)
     plain = Candidate(None, baseline.pipeline)
     (alone,) = worker.evaluate(search.job([plain], BASELINE_EFFORT))
     seconds = alone.samples.median if alone.samples else None
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
-    candidates = [search.candidate(config) for config in finalists] + ([plain] if close else [])
-    evaluations = worker.evaluate(search.job(candidates, RACE_EFFORT))
-    raced = {i: e.samples for i, e in enumerate(evaluations[: len(finalists)]) if e.samples is not None}
+    heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
+    finalists = [finalists[i] for i in contenders(heat, floor)]
+    candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
+    times = race(search, candidates, RACE_EFFORT, worker)
+    theirs = times.pop() if close else None
+    raced = {i: samples for i, samples in enumerate(times) if samples is not None}
     if not raced:
-        return Choice(search, finalists[0], None, seconds, "the finalists could not be measured again")
-    winner = min(raced, key=lambda i: raced[i].median)
-    settled = next((i for i in raced if finalists[i] == default), winner)
-    if not is_different(raced[settled].seconds, raced[winner].seconds, floor=floor):
-        winner = settled
-    theirs = evaluations[-1].samples if close else None
+        return Choice(search, search.right[0].config, None, seconds, "the finalists could not be measured again")
+    winner = settle(raced, finalists, default, floor)
     if theirs is not None:
         seconds = theirs.median
-        if seconds < raced[winner].median and is_different(theirs.seconds, raced[winner].seconds, floor=floor):
+        faster = quiet_time(theirs.seconds) < quiet_time(raced[winner].seconds)
+        if faster and is_different(theirs.seconds, raced[winner].seconds, floor=floor):
             return Choice(search, None, None, seconds, f"{baseline.name} is faster here; plain lowering instead")
-    return Choice(search, finalists[winner], raced[winner], seconds)
+    return Choice(search, finalists[winner].config, raced[winner], seconds)
+
+
+def pick_finalists(search: TaskSearch, default: Config) -> list[Trial]:
+    """The fastest trials, and that of the default config."""
+    finalists = search.right[:FINALISTS]
+    return finalists + [trial for trial in search.right[FINALISTS:] if trial.config == default]
+
+
+def race(search: TaskSearch, candidates: list[Candidate], effort: Effort, worker: Worker) -> list[Samples | None]:
+    """Interleaved times of candidates on data of another seed than the search's; `None` for who failed."""
+    job = replace(search.job(candidates, effort), seed=search.seed + 1)
+    return [evaluation.samples for evaluation in worker.evaluate(job)]
+
+
+def contenders(times: Sequence[Samples | None], floor: float) -> list[int]:
+    """Who may still be the fastest, after a race; everybody if nobody ran."""
+    ran = {i: samples for i, samples in enumerate(times) if samples is not None}
+    return tied(ran, floor) if ran else list(range(len(times)))
+
+
+def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
+    """Whom the race does not tell from the fastest."""
+    fastest = raced[min(raced, key=lambda i: quiet_time(raced[i].seconds))]
+    return [i for i, mine in raced.items() if not is_different(mine.seconds, fastest.seconds, floor=floor)]
+
+
+def settle(raced: Mapping[int, Samples], finalists: Sequence[Trial], default: Config, floor: float) -> int:
+    """Who wins: of those tied with the fastest the default config, or else the one that compiles fastest."""
+    return min(tied(raced, floor), key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))
+
+
+def compile_seconds(trial: Trial) -> float:
+    """What compiling a trial took."""
+    return sum(trial.phases.get(phase, 0.0) for phase in COMPILE)

@@ -5,8 +5,9 @@ from typing import Literal
 
 from autotune.comparator import Comparator, Prepared
 from autotune.errors import ComparatorError
-from autotune.ir.evaluate import Candidate, PreparedPayload, build_and_verify, prepare
+from autotune.ir.evaluate import Candidate, build_and_verify
 from autotune.ir.module import first_lines
+from autotune.ir.prepared import PreparedPayload, prepare
 from autotune.ir.roofs import reference_run
 from autotune.machine import Machine
 from autotune.measure import Effort, Run, measure_interleaved

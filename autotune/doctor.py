@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from autotune.ir.module import compiler_version
@@ -10,11 +9,11 @@ from autotune.ir.program import runner_libraries
 from autotune.ir.roofs import Roofs
 from autotune.machine import Machine, this_machine
 from autotune.noise import measure_noise
+from autotune.quiet import Watch, advise
 from autotune.worker import Worker
 
 A_A_PAIRS = 8
-NOISY = 0.05
-GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+MANY_PAIRS = 60
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,19 @@ class Diagnosis:
         return asdict(self) | {"fingerprint": self.machine.fingerprint}
 
 
-def examine() -> Diagnosis:
-    """Measure and look around; takes about ten seconds."""
+def examine(pairs: int = A_A_PAIRS) -> Diagnosis:
+    """Measure and look around; takes about ten seconds, and up to a second a pair.
+
+    Args:
+        pairs: A/A comparisons that the noise floor is of.
+    """
     machine = this_machine()
     with Worker() as worker:
         roofs = worker.roofs(machine)
-        floor = measure_noise(machine, worker, A_A_PAIRS)
-    return Diagnosis(machine, roofs, floor, compiler_version(), tuple(find_missing()), tuple(advise(machine, floor)))
+        watch = Watch()
+        floor = measure_noise(machine, worker, pairs)
+        advice = advise(floor, machine.cores, watch.read())
+    return Diagnosis(machine, roofs, floor, compiler_version(), tuple(find_missing()), tuple(advice))
 
 
 def find_missing() -> list[str]:
@@ -59,15 +64,3 @@ def find_missing() -> list[str]:
     if find_spec("cmaes") is None:
         missing.append("sampler cmaes needs the package cmaes; pip install cmaes")
     return missing
-
-
-def advise(machine: Machine, floor: float) -> list[str]:
-    """What would make numbers steadier."""
-    advice = []
-    if machine.cores == 1:
-        advice.append("one core: the tuner and the candidate share it; expect more noise and fewer trials a minute")
-    if floor > NOISY:
-        advice.append(f"noise floor {floor:.1%} is high: stop other work, or measure when the machine is quiet")
-    if GOVERNOR.exists() and (governor := GOVERNOR.read_text().strip()) != "performance":
-        advice.append(f"CPU frequency governor is {governor!r}; 'performance' gives steadier times")
-    return advice

@@ -25,7 +25,7 @@ class CompileError(AutotuneError):
     """The compiler refused a module.
 
     Attributes:
-        stage: Where it failed: ``parse``, ``transform``, ``lower`` or ``jit``.
+        stage: Where it failed: ``parse``, ``transform``, ``verify``, ``lower`` or ``jit``.
     """
 
     def __init__(self, stage: str, message: str) -> None:
@@ -35,6 +35,10 @@ class CompileError(AutotuneError):
     def __reduce__(self) -> tuple[type["CompileError"], tuple[str, str]]:
         """Keep both arguments when the error crosses a process boundary."""
         return type(self), (self.stage, str(self))
+
+
+class SeenError(AutotuneError):
+    """A candidate becomes what an earlier one became."""
 
 
 class StoreError(AutotuneError):

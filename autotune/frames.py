@@ -35,6 +35,8 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
     samples, seconds = trial.samples, trial.seconds
     return {
         "payload": about["payload"],
+        "machine": str(about.get("identity", {}).get("machine", "")),
+        "compiler": str(about.get("identity", {}).get("compiler", "")),
         "task": trial.task,
         "number": trial.number,
         "outcome": trial.outcome,

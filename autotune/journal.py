@@ -1,9 +1,10 @@
-"""Where a store lives: Optuna's journal format in a file we keep ourselves, or a database; locked and repaired."""
+"""Where a store lives: Optuna's journal format in a file we keep ourselves, or a database."""
 
+import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,28 @@ WAY_OUT = "move it away or pass --store PATH"
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-class Journal(BaseJournalBackend):
-    """Optuna's journal file for one writer, which holds the file's flock, and any number of readers.
+Pause = Callable[[str], None]  # waits a while, having told somebody why
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
-    Unlike Optuna's own backend it needs no lock file (a killed process leaves nothing behind), names the line that
-    is damaged, and takes back an append that the disk refused half-way.
+
+class Journal(BaseJournalBackend):
+    """Optuna's journal file, for any number of writers and readers.
+
+    Unlike Optuna's own backend it needs no lock file (a writer holds the file's flock while it writes), mends what a
+    killed writer left torn, names the line that is damaged, and takes back an append that the disk refused half-way.
     """
 
-    def __init__(self, path: Path, writable: bool) -> None:
+    def __init__(self, path: Path, writable: bool, pause: Pause | None = None) -> None:
+        """Begin with nothing read.
+
+        Args:
+            path: An existing file.
+            writable: Whether records may be appended.
+            pause: Called, again and again, while the disk is full; by default that is an error.
+        """
         self.path = path
         self.writable = writable
+        self.pause = pause
         self.starts = [0]  # byte offset of every record read so far, and of the one after
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
@@ -67,15 +80,26 @@ class Journal(BaseJournalBackend):
             StoreError: The store was opened for reading, or the system refuses the write.
         """
         if not self.writable:
-            raise StoreError(f"a store opened without its lock must only be read; {self.path} got a record to write")
+            raise StoreError(f"a store opened for reading must only be read; {self.path} got a record to write")
         data = b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs)
+        while not self._append(data):
+            assert self.pause is not None
+            self.pause(f"store must have room; the disk of {self.path} is full; make room, the sweep waits")
+
+    def _append(self, data: bytes) -> bool:
+        """Append whole records after whole records; false if that must wait for room."""
         try:
-            append(self.path, data)
+            with locked(self.path):
+                mend(self.path)
+                append(self.path, data)
         except OSError as error:
+            if self.pause is not None and error.errno in FULL:
+                return False
             raise StoreError(
                 f"store must stay writable; {self.path}: {error.strerror}; earlier records are safe: make room or "
                 "restore the file, then run again to resume"
             ) from error
+        return True
 
 
 def append(path: Path, data: bytes) -> None:
@@ -123,6 +147,16 @@ def check_first_line(path: Path) -> None:
         check_header(path, record.get("study_name") if record else None)
 
 
+def mend(path: Path) -> None:
+    """Repair a file that does not end with a line's end; the caller has its lock, so that nobody is writing."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        whole = file.read(1) in (b"", b"\n")
+    if not whole:
+        repair(path)
+
+
 def repair(path: Path) -> list[str]:
     """Cut off a last line that a crash left unfinished, keeping its bytes in ``<path>.torn``; say so."""
     data = path.read_bytes()
@@ -140,49 +174,20 @@ def repair(path: Path) -> list[str]:
     return [f"{path}: the last line was torn by a crash and is cut off; its {len(tail)} bytes are kept in {torn}"]
 
 
-# Descriptors whose flock this process holds. A forked child shares the lock and would keep it alive after we are
-# killed, so it closes its copies at once.
-LOCKS: set[int] = set()
-
-
-def drop_locks() -> None:
-    """Close every lock descriptor."""
-    while LOCKS:
-        os.close(LOCKS.pop())
-
-
-os.register_at_fork(after_in_child=drop_locks)
-
-
-def lock_file(path: Path) -> int:
-    """Create a file if need be and take its lock; the descriptor that holds it.
-
-    Raises:
-        StoreError: Another process holds it.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    LOCKS.add(descriptor)
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, as every writer does for the moment of its write."""
+    descriptor = os.open(path, os.O_RDWR)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        unlock_file(descriptor)
-        raise StoreError(
-            f"store must have one writer; another process is writing {path}; wait for it or pass --store PATH"
-        ) from error
-    return descriptor
-
-
-def unlock_file(descriptor: int) -> None:
-    """Release a lock, once."""
-    if descriptor in LOCKS:
-        LOCKS.remove(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
         os.close(descriptor)
 
 
-def load_journal(path: Path, writable: bool) -> BaseStorage:
-    """Read a whole journal; an empty one that is writable gets its header."""
-    journal = Journal(path, writable)
+def load_journal(path: Path, writable: bool, pause: Pause | None = None) -> BaseStorage:
+    """Read a whole journal."""
+    journal = Journal(path, writable, pause)
     try:
         storage = JournalStorage(journal)
     except (StoreError, OSError):
@@ -190,28 +195,32 @@ def load_journal(path: Path, writable: bool) -> BaseStorage:
     except Exception as error:  # Optuna replays records unchecked, so that a strange one may raise anything
         line = len(journal.starts) - 1
         raise StoreError(f"records of a store must make sense; {path} line {line} does not; {WAY_OUT}") from error
-    if writable and not storage.get_all_studies():
-        storage.create_new_study([StudyDirection.MINIMIZE], HEADER)
     return storage
 
 
-def open_file(path: Path, create: bool, exclusive: bool) -> tuple[BaseStorage, int | None, list[str]]:
-    """Open a journal file; its storage, the descriptor of its lock, and what was repaired."""
+def open_file(path: Path, create: bool, exclusive: bool, pause: Pause | None) -> tuple[BaseStorage, list[str]]:
+    """Open a journal file; its storage, and what was repaired."""
     if path.exists() and not path.is_file():
         raise StoreError(f"store must be a regular file or a database URL; {path} is not a file; pass --store PATH")
     if not path.exists() and not (create and exclusive):
         raise StoreError(f"store must exist to be read; {path} does not; run `autotune tune` or pass --store PATH")
     if not exclusive:
         check_first_line(path)
-        return load_journal(path, writable=False), None, []
-    lock = lock_file(path)
-    try:
+        return load_journal(path, writable=False), []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+    with locked(path):
         check_first_line(path)
         messages = repair(path)
-        return load_journal(path, writable=True), lock, messages
-    except BaseException:
-        unlock_file(lock)
-        raise
+        begin(path)
+    return load_journal(path, writable=True, pause=pause), messages
+
+
+def begin(path: Path) -> None:
+    """Write the header of an empty store."""
+    if path.stat().st_size == 0:
+        header = {"op_code": 0, "worker_id": "autotune", "study_name": HEADER, "directions": [StudyDirection.MINIMIZE]}
+        append(path, json.dumps(header, separators=(",", ":")).encode() + b"\n")
 
 
 def open_database(url: str, create: bool) -> BaseStorage:

@@ -16,6 +16,7 @@ from autotune.trial import Samples
 
 Run = Callable[[int], None]  # runs a program that many times
 COLD_SECONDS = 0.02  # a call this long is hardly helped by what is in the caches when it begins
+MOST_CALLS = 1 << 32  # a program that writes the same whatever it reads may be compiled into one call
 LEAST_SAMPLES = 3
 RACE_SAMPLES = 3  # after these, a candidate far behind the best is not worth more
 HOPELESS = 1.5
@@ -77,8 +78,8 @@ def calibrate(run: Run, sample_seconds: float) -> Batch:
         seconds = time_once(run, calls) * calls
         if seconds < COLD_SECONDS:  # cheap enough to ask again: one preemption must not pass for the program's time
             seconds = min(seconds, time_once(run, calls) * calls)
-        if seconds >= sample_seconds / 4:
-            needed = max(1, math.ceil(calls * sample_seconds / seconds))
+        if seconds >= sample_seconds / 4 or calls >= MOST_CALLS:
+            needed = min(MOST_CALLS, max(1, math.ceil(calls * sample_seconds / seconds)))
             return Batch(needed, warm_up=int(seconds < COLD_SECONDS))
         calls *= max(2, min(64, int(sample_seconds / max(seconds, 1e-9))))
 

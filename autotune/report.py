@@ -1,5 +1,6 @@
 """What the terminal shows: progress on stderr, tables on stdout."""
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -9,7 +10,9 @@ from rich.table import Table
 from autotune.compare import Watcher
 from autotune.comparison import Comparison
 from autotune.doctor import Diagnosis
+from autotune.promises import Figure
 from autotune.replay import Replay
+from autotune.reproduce import Reproduction
 from autotune.result import TuneResult
 from autotune.stats import Interval
 from autotune.tables import duration, out
@@ -95,6 +98,29 @@ def show_replay(found: Replay) -> None:
     console.print(f"  speed-up recorded {factor(found.recorded)}: {found.verdict}")
     for difference in found.differences:
         console.print(f"  note: {difference}")
+
+
+def show_reproduction(found: Reproduction) -> None:
+    """What became of a trial, then and now."""
+    console = out()
+    trial, now = found.trial, found.found
+    if found.changed:
+        console.print(f"note: {found.changed}")
+    console.print(f"recorded: {trial.outcome} {trial.diagnostic}".rstrip(), soft_wrap=True, markup=False)
+    console.print(f"now:      {now.outcome} {now.diagnostic}".rstrip(), soft_wrap=True, markup=False)
+    console.print(f"files:    {found.folder}", soft_wrap=True)
+
+
+def show_figures(figures: Sequence[Figure]) -> None:
+    """What the self-test found, a promise a line."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "measured", "must be", "", "how"):
+        table.add_column(column, overflow="fold")
+    for figure in figures:
+        table.add_row(
+            figure.name, f"{figure.value:.3g}", figure.law, "kept" if figure.holds else "BROKEN", figure.detail
+        )
+    out().print(table)
 
 
 def show_comparison(found: Comparison) -> None:

@@ -27,7 +27,7 @@ def duration(seconds: float | None) -> str:
 def describe_sweeps(frame: pd.DataFrame, top: int) -> list[dict[str, Any]]:
     """Each task's outcomes and best configs, as plain data."""
     sweeps = []
-    for (payload, task), rows in frame.groupby(["payload", "task"], sort=False):
+    for (payload, task, _, _), rows in frame.groupby(["payload", "task", "machine", "compiler"], sort=False):
         best = rows[rows["outcome"] == "ok"].nsmallest(top, "seconds_normalised")
         phases = [column for column in rows if str(column).endswith("_seconds")]
         sweeps.append(
@@ -80,4 +80,19 @@ def show_sweeps(frame: pd.DataFrame, top: int) -> None:
                 gflops,
                 config,
             )
+    out().print(table)
+
+
+def show_failures(frame: pd.DataFrame) -> None:
+    """What failed, one line an outcome and diagnostic, with how often, and the key of one such trial."""
+    failed = frame[~frame["outcome"].isin(("ok", "duplicate"))]
+    if failed.empty:
+        out().print("no trial failed")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("trial", "outcome", "times", "task", "diagnostic"):
+        table.add_column(column, no_wrap=column != "diagnostic", overflow="fold")
+    for (outcome, diagnostic), rows in failed.groupby(["outcome", "diagnostic"], sort=False):
+        first = rows.iloc[0]
+        table.add_row(first["key"][:12], str(outcome), str(len(rows)), first["task"], str(diagnostic))
     out().print(table)

@@ -1,7 +1,7 @@
 """The search of one task: ask, write the script, evaluate or look up, record, tell."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from autotune.ir.evaluate import Candidate, Evaluation, Job
@@ -10,11 +10,13 @@ from autotune.ir.module import compiler_version
 from autotune.known import Known, starts
 from autotune.machine import Machine
 from autotune.measure import Effort
+from autotune.patience import learn_patience
 from autotune.schedule import Schedule
 from autotune.script import DESTINATIONS, LOWERING, Step, assemble, origin, panels_of, write_step
 from autotune.search import Search
 from autotune.space import Config, Space
-from autotune.store import Store, Sweep
+from autotune.store import Store
+from autotune.sweep import Sweep
 from autotune.task import Task
 from autotune.trial import Trial, trial_key
 from autotune.watch import Stopwatch
@@ -55,7 +57,9 @@ class TaskSearch:
     exhausted: bool = False
     best_seconds: float | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
-    _bodies: set[str] = field(default_factory=set)
+    _elsewhere: dict[str, str] = field(default_factory=dict)  # key and script of what other tuners work on
+    _scripts: dict[str, Trial] = field(default_factory=dict)  # the first trial of every script
+    _marks: dict[str, Trial] = field(default_factory=dict)  # the first trial of every fingerprint
 
     @classmethod
     def open(
@@ -105,35 +109,61 @@ class TaskSearch:
         return self.watch.phases.get("step", 0.0) - self.watch.phases.get("evaluate", 0.0)
 
     def _step(self, worker: Worker) -> tuple[Trial, bool] | None:
-        config = self.search.ask()
-        if config is None:
-            self.exhausted = True
-            return None
-        step = self.script_step(config, alone=True)
-        key = trial_key(self.task.payload.text, step.body, config, SHARED, self.compiler)
-        known = self.sweep.records.get(key)
-        trial = known or self._try(config, step, key, worker)
-        self._bodies.add(step.body)
-        if known is None:
-            self.sweep.add(trial, self.space)
+        self._catch_up()
+        while (config := self.search.ask()) is not None:
+            step = self.script_step(config, alone=True)
+            key = trial_key(self.task.payload.text, step.body, config, SHARED, self.compiler)
+            known = self.sweep.records.get(key)
+            if known is not None:
+                self._learn(known, step.body)
+                return known, False
+            if not self.sweep.claim(key):
+                self._elsewhere[key] = step.body
+                continue
+            try:
+                trial = self._try(config, step, key, worker)
+                self.sweep.add(trial, self.space)
+            finally:
+                self.sweep.release(key)
+            self._learn(trial, step.body)
+            return trial, trial.outcome != "duplicate"
+        self.exhausted = True
+        return None
+
+    def _catch_up(self) -> None:
+        """Learn what became of trials that other tuners worked on."""
+        self.sweep.refresh()
+        for key in [key for key in self._elsewhere if key in self.sweep.records]:
+            self._learn(self.sweep.records[key], self._elsewhere.pop(key))
+
+    def _learn(self, trial: Trial, body: str) -> None:
+        """Remember a trial, and tell the search what became of its config: what became of its twin, if it has one."""
         self.trials.append(trial)
-        seconds = trial.seconds
-        if seconds is not None:
-            self.best_seconds = min(seconds, self.best_seconds or seconds)
-        self.search.tell(config, seconds)
-        return trial, known is None and trial.outcome != "duplicate"
+        twin = self.sweep.records.get(trial.twin, trial)
+        self._scripts.setdefault(body, twin)
+        for mark in (trial.scheduled, trial.compiled):
+            if mark:
+                self._marks.setdefault(mark, twin)
+        if trial.seconds is not None:
+            self.best_seconds = min(trial.seconds, self.best_seconds or trial.seconds)
+        self.search.tell(trial.config, twin.seconds)
 
     def _try(self, config: Config, step: Step, key: str, worker: Worker) -> Trial:
         """Evaluate a config that is not in the store."""
-        if step.body in self._bodies:
+        if step.body in self._scripts:
             found = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
         else:
-            job = self.job([candidate_of(step)], SEARCH_EFFORT, self.best_seconds)
+            job = replace(
+                self.job([self.candidate(config, step)], SEARCH_EFFORT, self.best_seconds),
+                patience=learn_patience(self.trials),
+                known=frozenset(self._marks),
+            )
             with self.watch.phase("evaluate"):
                 (found,) = worker.evaluate(job)
+        twin = self._twin(step.body, found) if found.outcome == "duplicate" else None
         return Trial(
             task=self.task.tag,
-            number=len(self.trials),
+            number=len(self.sweep.recorded),
             config=dict(config),
             outcome=found.outcome,
             key=key,
@@ -142,11 +172,19 @@ class TaskSearch:
             max_error=found.max_error,
             diagnostic=found.diagnostic,
             phases=found.phases,
+            scheduled=found.scheduled,
+            compiled=found.compiled,
+            twin=twin.key if twin is not None else "",
         )
 
-    def candidate(self, config: Config) -> Candidate:
-        """A config as a worker takes it: the task alone."""
-        return candidate_of(self.script_step(config, alone=True))
+    def _twin(self, body: str, found: Evaluation) -> Trial | None:
+        """The trial that a duplicate is the same as."""
+        twins = (self._scripts.get(body), self._marks.get(found.compiled), self._marks.get(found.scheduled))
+        return next((twin for twin in twins if twin is not None), None)
+
+    def candidate(self, config: Config, step: Step | None = None) -> Candidate:
+        """A config as a worker takes it: the task alone. `step` saves writing it again."""
+        return candidate_of(step or self.script_step(config, alone=True))
 
     def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
         """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""

@@ -10,18 +10,21 @@ from autotune.space import Config, Value
 
 Outcome = Literal[
     "ok",  # compiled, verified, measured
-    "duplicate",  # writes the same script as an earlier trial
+    "duplicate",  # the same script, IR after the schedule, or machine code as an earlier trial; never timed again
     "constraint",  # breaks a joint constraint; never compiled
     "transform-failed",  # the transform interpreter refused the script
+    "verify-failed",  # the scheduled module breaks a law of its ops
     "lowering-failed",  # the pass pipeline to LLVM failed
     "jit-failed",  # code generation or symbol resolution failed
-    "crashed",  # the worker process died
-    "timed-out",  # compile and run together took longer than allowed
-    "out-of-memory",  # the worker hit its memory limit
-    "wrong-result",  # an element is further off than the tolerance
+    "crashed",  # the worker process died, or started another
+    "timed-out",  # its compilation, its first call, or all of it took longer than allowed
+    "out-of-memory",  # it hit the worker's memory limit
+    "wrong-result",  # an element is further off than the tolerance, or something else was written
     "non-finite",  # an element is NaN or infinite where the oracle is finite
+    "noisy",  # right, but its samples disagree, also when taken again: its time is a guess
 ]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
+RIGHT = ("ok", "noisy")  # what computes what it should
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,13 @@ class Trial:
         outcome: One of `OUTCOMES`.
         key: Identity, from `trial_key`; equal keys mean equal work.
         schedule: Name of the family.
-        samples: Raw times; `None` unless the outcome is ``ok``.
+        samples: Raw times; `None` unless the outcome is ``ok`` or ``noisy``.
         max_error: Largest absolute difference to the oracle.
         diagnostic: First lines of what the compiler or the check said.
         phases: Seconds spent, by phase: ``transform``, ``lower``, ``jit``, ``verify``, ``measure``.
+        scheduled: Fingerprint of the IR after the schedule; empty if it did not get so far.
+        compiled: Fingerprint of the machine code; empty if it did not get so far.
+        twin: Key of the earlier trial that a duplicate is the same as; empty if it is none.
     """
 
     task: str
@@ -85,6 +91,9 @@ class Trial:
     max_error: float | None = None
     diagnostic: str = ""
     phases: dict[str, float] = field(default_factory=dict)
+    scheduled: str = ""
+    compiled: str = ""
+    twin: str = ""
 
     @property
     def seconds(self) -> float | None:

@@ -1,30 +1,28 @@
 """Tune a payload end to end: partition, search every task, choose, assemble, and prove the whole faster and right."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from autotune.assembly import Assembly, assemble_model
+from autotune.assembly import assemble_model
 from autotune.bundle import check_target, write_bundle
-from autotune.choose import Choice, choose
+from autotune.choose import choose
 from autotune.errors import PayloadError, SpaceError
 from autotune.ir.partition import partition
-from autotune.ir.roofs import Roofs
 from autotune.known import Known
 from autotune.machine import Machine, this_machine
 from autotune.noise import measure_noise
 from autotune.recording import record
 from autotune.registry import family_for, load_baseline
 from autotune.result import TuneResult
-from autotune.roofline import needed_flops, roof_seconds, share_of_roof
-from autotune.schedule import Baseline
+from autotune.roofline import roof_seconds
 from autotune.scheduler import Scheduler
 from autotune.search import SAMPLERS
 from autotune.store import Store
+from autotune.summary import Ran, summarize
 from autotune.task import Payload, Task
 from autotune.task_search import TaskSearch
 from autotune.trial import Trial
@@ -45,6 +43,7 @@ class Options:
         baseline: Name of the pipeline that speed-ups are quoted against.
         timeout: Seconds one candidate may take to compile, verify and measure.
         known: Recorded configs; each task starts from the nearest.
+        least_floor: Differences below it are ties, however quiet the machine seems: what `doctor --noise` kept.
     """
 
     trials: int = 100
@@ -54,6 +53,7 @@ class Options:
     baseline: str = "passes"
     timeout: float = 60.0
     known: tuple[Known, ...] = ()
+    least_floor: float = 0.0
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
@@ -102,10 +102,11 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
     with Worker(options.timeout) as worker:
         progress.stage("measuring roofs and noise of this machine")
         roofs = worker.roofs(machine)
-        floor = measure_noise(machine, worker, NOISE_PAIRS)
+        floor = max(options.least_floor, measure_noise(machine, worker, NOISE_PAIRS))
         progress.stage("partitioning the payload")
         parts = partition(payload)
         searches = open_searches(payload, parts.tasks, machine, store, options)
+        unlike = sum(store.strangers(search.sweep) for search in searches)
         progress.stage("searching")
         ran = run_searches(searches, options, worker, progress)
         progress.stage("measuring finalists")
@@ -123,6 +124,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
             ran=ran,
             start=start,
             floor=floor,
+            unlike=unlike,
         )
         progress.stage("recording the bundle")
         texts, manifest = record(
@@ -177,21 +179,6 @@ def check_memory(payload: Payload) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What the search did in this run.
-
-    Attributes:
-        evaluated: Trials compiled and run now.
-        seconds: Time spent searching.
-        overhead_seconds: The tuner's own share of it: ask, tell, write scripts, record.
-    """
-
-    evaluated: int
-    seconds: float
-    overhead_seconds: float
-
-
 def run_searches(searches: Sequence[TaskSearch], options: Options, worker: Worker, progress: Progress) -> Ran:
     """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
     begun = time.perf_counter()
@@ -215,42 +202,3 @@ def run_searches(searches: Sequence[TaskSearch], options: Options, worker: Worke
         evaluated += fresh
         progress.trial(trial, counted, search.best_seconds)
     return Ran(evaluated, time.perf_counter() - begun, sum(search.own_seconds for search in searches))
-
-
-def summarize(
-    payload: Payload,
-    machine: Machine,
-    roofs: Roofs,
-    baseline: Baseline,
-    *,
-    searches: Sequence[TaskSearch],
-    choices: Sequence[Choice],
-    assembly: Assembly,
-    ran: Ran,
-    start: float,
-    floor: float,
-) -> TuneResult:
-    """Everything a caller wants to know, as plain data."""
-    flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
-    outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
-    notes = [] if searches else ["it has no linalg op on static tensors, so that nothing could be tuned"]
-    notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
-    return TuneResult(
-        payload=payload.name,
-        machine=machine,
-        roofs=roofs,
-        baseline_name=baseline.name,
-        baseline_seconds=assembly.baseline.median if assembly.baseline else None,
-        best_seconds=assembly.best.median,
-        roof_fraction=share_of_roof(flops, assembly.best, machine) if flops else None,
-        configs={c.search.task.tag: dict(c.config) for c in choices if c.config is not None and assembly.uses(c)},
-        speedup=assembly.speedup,
-        max_error=assembly.max_error,
-        trials=dict(outcomes),
-        evaluated=ran.evaluated,
-        seconds=time.perf_counter() - start,
-        search_seconds=ran.seconds,
-        overhead_seconds=ran.overhead_seconds,
-        noise_floor=floor,
-        notes=(*notes, *assembly.notes),
-    )

@@ -1,34 +1,40 @@
-"""Workers: every candidate compiles and runs in a process of its own kind, which may crash, hang or eat memory.
+"""Workers: every candidate compiles and runs in an isolated process, which may crash, hang, fork or eat memory.
 
-The process persists from job to job; when one ends it, the job gets an outcome and the next job a new process.
+The process persists from job to job; when one ends it, the candidate gets an outcome and the next a new process.
 """
 
-import ctypes
 import os
-import resource
-import signal
 import tempfile
+import time
 from collections.abc import Callable
-from concurrent.futures import TimeoutError as FutureTimeout
-from multiprocessing import get_context
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 import psutil
-from pebble import ProcessExpired, ProcessPool
 
+from autotune.cell import Call, Limits, Raised, Returned
+from autotune.errors import MachineError
 from autotune.ir.evaluate import Evaluation, Job, evaluate, roofs
-from autotune.ir.module import first_lines
 from autotune.ir.roofs import Roofs
+from autotune.keeper import Cell, Keeper
 from autotune.machine import Machine
+from autotune.patience import Course, Patience
+from autotune.post_mortem import Finding, find_cause
+from autotune.watch import COMPILE, Moment
 
 A = TypeVar("A")
 T = TypeVar("T")
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
-OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
-POLL_SECONDS = 0.5
-DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+MEMORY_ALLOWANCE = 6 << 30  # for the compiler
+MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
+SECONDS = 60.0
+LOG_BYTES = 1 << 16  # of what a process wrote, read back
+PRELOAD = ("autotune.ir.evaluate",)
 
 
 class Worker:
@@ -36,22 +42,22 @@ class Worker:
 
     Args:
         seconds: How long a job may take before it is stopped.
+        memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
     """
 
-    def __init__(self, seconds: float = 60.0) -> None:
+    def __init__(self, seconds: float = SECONDS, memory_bytes: int | None = None) -> None:
         self.seconds = seconds
-        self._log = Path(tempfile.mkstemp(prefix="autotune-worker-")[1])
-        self._pid = Path(tempfile.mkstemp(prefix="autotune-worker-")[1])
-        self._pool = self._start_pool()
+        self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
+        descriptor, path = tempfile.mkstemp(prefix="autotune-worker-")
+        os.close(descriptor)
+        self._log = Path(path)
+        self._keeper = self._start_keeper()
+        self._cell: Cell | None = None
+        self._course = Course()
+        self._quiet = inf  # the reference kernel's best time in any process of this worker
 
-    def _start_pool(self) -> ProcessPool:
-        limit = int(psutil.virtual_memory().total * MEMORY_SHARE)
-        return ProcessPool(
-            max_workers=1,
-            initializer=start,
-            initargs=(str(self._log), str(self._pid), limit),
-            context=get_context("spawn"),
-        )
+    def _start_keeper(self) -> Keeper:
+        return Keeper(str(self._log), self.memory_bytes, PRELOAD)
 
     def __enter__(self) -> "Worker":
         return self
@@ -63,89 +69,154 @@ class Worker:
 
     def close(self) -> None:
         """Stop the process, whatever it is doing."""
-        self._pool.stop()
-        self._pool.join()
+        self._drop_cell()
+        self._keeper.close()
         self._log.unlink(missing_ok=True)
-        self._pid.unlink(missing_ok=True)
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
 
-        When the process dies over a job of several candidates, all of them get that outcome.
+        A process that dies over a candidate takes that one with it; the others are evaluated by the next process. One
+        that dies while several are timed takes all of those.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
         """
-        found = self.call(evaluate, job, seconds)
-        return [found] * len(job.candidates) if isinstance(found, Evaluation) else found
+        patience = replace(job.patience, seconds=seconds or self.seconds)
+        limits = Limits(MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * patience.seconds + 1)
+        found: dict[int, Evaluation] = {}
+        while left := [place for place in range(len(job.candidates)) if place not in found]:
+            rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._quiet)
+            answer = self._call(Call(evaluate, rest, limits), patience)
+            if isinstance(answer, list):
+                found.update(zip(left, answer, strict=True))
+                continue
+            moment = self._course.moment
+            guilty = left if moment is None or moment.phase == "measure" else [left[moment.candidate]]
+            found.update(dict.fromkeys(guilty, answer))
+        self._quiet = min([self._quiet, *(e.samples.quiet_reference or inf for e in found.values() if e.samples)])
+        return [found[place] for place in range(len(job.candidates))]
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
         """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.
 
         Args:
-            function: What to run.
+            function: What to run; it may use all of the worker's memory, and start processes.
             argument: What to give it.
             seconds: How long it may take; by default what a job may.
 
         Raises:
             AutotuneError: The function raised it.
         """
-        try:
-            return self._run(function, argument, seconds=seconds or self.seconds)
-        except FutureTimeout:
-            return Evaluation("timed-out", diagnostic=f"took longer than {seconds or self.seconds:g} s")
-        except ProcessExpired as error:
-            return self._post_mortem(error)
-        except MemoryError:
-            return Evaluation("out-of-memory", diagnostic="the worker's memory limit was reached")
+        return self._call(Call(function, argument), Patience(seconds or self.seconds))
 
     def roofs(self, machine: Machine) -> Roofs:
-        """Measure the machine's roofs."""
-        return self._run(roofs, machine, seconds=self.seconds)
+        """Measure the machine's roofs.
 
-    def _run(self, function: Callable[..., T], argument: object, seconds: float) -> T:
-        """Run a function in the process; pebble watches the time and crashes, but not an exit with code 0."""
-        self._log.write_bytes(b"")
-        if self._is_gone():  # over an earlier job; its successor will write its own number
-            self._pid.write_text("")
-        future = self._pool.schedule(function, args=[argument], timeout=seconds)
-        while True:
-            gone = self._is_gone()
+        Raises:
+            MachineError: The process failed over it.
+        """
+        found = self.call(roofs, machine)
+        if not isinstance(found, Evaluation):
+            return found
+        raise MachineError(f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again")
+
+    def _call(self, call: Call, patience: Patience) -> "T | Evaluation":
+        """Make a call; its value, or an `Evaluation` of why there is none."""
+        for _ in range(2):
+            os.truncate(self._log, 0)
+            self._course = Course()
+            cell, deadline = self._ready_cell(), time.monotonic() + patience.seconds
             try:
-                result: T = future.result(timeout=POLL_SECONDS)
-                return result
-            except FutureTimeout:
-                if future.done():
-                    raise
-            if gone:
-                self._pool.stop()
-                self._pool.join()
-                self._pool = self._start_pool()
-                raise ProcessExpired("the process ended", code=0)
+                answer = self._converse(cell, call, patience, deadline)
+            except BaseException:
+                self._end_cell()
+                raise
+            if answer is None:
+                found = self._post_mortem(cell, patience, deadline)
+                if found is None:  # somebody killed the keeper: that is not the candidate's fault
+                    continue
+                return found
+            if isinstance(answer, Raised):
+                return self._judge(answer.error)
+            value: T = answer.value
+            return value
+        return Evaluation("crashed", diagnostic="the process that watches over it was killed, twice")
 
-    def _is_gone(self) -> bool:
-        """Tell whether the process that last started is no more."""
-        pid = self._pid.read_text()
-        return bool(pid) and not psutil.pid_exists(int(pid))
+    def _converse(self, cell: Cell, call: Call, patience: Patience, deadline: float) -> Returned | Raised | None:
+        """Make a call and hear where it is; its answer, or `None` if it takes too long or ends its process."""
+        try:
+            cell.line.send(call)
+            while time.monotonic() < (until := min(deadline, self._course.deadline(patience))):
+                ready = wait([cell.line, cell.gone], max(0.0, until - time.monotonic()))
+                if cell.line in ready:
+                    said = cell.line.recv()
+                    if not isinstance(said, Moment):
+                        answer: Returned | Raised = said
+                        return answer
+                    self._course.enter(said)
+                elif ready:
+                    return None
+        except (EOFError, OSError):
+            pass
+        return None
 
-    def _post_mortem(self, error: ProcessExpired) -> Evaluation:
-        said = self._log.read_text(errors="replace")
-        if any(sign in said.lower() for sign in OUT_OF_MEMORY):
-            return Evaluation("out-of-memory", diagnostic=first_lines(said))
-        code = int(getattr(error, "exitcode", 0) or 0)
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Evaluation("crashed", diagnostic=first_lines(f"{how}\n{said}"))
+    def _judge(self, error: Exception) -> Evaluation:
+        """An outcome for what a candidate raised; raise what is no candidate's fault."""
+        if isinstance(error, MemoryError):
+            return Evaluation(
+                "out-of-memory", diagnostic="the worker's memory limit was reached", phases=self._phases()
+            )
+        raise error
+
+    def _post_mortem(self, cell: Cell, patience: Patience, deadline: float) -> Evaluation | None:
+        """What became of the call that ended its process, or took too long; `None` if its keeper is gone, too."""
+        now = time.monotonic()
+        late = now >= min(deadline, self._course.deadline(patience)) and not wait([cell.gone], 0)
+        if not late:  # its line is closed: it is on its way out
+            late = not wait([cell.gone], max(1.0, deadline - now))
+        phases = self._phases()
+        code = self._end_cell()
+        if code is None:
+            return None
+        with self._log.open(errors="replace") as file:
+            said = file.read(LOG_BYTES)
+        phase = self._course.moment.phase if self._course.moment is not None else "preparation"
+        cause = overdue(phase, patience, whole=now >= deadline) if late else find_cause(code, said)
+        return Evaluation(cause.outcome, diagnostic=f"in {phase}: {cause.diagnostic}", phases=phases)
+
+    def _phases(self) -> dict[str, float]:
+        self._course.settle(time.monotonic())
+        return dict(self._course.phases)
+
+    def _ready_cell(self) -> Cell:
+        """The process; started anew if the last one is gone, and its keeper too if need be."""
+        if self._cell is None:
+            try:
+                self._cell = self._keeper.start()
+            except (EOFError, OSError):
+                self._keeper.close()
+                self._keeper = self._start_keeper()
+                self._cell = self._keeper.start()
+        return self._cell
+
+    def _end_cell(self) -> int | None:
+        """Kill the process and all it started; its exit code, `None` if the keeper is gone."""
+        self._drop_cell()
+        with suppress(EOFError, OSError):
+            return self._keeper.end()
+        return None
+
+    def _drop_cell(self) -> None:
+        if self._cell is not None:
+            self._cell.close()
+            self._cell = None
 
 
-def start(log: str, pid: str, memory_limit: int) -> None:
-    """Set up a new worker: limits, no core dumps, output to the log, Ctrl-C left to the parent, one fixed core."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
-    Path(pid).write_text(str(os.getpid()))
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
-    os.close(descriptor)
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+def overdue(phase: str, patience: Patience, *, whole: bool) -> Finding:
+    """What took too long, and how long it may take."""
+    bound = patience.bound(phase)
+    if whole or bound is None:
+        return Finding("timed-out", f"took longer than {patience.seconds:g} s")
+    what = "its compilation" if phase in COMPILE else "its first call"
+    return Finding("timed-out", f"{what} took longer than {bound:.3g} s, far beyond what good candidates take")

@@ -150,11 +150,6 @@ def test_store_of_another_version_is_refused(refused, place):
     refused("tune", TINY, "--store", "s", words="--store PATH")
 
 
-def test_store_that_another_process_writes_is_refused(refused, place):
-    with Store.open(place / "s"):
-        refused("tune", TINY, "--store", "s", words="another process is writing")
-
-
 def test_store_below_a_file_is_refused(refused, place):
     (place / "file").touch()
     refused("tune", TINY, "--store", "file/s", words="--store PATH")

@@ -64,6 +64,15 @@ def test_sum_that_starts_elsewhere_keeps_its_fill(start):
     assert ZEROS not in script
 
 
+def test_marked_fill_with_something_else_than_zeros_stays():
+    payload = contraction_payload(24, 32, 64)
+    script, _ = script_of(payload)
+    tagged = partition(payload).payload.text
+    assert "constant 0.000000e+00" in tagged
+    ones = run(payload, payload.make_inputs(0), script, TAIL, text=tagged.replace("constant 0.0", "constant 1.0"))
+    agrees(payload, ones, [product_of(payload, payload.make_inputs(0)) + 1])
+
+
 def test_script_whose_loops_are_not_all_found_is_left_as_it_is():
     payload = contraction_payload(24, 32, 64)
     script, _ = script_of(payload)

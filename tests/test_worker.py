@@ -157,10 +157,10 @@ def test_several_candidates_are_measured_together_and_a_wrong_one_keeps_its_plac
     assert second.samples is None
 
 
-def test_process_that_dies_gives_every_candidate_of_its_job_the_outcome(worker):
-    found = worker.evaluate(job(GOOD, FAULTS["code-aborts"][0]))
-    assert [e.outcome for e in found] == ["crashed", "crashed"]
-    check_good(worker)
+def test_process_that_dies_takes_only_the_candidate_it_worked_on(worker):
+    found = worker.evaluate(job(GOOD, FAULTS["code-aborts"][0], GOOD))
+    assert [e.outcome for e in found] == ["ok", "crashed", "ok"]
+    assert len(found[0].samples.seconds) == len(found[2].samples.seconds) > 0
 
 
 def test_arrays_that_do_not_fit_the_memory_are_an_outcome(worker):

@@ -9,7 +9,7 @@ import sys
 import typer
 from rich.console import Console
 
-from autotune.cli import compare, doctor, inspect, list_names, regress, replay, show, tune
+from autotune.cli import compare, doctor, inspect, list_names, regress, replay, reproduce, selftest, show, tune
 from autotune.errors import AutotuneError
 
 INTERRUPTED = 130
@@ -27,9 +27,11 @@ app.command()(tune.tune)
 app.command()(inspect.inspect)
 app.command()(replay.replay)
 app.command()(regress.regress)
+app.command()(reproduce.reproduce)
 app.command()(compare.compare)
 app.command()(show.show)
 app.command()(doctor.doctor)
+app.command()(selftest.selftest)
 app.command("list")(list_names.list_names)
 
 

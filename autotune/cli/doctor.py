@@ -1,21 +1,32 @@
 """`autotune doctor`: what this machine can do."""
 
 import json
+from typing import Annotated
 
 import typer
 
-from autotune.cli.options import AsJson
+from autotune.cli.options import AsJson, home
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Measure this machine's roofs and noise, and say what is missing. Exit 1 if something needed is.
+def doctor(
+    noise: Annotated[
+        bool,
+        typer.Option("--noise", help="Measure noise for a minute, and keep the floor for `tune`."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure this machine's roofs and noise, say what is missing and what to change. Exit 1 if something is missing.
 
     Example: autotune doctor
     """
-    from autotune.doctor import examine
+    from autotune.doctor import A_A_PAIRS, MANY_PAIRS, examine
+    from autotune.noise import write_floor
     from autotune.report import show_diagnosis
 
-    found = examine()
+    found = examine(MANY_PAIRS if noise else A_A_PAIRS)
+    if noise:
+        path = write_floor(home(), found.machine, found.noise_floor, MANY_PAIRS)
+        typer.echo(f"autotune: noise floor {found.noise_floor:.2%} kept in {path}", err=True)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

@@ -1,6 +1,7 @@
 """`autotune tune`: search schedules, prove the best, write a bundle."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,9 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import AsJson, Payloads, StorePath, home, slug
+from autotune.machine import this_machine
+
+PAUSE_SECONDS = 10.0  # between looks at a full disk
 
 
 def tune(
@@ -31,6 +35,7 @@ def tune(
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
     from autotune.known import read_known
+    from autotune.noise import read_floor
     from autotune.registry import load_baseline, load_payload
     from autotune.report import TuneProgress, show_result
     from autotune.store import Store
@@ -38,10 +43,18 @@ def tune(
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
-    options = Options(trials=trials, seconds=seconds, sampler=sampler, seed=seed, baseline=baseline, timeout=timeout)
+    options = Options(
+        trials=trials,
+        seconds=seconds,
+        sampler=sampler,
+        seed=seed,
+        baseline=baseline,
+        timeout=timeout,
+        least_floor=read_floor(home(), this_machine()),
+    )
     load_baseline(baseline)
     loaded = [load_payload(spec) for spec in payloads]
-    with Store.open(store or home() / "store.journal") as opened:
+    with Store.open(store or home() / "store.journal", pause=wait_for_room) as opened:
         for message in opened.messages:
             typer.echo(f"autotune: {message}", err=True)
         for payload in loaded:
@@ -53,3 +66,9 @@ def tune(
                 typer.echo(json.dumps(result.to_json()))
             else:
                 show_result(result)
+
+
+def wait_for_room(sentence: str) -> None:
+    """Say that the disk is full, and wait a little."""
+    typer.echo(f"autotune: {sentence}", err=True)
+    time.sleep(PAUSE_SECONDS)

@@ -1,25 +1,26 @@
 """What a worker does with a job: compile, verify and time candidates. Runs in the isolated process only."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from math import inf
 
 from autotune.buffers import BufferPlan
-from autotune.errors import CompileError, PayloadError
-from autotune.ir.lower import PLAIN
-from autotune.ir.panels import PanelWeight
-from autotune.ir.program import BoundProgram, aligned_empty, compile_program
+from autotune.errors import CompileError, SeenError
+from autotune.ir.census import Census
+from autotune.ir.prepared import PreparedPayload, prepare
+from autotune.ir.program import BoundProgram, compile_program
 from autotune.ir.roofs import Roofs, measure_roofs, reference_run
 from autotune.machine import Machine
-from autotune.measure import Effort, measure, measure_interleaved
-from autotune.task import Array, Payload
+from autotune.measure import Effort, Run, measure, measure_interleaved
+from autotune.patience import Patience
+from autotune.stats import unrest
+from autotune.task import Payload
 from autotune.trial import Outcome, Samples
-from autotune.verify import Verdict, poison, verify
-from autotune.watch import Stopwatch
+from autotune.watch import REPORTER, Stopwatch
 
-KEPT_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
+NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
+FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
+FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class Job:
         seed: Seed of the input data.
         effort: How long to measure.
         best_seconds: Best time so far, to give up early on a hopeless candidate.
+        patience: How long its parts may take; the worker says how long the whole.
+        quiet_reference: The reference kernel's best time so far.
+        known: Fingerprints of IR and machine code of earlier candidates; who has one of them is a duplicate.
     """
 
     payload: Payload
@@ -58,6 +62,9 @@ class Job:
     seed: int = 0
     effort: Effort = field(default_factory=Effort)
     best_seconds: float | None = None
+    patience: Patience = field(default_factory=Patience)
+    quiet_reference: float = inf
+    known: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -70,74 +77,51 @@ class Evaluation:
     diagnostic: str = ""
     phases: dict[str, float] = field(default_factory=dict)
     buffers: BufferPlan | None = None
+    scheduled: str = ""
+    compiled: str = ""
 
 
-class PreparedPayload:
-    """Inputs, outputs and oracle of a payload, made once a worker."""
-
-    def __init__(self, payload: Payload, seed: int) -> None:
-        self.payload = payload
-        values = payload.make_inputs(seed)
-        self.arrays = [aligned_empty(argument) for argument in payload.arguments]
-        for argument, array in zip(payload.arguments, self.arrays, strict=True):
-            if argument.role != "output":
-                array[...] = values[argument.name]
-        self.outputs = [a for a, arg in zip(self.arrays, payload.arguments, strict=True) if arg.role == "output"]
-        self._stored: dict[tuple[int, int, bool], Array] = {}
-        self.expected = self.ask_oracle(payload, values)
-        if any(not np.isfinite(array).all() for array in self.expected):
-            raise PayloadError(
-                f"the oracle of {payload.name} must give finite values for random inputs, it gives NaN or infinity; "
-                "check that every output is written before it is read"
-            )
-
-    def stored(self, weight: PanelWeight) -> Array:
-        """A weight in panels; packed once, however many candidates want it."""
-        key = (weight.source, weight.columns, weight.transposed)
-        if key not in self._stored:
-            array = aligned_empty(weight.argument(self.payload.arguments[weight.source]))
-            array[...] = weight.pack(self.arrays[weight.source])
-            self._stored[key] = array
-        return self._stored[key]
-
-    def ask_oracle(self, payload: Payload, values: dict[str, Array]) -> list[Array]:
-        """The reference's outputs, or those of the plain lowering where there is no reference."""
-        if payload.reference is not None:
-            return [np.asarray(array) for array in payload.reference(**values)]
-        for array in self.outputs:
-            poison(array)
-        compile_program(payload, None, PLAIN).bind(self.arrays).run()
-        return [array.copy() for array in self.outputs]
-
-
-_quiet = float("inf")
-_prepared: OrderedDict[tuple[str, int], PreparedPayload] = OrderedDict()
-
-
-def prepare(payload: Payload, seed: int) -> PreparedPayload:
-    """The prepared payload, from this worker's memory if it is there."""
-    key = (payload.sha256, seed)
-    if key not in _prepared:
-        _prepared[key] = PreparedPayload(payload, seed)
-        while len(_prepared) > KEPT_PAYLOADS:
-            _prepared.popitem(last=False)
-    _prepared.move_to_end(key)
-    return _prepared[key]
+_quiet = inf
 
 
 def evaluate(job: Job) -> list[Evaluation]:
-    """Compile and verify every candidate, then time those that are right."""
+    """Compile and verify every candidate, time those that are right, and look whether they still are."""
     prepared = prepare(job.payload, job.seed)
-    built = [build_and_verify(job.payload, candidate, prepared) for candidate in job.candidates]
-    right = [bound for bound, _ in built if bound is not None]
+    built = []
+    for number, candidate in enumerate(job.candidates):
+        REPORTER.candidate = number
+        built.append(build_and_verify(job.payload, candidate, prepared, job.known))
+    right = [(number, bound) for number, (bound, _) in enumerate(built) if bound is not None]
     watch = Stopwatch()
     with watch.phase("measure"):
-        samples = time_all(right, job)
-    timed = iter(samples)
-    return [
-        evaluation if bound is None else with_samples(evaluation, next(timed), watch.phases)
-        for bound, evaluation in built
-    ]
+        samples = time_all([bound for _, bound in right], job)
+    found = [evaluation for _, evaluation in built]
+    for (number, bound), times in zip(right, samples, strict=True):
+        REPORTER.candidate = number
+        timed = replace(found[number], samples=times, phases={**found[number].phases, **watch.phases})
+        found[number] = look_again(timed, bound, prepared)
+    return found
+
+
+def look_again(evaluation: Evaluation, bound: BoundProgram, prepared: PreparedPayload) -> Evaluation:
+    """What a timed program is after all its calls: still right, and its times worth believing."""
+    watch = Stopwatch(dict(evaluation.phases))
+    with watch.phase("verify"):
+        verdict = prepared.verify_again(bound)
+    evaluation = replace(evaluation, phases=watch.phases)
+    if verdict.outcome != "ok":
+        return replace(
+            evaluation,
+            outcome=verdict.outcome,
+            samples=None,
+            max_error=verdict.max_error,
+            diagnostic=verdict.diagnostic,
+        )
+    times = evaluation.samples.seconds if evaluation.samples else ()
+    if len(times) >= FEWEST_TO_JUDGE and (wide := unrest(times)) > NOISY:
+        said = f"halves of the samples must agree to {NOISY:.0%}; measured twice, they were {wide:.0%} apart"
+        return replace(evaluation, outcome="noisy", diagnostic=said)
+    return evaluation
 
 
 def time_all(programs: Sequence[BoundProgram], job: Job) -> list[Samples]:
@@ -146,8 +130,16 @@ def time_all(programs: Sequence[BoundProgram], job: Job) -> list[Samples]:
     if len(job.candidates) > 1:
         *mine, beside = measure_interleaved([*(p.run for p in programs), reference], job.effort, job.seed)
         return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
-    alone = [measure(p.run, reference, job.effort, job.best_seconds) for p in programs]
-    return [replace(samples, quiet_reference=quietest(samples.quiet_reference)) for samples in alone]
+    return [time_alone(program, reference, job) for program in programs]
+
+
+def time_alone(program: BoundProgram, reference: Run, job: Job) -> Samples:
+    """Samples of one program; taken twice where the first were restless, the calmer ones kept."""
+    samples = measure(program.run, reference, job.effort, job.best_seconds)
+    if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
+        again = measure(program.run, reference, job.effort, job.best_seconds)
+        samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
+    return replace(samples, quiet_reference=quietest(min(samples.quiet_reference, job.quiet_reference)))
 
 
 def quietest(seconds: float) -> float:
@@ -158,41 +150,35 @@ def quietest(seconds: float) -> float:
 
 
 def build_and_verify(
-    payload: Payload, candidate: Candidate, prepared: PreparedPayload
+    payload: Payload, candidate: Candidate, prepared: PreparedPayload, known: frozenset[str] = frozenset()
 ) -> tuple[BoundProgram | None, Evaluation]:
-    """Compile one candidate and compare its outputs to the oracle's."""
+    """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right."""
+    watch, census = Stopwatch(), Census(known)
+
+    def found(outcome: Outcome, diagnostic: str) -> Evaluation:
+        return Evaluation(outcome, None, None, diagnostic, watch.phases, None, census.scheduled, census.compiled)
+
     try:
         program = compile_program(
-            payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
+            payload,
+            candidate.script,
+            candidate.pipeline,
+            text=candidate.text,
+            panels=dict(candidate.panels),
+            census=census,
+            watch=watch,
         )
+    except SeenError as error:
+        return None, found("duplicate", str(error))
     except CompileError as error:
-        outcomes: dict[str, Outcome] = {"lower": "lowering-failed", "jit": "jit-failed"}
-        return None, Evaluation(outcomes.get(error.stage, "transform-failed"), diagnostic=str(error))
-    watch = Stopwatch(dict(program.phases))
-    bound = program.bind([*prepared.arrays, *map(prepared.stored, program.weights)])
+        return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
+    bound = prepared.bind(program)
     with watch.phase("verify"):
-        verdict = run_and_verify(payload, bound, prepared)
-    evaluation = Evaluation(
-        verdict.outcome,
-        max_error=verdict.max_error,
-        diagnostic=verdict.diagnostic,
-        phases=watch.phases,
-        buffers=program.buffers,
+        verdict = prepared.verify_alone(program)
+    evaluation = replace(
+        found(verdict.outcome, verdict.diagnostic), max_error=verdict.max_error, buffers=program.buffers
     )
     return (bound if verdict.outcome == "ok" else None), evaluation
-
-
-def run_and_verify(payload: Payload, bound: BoundProgram, prepared: PreparedPayload) -> Verdict:
-    """Run once into poisoned outputs and check them."""
-    for array in prepared.outputs:
-        poison(array)
-    bound.run()
-    return verify(payload, prepared.outputs, prepared.expected)
-
-
-def with_samples(evaluation: Evaluation, samples: Samples, phases: dict[str, float]) -> Evaluation:
-    """The evaluation with its times."""
-    return replace(evaluation, samples=samples, phases={**evaluation.phases, **phases})
 
 
 def roofs(machine: Machine) -> Roofs:

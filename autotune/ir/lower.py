@@ -1,5 +1,7 @@
 """From a payload and a script to the LLVM dialect."""
 
+import re
+
 from mlir import ir
 from mlir.dialects.transform import interpreter
 from mlir.passmanager import PassManager
@@ -57,7 +59,7 @@ def apply_script(module: ir.Module, script: str) -> None:
         raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one") from None
     except (ValueError, ir.MLIRError) as error:
         text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("transform", _without_preamble(text)) from error
+        raise CompileError("transform", name_op(_without_preamble(text), script)) from error
 
 
 def plans_arena(pipeline: str) -> bool:
@@ -95,6 +97,22 @@ def schedule(module: ir.Module, script: str) -> None:
     skip_hidden(module)
     start_from_zero(module)
     vector_math.approximate(module)
+
+
+def name_op(text: str, script: str) -> str:
+    """A diagnostic of the interpreter, with the place in the script as ``schedule:line:column`` and the op there.
+
+    Example:
+        >>> name_op('loc("-":1:6): too many tiles', "%t = transform.structured.fuse %op")
+        'schedule:1:6: transform.structured.fuse: too many tiles'
+    """
+    place = re.match(r'loc\("-":(\d+):(\d+)\): *', text)
+    if place is None:
+        return text
+    line, column = int(place[1]), int(place[2])
+    lines = script.splitlines()
+    op = re.search(r"transform\.[\w.]+", lines[line - 1][column - 1 :]) if line <= len(lines) else None
+    return f"schedule:{line}:{column}: {f'{op[0]}: ' if op else ''}{text[place.end() :]}"
 
 
 def _without_preamble(text: str) -> str:

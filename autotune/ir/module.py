@@ -35,6 +35,18 @@ def parse(text: str, what: str) -> ir.Module:
         raise CompileError("parse", f"{what}{describe(error)}") from error
 
 
+def check_module(module: ir.Module) -> None:
+    """Raise unless a module that was transformed obeys the laws of its ops.
+
+    Raises:
+        CompileError: Stage ``verify``, with the op that breaks one.
+    """
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise CompileError("verify", describe(error).lstrip(": ")) from error
+
+
 def describe(error: ir.MLIRError) -> str:
     """First diagnostic of an MLIR error as ``:line:column: message``, line and column where they are known."""
     diagnostics = list(error.error_diagnostics)

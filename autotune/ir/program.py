@@ -12,8 +12,9 @@ from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.buffers import BufferPlan
 from autotune.errors import CompileError
+from autotune.ir.census import Census
 from autotune.ir.lower import run_pipeline, schedule
-from autotune.ir.module import context, describe, first_lines, parse, symbol
+from autotune.ir.module import check_module, context, describe, first_lines, parse, symbol
 from autotune.ir.panel_loads import store_in_panels
 from autotune.ir.panels import PanelWeight, insert_panels
 from autotune.ir.partition import find_function
@@ -79,6 +80,8 @@ def compile_program(
     *,
     text: str | None = None,
     panels: Mapping[str, int] | None = None,
+    census: Census | None = None,
+    watch: Stopwatch | None = None,
 ) -> Program:
     """Compile a payload for this host.
 
@@ -88,17 +91,23 @@ def compile_program(
         pipeline: Passes after the script, down to the LLVM dialect.
         text: The module to start from, if not the payload's own.
         panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
+        census: Takes fingerprints on the way.
+        watch: Takes the times; give one to have them also of a compilation that fails.
 
     Raises:
         CompileError: With the stage that refused it.
+        SeenError: The census knows it already.
     """
-    watch = Stopwatch()
+    watch = watch or Stopwatch()
     with context():
         module = parse(text or payload.text, payload.name)
         weights: tuple[PanelWeight, ...] = ()
         if script is not None:
             with watch.phase("transform"):
                 weights = apply_schedule(module, payload, script, panels or {})
+                check_module(module)
+                if census is not None:
+                    census.see_schedule(module)
         add_call_loop(module, payload, weights)
         with watch.phase("lower"):
             buffers = run_pipeline(module, pipeline)
@@ -110,6 +119,8 @@ def compile_program(
             except (RuntimeError, ValueError, ir.MLIRError) as error:
                 text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
                 raise CompileError("jit", first_lines(text.lstrip(": "))) from error
+            if census is not None and address:
+                census.see_code(engine)
         if not address:
             raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
     return Program(engine, address, weights, buffers, watch.phases)

@@ -6,11 +6,12 @@ from hashlib import sha256
 import numpy as np
 
 from autotune.errors import CompileError
-from autotune.ir.evaluate import Candidate, PreparedPayload, build_and_verify, prepare
+from autotune.ir.evaluate import Candidate, build_and_verify
 from autotune.ir.lower import apply_script
 from autotune.ir.module import context, parse
 from autotune.ir.panels import PanelWeight, insert_panels
 from autotune.ir.partition import find_function
+from autotune.ir.prepared import PreparedPayload, prepare
 from autotune.ir.stages import compile_to
 from autotune.stats import tolerance
 from autotune.task import Payload

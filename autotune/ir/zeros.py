@@ -2,7 +2,7 @@
 
 A schedule marks the fill, with the number of loops over k that come first for some part of C, and those loops. As
 marked, the script is right and fills; here accumulators become zeros, in the first block of k where there are several,
-and fills go. If not every marked loop is found, nothing is done.
+and fills go. If not every marked loop is found, or something else than zeros is filled in, nothing is done.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,21 @@ def start_from_zero(module: ir.Module) -> None:
     """Replace what the marked loops of a bufferized module read of C by zeros, in place, and erase the marked fills."""
     fills, loops = marked(module.operation, ZEROS), marked(module.operation, FROM_ZERO)
     wanted = sum(int(ir.IntegerAttr(fill.attributes[ZEROS]).value) for fill in fills)
-    if len(loops) != wanted or not all(carries_accumulators(loop) for loop in loops):
+    sound = len(loops) == wanted and all(map(carries_accumulators, loops)) and all(map(fills_zeros, fills))
+    if not sound:
         return
     for loop in loops:
         zero_accumulators(loop)
     for fill in fills:
         fill.erase()
+
+
+def fills_zeros(fill: ir.Operation) -> bool:
+    """Tell whether an op that fills does so with a constant zero."""
+    made_by = maker(fill.operands[0])
+    if made_by is None or made_by.name != "arith.constant":
+        return False
+    return float(ir.FloatAttr(made_by.attributes["value"]).value) == 0.0
 
 
 def carries_accumulators(loop: ir.Operation) -> bool:

@@ -21,6 +21,8 @@ module attributes {transform.with_named_sequence} {
     // region of 8 x 8 x 4 (m x n x k)
     %register_m_0 = transform.tune.knob<"register_m"> = 4 from options = [1, 2, 3, 4, 5, 6, 7, 8] -> !transform.param<i64>
     %tiled_1, %loop_1 = transform.structured.tile_using_for %plain_0 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    %number_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
+    transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_2, %loop_2 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_2 "autotune.sums" : !transform.any_op
     transform.annotate %loop_2 "autotune.from_zero" : !transform.any_op

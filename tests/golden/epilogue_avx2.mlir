@@ -13,6 +13,7 @@ module attributes {transform.with_named_sequence} {
   // unroll_k = 4
   // pack_b = beforehand
   // prefetch = False
+  // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %producer_0 = transform.get_producer_of_operand %op[0] : (!transform.any_op) -> !transform.any_op

@@ -12,8 +12,10 @@ module attributes {transform.with_named_sequence} {
   // pack_b = panels
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+    %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
     %tile_k_0 = transform.tune.knob<"tile_k"> = 128 from options = [0, 64, 128, 256, 384] -> !transform.param<i64>
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, 0, %tile_k_0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_0 "autotune.blocks_of_k" : !transform.any_op
     // region of 512 x 512 x 512 (m x n x k)
     %register_m_0 = transform.tune.knob<"register_m"> = 4 from options = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14] -> !transform.param<i64>
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)

@@ -12,10 +12,13 @@ module attributes {transform.with_named_sequence} {
   // pack_b = panels
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
+    %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
     %tile_n_0 = transform.tune.knob<"tile_n"> = 128 from options = [0, 64, 128] -> !transform.param<i64>
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [0, %tile_n_0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_0 "autotune.blocks_of_n" : !transform.any_op
     %tile_k_0 = transform.tune.knob<"tile_k"> = 128 from options = [0, 64, 128] -> !transform.param<i64>
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, %tile_k_0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_1 "autotune.blocks_of_k" : !transform.any_op
     %parts_0 = transform.structured.split %tiled_1 after 240 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_0 tile_sizes [60, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)

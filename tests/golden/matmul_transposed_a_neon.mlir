@@ -16,6 +16,8 @@ module attributes {transform.with_named_sequence} {
     // region of 16 x 16 x 8 (m x n x k)
     %register_m_0 = transform.tune.knob<"register_m"> = 4 from options = [1, 2, 4, 8] -> !transform.param<i64>
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    %number_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
+    transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_1 "autotune.sums" : !transform.any_op
     transform.annotate %loop_1 "autotune.from_zero" : !transform.any_op

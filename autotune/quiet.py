@@ -1,0 +1,92 @@
+"""How quiet the machine is: who else uses it, and what to change for steadier times."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+CPUS = Path("/sys/devices/system/cpu")
+BUSY = 0.10  # of a core
+STOLEN = 0.02
+HIGH_FLOOR = 0.05
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What else happened on the machine over a while, as shares of one core.
+
+    Attributes:
+        stolen: Taken by the hypervisor for other guests.
+        others: Used by other processes, on all cores together.
+        loudest: The process that used most of it, with its share; empty if there is none to speak of.
+    """
+
+    stolen: float
+    others: float
+    loudest: str = ""
+
+
+class Watch:
+    """Watches the machine between two moments."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._steal = psutil.cpu_times().steal
+        self._used = self._processes()
+
+    def _processes(self) -> dict[tuple[int, str], float]:
+        """Seconds of processor time of every process but ours and what we started."""
+        me = psutil.Process()
+        ours = {me.pid, *(child.pid for child in me.children(recursive=True))}
+        found = {}
+        for process in psutil.process_iter(["name", "cpu_times"]):
+            times = process.info["cpu_times"]
+            if process.pid not in ours and times is not None:
+                found[process.pid, str(process.info["name"])] = times.user + times.system
+        return found
+
+    def read(self) -> Disturbance:
+        """What happened since the watch began."""
+        seconds = max(1e-3, time.monotonic() - self._start)
+        now = self._processes()
+        used = {key: (spent - self._used.get(key, 0.0)) / seconds for key, spent in now.items()}
+        most = max(used, key=lambda key: used[key], default=None)
+        loudest = f"{most[1]} ({most[0]}), {used[most]:.0%} of a core" if most and used[most] > BUSY else ""
+        stolen = (psutil.cpu_times().steal - self._steal) / seconds
+        return Disturbance(stolen, sum(used.values()), loudest)
+
+
+def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> list[str]:
+    """What would make numbers steadier, a sentence each."""
+    advice = []
+    if cores == 1:
+        advice.append("one core: the tuner and the candidate share it; expect more noise and fewer trials a minute")
+    if floor > HIGH_FLOOR:
+        advice.append(
+            f"noise floor {floor:.1%} is high, and smaller differences are ties: stop other work, measure again"
+        )
+    if disturbance is not None and disturbance.loudest:
+        advice.append(
+            f"other processes take {disturbance.others:.0%} of a core, most of it {disturbance.loudest}: stop them, or "
+            "keep them off the highest core, where candidates run"
+        )
+    if disturbance is not None and disturbance.stolen > STOLEN:
+        advice.append(
+            f"the hypervisor takes {disturbance.stolen:.0%} of a core for others: a dedicated host would help"
+        )
+    governor = CPUS / "cpu0/cpufreq/scaling_governor"
+    if governor.exists() and (name := governor.read_text().strip()) != "performance":
+        advice.append(f"CPU frequency governor is {name!r}; 'performance' gives steadier times")
+    if siblings := shared_core():
+        advice.append(f"core {siblings[0]}, where candidates run, shares its units with {siblings[1]}: leave that idle")
+    return advice
+
+
+def shared_core() -> tuple[int, str] | None:
+    """The core candidates run on and its hardware siblings, if it has any that this process may use."""
+    core = max(os.sched_getaffinity(0))
+    path = CPUS / f"cpu{core}/topology/thread_siblings_list"
+    siblings = path.read_text().strip() if path.exists() else str(core)
+    return (core, siblings) if siblings != str(core) else None
