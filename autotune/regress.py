@@ -188,7 +188,7 @@ def assess(finding: Finding, bundle: Bundle, sessions: Sequence[Session], factor
     if beside is not None:
         why += f", {beside - 1:+.1%} against the FMA kernel"
     if found.verdict == "inconclusive":
-        why += f"; processes differ by {found.spread:.1%}, samples of one by {found.noise:.1%}"
+        why += f"; give or take {found.margin:.1%}"
     return replace(finding, verdict=found.verdict, why=why, slowdown=found.slowdown)
 
 

@@ -2,13 +2,15 @@
 
 A session is one process. Its level is the ratio of the lower quartiles of baseline and schedule: noise only adds, and
 what slows both cancels. Rounds of one session are many but share its luck (where memory lies), so that a rank test
-over rounds sees any two processes differ; sessions are few. Hence both: the levels must differ by more than halfway to
-the factor asked for, and the rounds must differ in rank.
+over rounds sees any two processes differ; sessions are few. Hence three conditions: levels differ by more than
+halfway to the factor asked for, rounds differ in rank, and levels differ by more than sessions do among themselves.
+The last is a t-test whose variance is moderated by a prior (G. K. Smyth, "Linear models and empirical Bayes methods",
+2004), for three sessions tell little of their variance.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, expm1, log, sqrt
 from statistics import median
 from typing import Any, Literal
 
@@ -19,11 +21,11 @@ from autotune.records import Session
 
 Verdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
 ALARMS = ("slower", "wrong")
-ALPHA = 0.01  # of the rank test
+ALPHA = 0.01  # of both tests
 LEAST_SESSIONS = 2
 QUARTILE = 0.25
-# A session in which even the lower half of the samples spreads by more than this is of a machine that did other work.
-NOISY = 0.05
+# The standard deviation of levels before any is measured, and how many sessions that knowledge is worth.
+USUAL_LUCK, PRIOR_SESSIONS = 0.01, 4
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,14 @@ class Judgement:
     Attributes:
         verdict: ``ok``, ``faster``, ``slower`` or ``inconclusive``.
         slowdown: Recorded speed-up over that of now: above 1 where the schedule has lost.
-        pvalue: Of the rank test, that the rounds are alike.
-        spread: How much the levels of the sessions of now differ: 0.02 means 2 %.
-        noise: Spread inside the noisiest session.
+        margin: Half of the 95 % interval of the slowdown, relative: 0.02 means 2 %.
+        pvalue: That nothing changed: the larger of both tests'.
     """
 
     verdict: Verdict
     slowdown: float
+    margin: float
     pvalue: float
-    spread: float
-    noise: float
 
 
 def judge(recorded: Sequence[Session], now: Sequence[Session], factor: float) -> Judgement:
@@ -53,19 +53,24 @@ def judge(recorded: Sequence[Session], now: Sequence[Session], factor: float) ->
         now: At least one.
         factor: A slowdown by this much is to be found; one by less than its root is none.
     """
-    levels = [level(session) for session in now]
-    slowdown = exp(median(log(level(s)) for s in recorded) - median(map(log, levels)))
-    pvalue = rank_test(recorded, now)
-    threshold = sqrt(factor)
-    spread, noise = max(levels) / min(levels) - 1, max(map(noise_of, now))
-    verdict: Verdict = "ok"
-    if not 1 / threshold <= slowdown <= threshold:
-        verdict = "slower" if slowdown > 1 else "faster"
-        doubtful = spread > factor - 1 or noise > NOISY
-        small = abs(log(slowdown)) < log(factor) + log(1 + spread) + log(1 + noise)
-        if pvalue >= ALPHA or (doubtful and small):
-            verdict = "inconclusive"
-    return Judgement(verdict, slowdown, pvalue, spread, noise)
+    then, here = ([log(level(session)) for session in sessions] for sessions in (recorded, now))
+    change = median(then) - median(here)
+    margin, chance = moderated_test(then, here)
+    pvalue = max(chance, rank_test(recorded, now))
+    verdict: Verdict = "ok" if margin < log(factor) else "inconclusive"
+    if abs(change) > log(factor) / 2:
+        verdict = "inconclusive" if pvalue >= ALPHA else "slower" if change > 0 else "faster"
+    return Judgement(verdict, exp(change), expm1(margin), pvalue)
+
+
+def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float, float]:
+    """Half of the 95 % interval of the difference of means, and the probability of such a difference by luck."""
+    squares = sum(float(np.var(levels)) * len(levels) for levels in (then, here))
+    freedom = len(then) + len(here) - 2 + PRIOR_SESSIONS
+    variance = (PRIOR_SESSIONS * USUAL_LUCK**2 + squares) / freedom
+    error = sqrt(variance * (1 / len(then) + 1 / len(here)))
+    difference = abs(float(np.mean(then) - np.mean(here)))
+    return float(stats.t.ppf(0.975, freedom)) * error, 2 * float(stats.t.sf(difference / error, freedom))
 
 
 def is_settled(verdict: Verdict, sessions: int, most: int) -> bool:
@@ -80,15 +85,6 @@ def is_settled(verdict: Verdict, sessions: int, most: int) -> bool:
 def level(session: Session) -> float:
     """Speed-up of a session."""
     return float(np.quantile(session.baseline_seconds, QUARTILE) / np.quantile(session.best_seconds, QUARTILE))
-
-
-def noise_of(session: Session) -> float:
-    """How much the faster half of the samples spreads: median over lower quartile, of the noisier program."""
-    spreads = (
-        float(np.median(times) / np.quantile(times, QUARTILE)) - 1
-        for times in (session.best_seconds, session.baseline_seconds)
-    )
-    return max(spreads)
 
 
 def rank_test(recorded: Sequence[Session], now: Sequence[Session]) -> float:
