@@ -6,7 +6,14 @@ from pathlib import Path
 
 from autotune.comparator import Comparator
 from autotune.comparison import Comparison, Row
-from autotune.contenders import Contender, baseline_contender, best_contender, default_contender, library_contender
+from autotune.contenders import (
+    Contender,
+    baseline_contender,
+    best_contender,
+    copy_contender,
+    default_contender,
+    library_contender,
+)
 from autotune.contest import Entry, Race, Standing, enter, race
 from autotune.environment import one_thread
 from autotune.ir.evaluate import Evaluation
@@ -15,7 +22,7 @@ from autotune.machine import Machine, this_machine
 from autotune.measure import Effort
 from autotune.noise import measure_noise
 from autotune.registry import load_comparator
-from autotune.roofline import share_of_roof
+from autotune.roofline import needed_flops, share_of_roof
 from autotune.stats import median_interval, ratio_interval
 from autotune.task import Payload
 from autotune.trial import Samples
@@ -26,6 +33,7 @@ EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
 SLOW = 3.0  # seconds a call; who takes longer runs afterwards, so that the others get their samples
 ENTRY_SECONDS = 900.0  # the baseline of a large model takes minutes, and so do compilers of others
 RACE_SECONDS = 3600.0
+COPY = "copy"  # which has no share of the FMA roof
 ANCHORS = ("best", "default")  # ratios are to the first of these that is right
 
 
@@ -101,7 +109,7 @@ def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher)
         standings = enter_all(contenders, worker, watcher)
         watcher.stage("running all of them in turn")
         times = race_all(contenders, standings, machine, worker)
-    flops = payload.flops or sum(c.flops * task.count for task in parts.tasks for c in task.contractions)
+    flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
     return Comparison(
         payload=payload.name,
         machine=machine,
@@ -129,7 +137,9 @@ def gather(
     baseline = [baseline_contender(options.baseline, payload, seed)] if options.baseline is not None else []
     best = best_contender(payload, options.bundle, bundles, machine, seed=seed, note=note)
     ours = [*baseline, default_contender(payload, parts, machine, seed), *([best] if best is not None else [])]
-    return [*ours, *(library_contender(library, payload, seed, note) for library in libraries)]
+    contracts = any(task.contractions for task in parts.tasks)
+    roof = [] if contracts else [copy_contender(payload, machine, seed)]
+    return [*ours, *roof, *(library_contender(library, payload, seed, note) for library in libraries)]
 
 
 def enter_all(contenders: Sequence[Contender], worker: Worker, watcher: Watcher) -> dict[str, Standing]:
@@ -188,7 +198,7 @@ def make_row(contender: Contender, standing: Standing, times: Times | None, *, f
         outcome=standing.status,
         version=standing.version or contender.version,
         seconds=median_interval(samples.seconds) if samples else None,
-        roof_fraction=share_of_roof(flops, samples, machine) if samples and flops else None,
+        roof_fraction=share_of_roof(flops, samples, machine) if samples and flops and contender.name != COPY else None,
         max_error=standing.max_error,
         ratio=ratio_interval(samples.seconds, anchor.seconds) if samples and anchor else None,
         diagnostic=standing.diagnostic,

@@ -10,6 +10,7 @@ from autotune.comparator import Comparator
 from autotune.contest import Entry
 from autotune.differences import differences
 from autotune.errors import BundleError
+from autotune.ir.copying import copy_payload
 from autotune.ir.evaluate import Candidate
 from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
@@ -56,6 +57,13 @@ def default_contender(payload: Payload, parts: Partition, machine: Machine, seed
             steps.append(write_step(task, family, family.default(task, machine), machine))
     candidate = Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
     return Contender("default", Entry("default", payload, candidate, seed), compiler_version())
+
+
+def copy_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
+    """A copy of as many bytes as the payload writes: the roof of what only moves and transforms rows."""
+    count = sum(argument.bytes for argument in payload.outputs) // 4
+    entry = Entry("copy", copy_payload(count, machine.lanes), Candidate(None, TAIL), seed)
+    return Contender("copy", entry, f"{4 * count} bytes read and written once, {compiler_version()}")
 
 
 def best_contender(

@@ -8,7 +8,7 @@ from autotune.space import Config, Constraint, Knob, Space, Value
 from autotune.task import Contraction, Task, rows_of
 from schedules.blocking import cut, nest_order
 from schedules.matmul_model import default_config as matmul_default
-from schedules.matmul_space import columns_of, constraints, matmul_space
+from schedules.matmul_space import BYTES, columns_of, constraints, matmul_space
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 COLUMNS = (64, 128, 256, 512, 768, 1024)
@@ -36,12 +36,14 @@ class Shape:
         sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be cut.
         rows: How many of them are rows.
         contractions: In program order, each whole.
+        width: Elements of a row.
         causal: A causal mask hides columns from rows; the last contraction sums over them.
     """
 
     sizes: tuple[int, ...]
     rows: int
     contractions: tuple[Contraction, ...]
+    width: int = 1
     causal: bool = False
 
     @property
@@ -63,7 +65,9 @@ def shape_of(task: Task) -> Shape:
     rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
     cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
     sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
-    return Shape(sizes, rows, task.contractions, causal=any(m.hidden >= 0 for m in task.members))
+    return Shape(
+        sizes, rows, task.contractions, width=root.nest.sizes[-1], causal=any(m.hidden >= 0 for m in task.members)
+    )
 
 
 def suffix(shape: Shape, index: int) -> str:
@@ -154,9 +158,10 @@ def lawful(shape: Shape, config: Config, index: int, machine: Machine) -> bool:
 
 
 def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
-    """Row groups few rows at a time, attention in blocks of rows, an epilogue on blocks that stay in L2."""
+    """Row groups a few rows at a time, in L1; attention in blocks of rows; an epilogue on blocks that stay in L2."""
     values = {knob.name: knob.values for knob in space.knobs}
-    most = max(FEW_ROWS, MANY_ROWS if shape.contractions else 0)
+    fitting_l1 = machine.l1_bytes // 2 // (BYTES * shape.width)
+    most = MANY_ROWS if shape.contractions else max(1, min(FEW_ROWS, fitting_l1))
     if shape.columns:
         most = 128
     fused: dict[str, Any] = {
