@@ -2,7 +2,7 @@
 
 The space is the matmul family's own, for a machine written down here; the time of a config is made up from what decides
 it on real machines (register tile, footprints in caches, loop order, leftovers), with jumps no model foresees and
-noise. `python results/samplers.py compare` takes two minutes, `curves` one.
+noise. `python results/samplers.py compare` takes two minutes, `curves` and `warm` one.
 """
 
 import hashlib
@@ -10,7 +10,8 @@ import json
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from time import process_time
@@ -18,10 +19,12 @@ from typing import Annotated
 
 import typer
 
+from autotune.known import fit
 from autotune.machine import Machine
 from autotune.search import Search
 from autotune.space import Config, Space
 from autotune.task import Contraction
+from schedules.matmul_model import default_config
 from schedules.matmul_space import matmul_space
 
 CURVES = Path(__file__).resolve().parent.parent / "tests" / "curves" / "gpt2.json"
@@ -125,6 +128,42 @@ def compare(
             for mark in MARKS:
                 parts = [best / min(times[:mark]) for times in runs]
                 typer.echo(f"  {sampler:6s} {mark:3d} trials {fmean(parts):.3f} +- {stdev(parts) / seeds**0.5:.3f}")
+
+
+@app.command()
+def warm(
+    seeds: Annotated[int, typer.Option(help="Searches of each kind.")] = 4,
+    trials: Annotated[int, typer.Option(help="Trials of a search.")] = 60,
+) -> None:
+    """Print trials to 95 % of the best, GPT-2's contractions at 64 and 192 tokens: cold, and from the best at 128."""
+    needed: dict[str, list[int]] = {"cold": [], "warm": []}
+    for name in ("qkv", "scores", "projection", "up", "down"):
+        known = GPT2[name][1]
+        best = min(tell_all(known, (), 100, seeds), key=lambda trial: trial[0])[1]
+        for tokens in (64, 192):
+            new = replace(known, m=tokens, n=tokens if name == "scores" else known.n)
+            fitted = fit(best, matmul_space(new, DESKTOP))
+            starts = {"cold": (), "warm": (fitted,) if fitted else ()}
+            found = {k: [tell_all(new, start, trials, s) for s in range(seeds)] for k, start in starts.items()}
+            fastest = min(seconds for sweeps in found.values() for each in sweeps for seconds, _ in each)
+            for kind, sweeps in found.items():
+                there = [[seconds <= fastest / 0.95 for seconds, _ in each] for each in sweeps]
+                counts = [each.index(True) + 1 if True in each else trials for each in there]
+                needed[kind] += counts
+                typer.echo(f"{name:10s} {tokens:3d} tokens {kind}: {counts}")
+    typer.echo(", ".join(f"{kind}: mean {fmean(counts):.1f}" for kind, counts in needed.items()))
+
+
+def tell_all(c: Contraction, starts: Sequence[Config], trials: int, seed: int) -> list[tuple[float, Config]]:
+    """Seconds and config of every trial of a search from `starts` and the default."""
+    rng, space = random.Random(f"warm {seed}"), matmul_space(c, DESKTOP)
+    search = Search(space, default_config(c, space, DESKTOP), seed=seed, starts=starts)
+    found: list[tuple[float, Config]] = []
+    while len(found) < trials and (config := search.ask()) is not None:
+        seconds = c.flops / FLOPS / share_of_roof(c, config)
+        found.append((seconds, config))
+        search.tell(config, seconds * (1 + abs(rng.gauss(0, NOISE))))
+    return found
 
 
 @app.command()

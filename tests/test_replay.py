@@ -123,7 +123,7 @@ def test_retune_starts_from_the_recorded_config(pristine, tmp_path):
     seen = []
     progress = Progress(trial=lambda trial, counted, best: seen.append(trial.config))
     with Store.open(tmp_path / "s") as store:
-        result = retune_bundle(pristine, store, tmp_path / "again", 1, progress)
+        result = retune_bundle(read_bundle(pristine), store, tmp_path / "again", 1, progress)
     assert seen == [dict(task.config)]
     assert result.configs == {tag: dict(task.config)}
     assert replay(tmp_path / "again").is_right

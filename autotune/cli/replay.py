@@ -31,6 +31,7 @@ def replay(
 
     Example: autotune replay results/MACHINE/bundles/nano
     """
+    from autotune.bundle import read_bundle
     from autotune.emit import emit_bundle
     from autotune.replay import replay
     from autotune.report import TuneProgress, show_replay, show_result
@@ -42,9 +43,10 @@ def replay(
             typer.echo(path)
         return
     if retune:
+        loaded = read_bundle(bundle)
         folder = into or bundle.with_name(f"{bundle.resolve().name}-retuned")
         with Store.open(store or home() / "store.journal") as opened, TuneProgress(str(bundle), trials) as progress:
-            result = retune_bundle(bundle, opened, folder, trials, progress.callbacks)
+            result = retune_bundle(loaded, opened, folder, trials, progress.callbacks)
         if as_json:
             typer.echo(json.dumps(result.to_json()))
         else:

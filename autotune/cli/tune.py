@@ -60,6 +60,8 @@ def tune(
         for payload in loaded:
             folder = bundle or home() / "bundles" / slug(payload.name)
             known = () if cold else tuple(read_known(sorted(Path("results").glob("*/bundles")), payload.name))
+            if known:
+                typer.echo(f"autotune: {len(known)} recorded configs are known; --cold ignores them", err=True)
             with TuneProgress(payload.name, trials) as progress:
                 result = tune(payload, opened, folder, replace(options, known=known), progress.callbacks)
             if as_json:
