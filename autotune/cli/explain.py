@@ -22,7 +22,7 @@ def explain(
 
     Example: autotune explain results/MACHINE/bundles/nano
     """
-    from autotune.console import show_explanation
+    from autotune.account import show_explanation
     from autotune.explain import explain, explain_steps
 
     found = explain_steps(bundle, None if baseline == "none" else baseline) if steps else explain(bundle)

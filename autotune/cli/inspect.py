@@ -78,7 +78,7 @@ def save(pictures: "Iterable[Picture]", folder: Path) -> None:
 
 def inspect_bundle(folder: Path, plots: Path | None, as_json: bool) -> None:
     """Show what a bundle says of its winner."""
-    from autotune.console import show_winner
+    from autotune.account import show_winner
     from autotune.winner import read_winner
 
     winner = read_winner(folder)
