@@ -2,17 +2,18 @@
 # make test   run the tests
 # make check  what CI runs besides the tests: style, types, the house's arrows
 # make regress  check nano's recorded bundle: slower, or wrong?
-# make figures  record the bundles and figures again (an hour and a half); make docs  write them into the README
+# make figures  record the bundles and figures again (two hours); make docs  write them into the README, the commands into docs/
 # make mutations  break a thousand schedules (the tests break 150): none may be accepted with a wrong result
+# make notebooks  run the notebooks and save them with what they show; make site  build the documentation into build/site
 # Each target makes .venv and installs what it needs.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py results/samplers.py \
-	results/regressions.py results/warmth.py
+	results/regressions.py results/warmth.py results/ablations.py docs/_commands.py
 
-.PHONY: tune test check regress mutations format figures docs clean
+.PHONY: tune test check regress mutations format figures docs notebooks site clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +25,7 @@ tune: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=300 notebooks
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check $(SOURCES)
@@ -34,6 +36,9 @@ check: $(VENV)/.installed
 	$(BIN)/python results/comparisons.py render --check
 	$(BIN)/python results/regressions.py render --check
 	$(BIN)/python results/warmth.py render --check
+	$(BIN)/python results/ablations.py render --check
+	$(BIN)/python docs/_commands.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 regress: $(VENV)/.installed
 	$(BIN)/autotune regress results/*/bundles/nano --quick
@@ -46,12 +51,21 @@ figures: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/comparisons.py measure
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/regressions.py measure
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/warmth.py measure
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/ablations.py measure
 
 docs: $(VENV)/.installed
 	$(BIN)/python results/figures.py render
 	$(BIN)/python results/comparisons.py render
 	$(BIN)/python results/regressions.py render
 	$(BIN)/python results/warmth.py render
+	$(BIN)/python results/ablations.py render
+	$(BIN)/python docs/_commands.py
+
+notebooks: $(VENV)/.installed
+	$(BIN)/python -m pytest --nbmake --overwrite --nbmake-timeout=300 notebooks
+
+site: $(VENV)/.installed
+	$(BIN)/mkdocs build --strict
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -11,16 +11,18 @@ from autotune.space import Value
 from autotune.trial import Trial
 
 PHASES = ("transform", "lower", "jit", "verify", "measure")
+KNOB = "knob_"  # what columns of knobs begin with
 
 
 def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> pd.DataFrame:
-    """Trials, each with its sweep's ``payload`` and ``flops``, as one row a trial.
+    """Trials, each with its sweep's ``payload``, ``flops`` and ``bytes``, as one row a trial.
 
     Seconds are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings where a knob
-    mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``.
+    mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``; ``intensity`` is
+    operations over the bytes of all arguments, each touched once.
     """
     rows = [row(trial, about) for trial, about in recorded]
-    fixed = row(Trial("", 0, {}, "ok", "", ""), {"payload": "", "flops": 0.0})
+    fixed = row(Trial("", 0, {}, "ok", "", ""), {"payload": ""})
     columns: dict[str, Any] = {}
     for name, example in fixed.items():
         dtype = {str: "string", int: "int64", float: "float64"}[type(example)]
@@ -33,6 +35,7 @@ def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> pd.DataFrame:
 def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
     """One trial as columns; what is unknown is NaN."""
     samples, seconds = trial.samples, trial.seconds
+    flops, moved = about.get("flops", 0.0), about.get("bytes", 0.0)
     return {
         "payload": about["payload"],
         "machine": str(about.get("identity", {}).get("machine", "")),
@@ -43,7 +46,8 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
         "seconds_median": samples.median if samples else math.nan,
         "seconds_normalised": math.nan if seconds is None else seconds,
         "seconds_min": min(samples.seconds) if samples else math.nan,
-        "gflops": about["flops"] / samples.median / 1e9 if samples and about["flops"] else math.nan,
+        "gflops": flops / samples.median / 1e9 if samples and flops else math.nan,
+        "intensity": flops / moved if flops and moved else math.nan,
         "samples": len(samples.seconds) if samples else 0,
         "calls": samples.calls if samples else 0,
         "max_error": math.nan if trial.max_error is None else trial.max_error,
@@ -51,7 +55,7 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
         "schedule": trial.schedule,
         "key": trial.key,
         **{f"{phase}_seconds": trial.phases.get(phase, math.nan) for phase in PHASES},
-        **{f"knob_{name}": value for name, value in trial.config.items()},
+        **{f"{KNOB}{name}": value for name, value in trial.config.items()},
     }
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from autotune.errors import StoreError
 
 # 1: a first, empty study ``autotune/format-1``; one study a sweep, named ``payload/task/hash``, its user
-#   attribute "sweep" = {payload, task, identity, flops}; one finished trial each, its user attribute "trial" =
+#   attribute "sweep" = {payload, task, identity, flops, bytes}; one finished trial each, its user attribute "trial" =
 #   Trial.to_json() with a non-finite max_error as a string; tune results in the study ``summary``.
 FORMAT_VERSION = 1
 HEADER = f"autotune/format-{FORMAT_VERSION}"

@@ -1,4 +1,4 @@
-"""Content by name, through Python entry points: payloads, schedules, baselines, comparators. Plug-ins count."""
+"""Content by name, through Python entry points: payloads, schedules, baselines, ... Plug-ins count."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -11,10 +11,11 @@ from autotune.comparator import Comparator
 from autotune.errors import AutotuneError, ComparatorError, PayloadError, ScheduleError
 from autotune.schedule import Baseline, Schedule
 from autotune.task import Payload, Task
+from autotune.technique import Technique
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
-COMPARATORS = "autotune.comparators"
-GROUPS = (PAYLOADS, SCHEDULES, BASELINES, COMPARATORS)
+COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
+GROUPS = (PAYLOADS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS)
 
 
 @cache
@@ -89,6 +90,13 @@ def load_family(name: str) -> Schedule:
         if family.name == name:
             return family
     raise ScheduleError(f"schedule must be one of {', '.join(f.name for f in families())}; got {name!r}")
+
+
+@cache
+def load_techniques() -> tuple[Technique, ...]:
+    """Every technique, in the order in which one builds on another; those of plug-ins behind."""
+    own, *others = sorted(registered(TECHNIQUES).values(), key=lambda point: point.name != "schedules")
+    return tuple(t for point in (own, *others) for t in cast(tuple[Technique, ...], point.load()))
 
 
 def load_baseline(name: str) -> Baseline:

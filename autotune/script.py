@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
 
+from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.schedule import Schedule
 from autotune.space import Config
@@ -160,6 +161,18 @@ def assemble(steps: Sequence[Step]) -> str:
         + "}\n"
     )
     return "module attributes {transform.with_named_sequence} {\n" + indent(sequences + main, "  ") + "}\n"
+
+
+def before_lowering(script: str) -> str:
+    """A script with its schedules alone, without what all scripts end in.
+
+    Raises:
+        ScheduleError: It ends in something else.
+    """
+    lowering = indent(DESTINATIONS + LOWERING, "    ")
+    if lowering not in script:
+        raise ScheduleError("the script must end as this release writes it, it does not; tune again to see this stage")
+    return script.replace(lowering, "")
 
 
 def named_sequence(index: int, step: Step) -> str:

@@ -73,7 +73,9 @@ class Store:
             self.claims.close()
             self.claims = None
 
-    def sweep(self, payload: str, task: str, identity: dict[str, str], *, flops: float = 0.0) -> Sweep:
+    def sweep(
+        self, payload: str, task: str, identity: dict[str, str], *, flops: float = 0.0, size: float = 0.0
+    ) -> Sweep:
         """Open the study of a task, or create it.
 
         Args:
@@ -81,6 +83,7 @@ class Store:
             task: Tag of the task.
             identity: Everything else that must be equal for trials to be comparable.
             flops: Floating-point operations of one call; 0 keeps what is recorded.
+            size: Bytes of all arguments; 0 keeps what is recorded.
 
         Raises:
             StoreError: The write is refused.
@@ -89,7 +92,8 @@ class Store:
         with plain_errors(self.where):
             study = self.study(f"{payload}/{task}/{digest}")
             about = study.user_attrs.get("sweep", {})
-            wanted = {"payload": payload, "task": task, "identity": identity, "flops": flops or about.get("flops", 0.0)}
+            sizes = {"flops": flops or about.get("flops", 0.0), "bytes": size or about.get("bytes", 0.0)}
+            wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
             if about != wanted:
                 study.set_user_attr("sweep", wanted)
             return Sweep(study, self.where, self.claims or NoClaims())

@@ -84,7 +84,8 @@ class TaskSearch:
             "schedule": family.name,
             "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
         }
-        sweep = store.sweep(payload, task.tag, identity, flops=float(task.payload.flops))
+        flops, size = float(task.payload.flops), float(task.payload.bytes)
+        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size)
         first = starts(known, task, family.name, space, machine)
         search = Search(space, family.default(task, machine), sampler=sampler, seed=seed, starts=first)
         return cls(task, family, machine, space, search, sweep, seed)

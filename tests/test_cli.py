@@ -2,8 +2,11 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
+from bundle_support import make_bundle
+from sweep_support import fill_store
 from tuning_support import contraction_payload
 
 from autotune.ir.roofs import Roofs
@@ -13,6 +16,7 @@ from autotune.trial import Samples, Trial
 from autotune.worker import Worker
 
 SPACE = Space((Knob("tile", (1, 2)), Knob("order", ("mn", "nm"))))
+ROOT = Path(__file__).parent.parent
 TINY = "matmul,m=4,n=4,k=4"
 MEMORY = "memref<4x4xf32>"
 COPY = f"memref.copy %a, %b : {MEMORY} to {MEMORY} return"
@@ -209,7 +213,8 @@ def test_inspect_prints_json(autotune):
     (sweep,) = json.loads(out)
     assert (sweep["payload"], sweep["task"], sweep["trials"]) == ("mine", "product", 3)
     assert sweep["outcomes"] == {"ok": 2, "crashed": 1}
-    assert sweep["best"][0] == {"seconds": 1e-3, "gflops": 2000.0, "config": {"order": "nm", "tile": 1}}
+    best = {"seconds": 1e-3, "gflops": 2000.0, "roof_fraction": None, "config": {"order": "nm", "tile": 1}}
+    assert sweep["best"][0] == best
 
 
 def test_inspect_prints_a_table(autotune):
@@ -298,3 +303,28 @@ def test_tune_prints_one_json_object_and_its_bundle_replays(autotune, place):
     code, out, said = autotune("replay", "b")
     assert (code, out, len(said.splitlines())) == (2, "", 1)
     assert "b/schedule.mlir" in said
+
+
+def test_inspect_draws_compares_and_filters(autotune, refused, place):
+    fill_store(place / "a")
+    fill_store(place / "b", factor=2.0)
+    code, out, said = autotune("inspect", "a", "--plots", "pictures", "--where", "tile_m >= 4")
+    assert code == 0
+    assert "best so far" in out
+    assert "of roof" in out
+    assert len(list((place / "pictures").glob("*.png"))) == len(said.splitlines()) == 10
+    code, out, _ = autotune("inspect", "a", "--compare", "b", "--json")
+    assert (code, json.loads(out)[0]["task"]) == (0, "first")
+    assert "there / here" in autotune("inspect", "a", "--compare", "b")[1]
+    refused("inspect", "a", "--where", "tile_x > 1", words="--where must be a pandas query")
+    refused("inspect", "a", "--store", "b", words="give one store")
+    refused("inspect", "a", "--compare", "c", words="does not")
+
+
+def test_inspect_reads_a_bundle_and_its_trials_it_has_not(autotune, refused, place):
+    folder = str(make_bundle(place, TINY))
+    code, out, _ = autotune("inspect", folder)
+    assert code == 0
+    assert "matmul" in out
+    assert json.loads(autotune("inspect", folder, "--json")[1])["payload"] == TINY
+    refused("inspect", folder, "--where", "tile_m > 1", words="holds no trials")

@@ -9,7 +9,20 @@ import sys
 import typer
 from rich.console import Console
 
-from autotune.cli import compare, doctor, inspect, list_names, regress, replay, reproduce, selftest, show, tune
+from autotune.cli import (
+    compare,
+    doctor,
+    explain,
+    inspect,
+    list_names,
+    regress,
+    replay,
+    report,
+    reproduce,
+    selftest,
+    show,
+    tune,
+)
 from autotune.errors import AutotuneError
 
 INTERRUPTED = 130
@@ -30,6 +43,8 @@ app.command()(regress.regress)
 app.command()(reproduce.reproduce)
 app.command()(compare.compare)
 app.command()(show.show)
+app.command()(explain.explain)
+app.command()(report.report)
 app.command()(doctor.doctor)
 app.command()(selftest.selftest)
 app.command("list")(list_names.list_names)

@@ -28,8 +28,8 @@ def compare(
     Example: autotune compare nano --against numpy,onnxruntime
     """
     from autotune.compare import Options, compare
+    from autotune.console import CompareProgress, show_comparison
     from autotune.registry import COMPARATORS, load_payload, registered
-    from autotune.report import CompareProgress, show_comparison
 
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
     options = Options(tuple(names), None if baseline == "none" else baseline, bundle, seed)

@@ -19,9 +19,9 @@ def doctor(
 
     Example: autotune doctor
     """
+    from autotune.console import show_diagnosis
     from autotune.doctor import A_A_PAIRS, MANY_PAIRS, examine
     from autotune.noise import write_floor
-    from autotune.report import show_diagnosis
 
     found = examine(MANY_PAIRS if noise else A_A_PAIRS)
     if noise:

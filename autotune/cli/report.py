@@ -1,0 +1,39 @@
+"""`autotune report`: one page of what was found."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import StorePath
+
+
+def report(
+    source: Annotated[str, typer.Argument(metavar="BUNDLE|STORE", help="A bundle's folder, or a store.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
+    store: StorePath = None,
+    explained: Annotated[
+        bool, typer.Option("--explain", help="Measure what each technique is worth, as `explain` does.")
+    ] = False,
+) -> None:
+    """Write one self-contained page: tables, pictures, the schedule with its knobs marked, how to replay.
+
+    With a bundle, --store adds the trials of its payload.
+
+    Example: autotune report results/MACHINE/bundles/nano --store results/MACHINE/store.journal -o nano.html
+    """
+    from autotune.explain import explain
+    from autotune.holdings import read_holdings
+    from autotune.page import report_bundle, report_store
+    from autotune.winner import is_bundle, read_winner
+
+    if is_bundle(source):
+        payload = read_winner(Path(source)).payload
+        holdings = read_holdings(store, payload=payload) if store is not None else None
+        page = report_bundle(Path(source), holdings, explain(Path(source)) if explained else None)
+    elif store is not None or explained:
+        raise typer.BadParameter(f"--store and --explain go with a bundle, {source} is none")
+    else:
+        page = report_store(read_holdings(source), Path(source).name)
+    output.write_text(page)
+    typer.echo(f"autotune: {output}", err=True)

@@ -1,0 +1,179 @@
+"""Machine code as llvm-objdump prints it: which loop is hot, and what its instructions are. Nothing is run."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)[ \t]*([^#\n]*?)\s*(#.*|//.*)?$")
+TARGET = re.compile(r"0x([0-9a-f]+)")
+JUMP = re.compile(r"j[a-z]+|b|b\.[a-z]+|cbn?z|tbn?z")
+FMA = re.compile(r"vfn?m(add|sub)\d*[ps][sd]|fml[as]|fn?m(add|sub)")
+ARITHMETIC = re.compile(r"v?(add|sub|mul|div|max|min|sqrt|and|or|xor)n?p[sd]|f(add|sub|mul|div|max|min|sqrt)")
+WIDTHS = ((re.compile(r"%zmm"), 512), (re.compile(r"%ymm"), 256), (re.compile(r"%xmm|\bv\d+\.|\bq\d+"), 128))
+STACK = re.compile(r"\(%[re](sp|bp)\b|\[sp\b")
+ADDRESS = re.compile(r"\(|\[")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One machine instruction.
+
+    Attributes:
+        address: Where it is.
+        mnemonic: Its name.
+        operands: As written: AT&T syntax on x86, the destination last.
+    """
+
+    address: int
+    mnemonic: str
+    operands: str
+
+    @property
+    def target(self) -> int | None:
+        """Where it jumps; `None` for what is no jump within reach."""
+        found = TARGET.search(self.operands)
+        return int(found[1], 16) if found and JUMP.fullmatch(self.mnemonic) else None
+
+    @property
+    def width(self) -> int:
+        """Bits of the widest vector it names; 0 where there is none."""
+        return next((bits for pattern, bits in WIDTHS if pattern.search(self.operands)), 0)
+
+    @property
+    def is_fma(self) -> bool:
+        """Whether it multiplies and adds."""
+        return bool(FMA.fullmatch(self.mnemonic))
+
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether it computes with floating-point numbers."""
+        return self.is_fma or bool(ARITHMETIC.fullmatch(self.mnemonic))
+
+    @property
+    def touches_memory(self) -> bool:
+        """Whether it loads or stores; computing an address or a hint does not count."""
+        return bool(ADDRESS.search(self.operands)) and not self.mnemonic.startswith(("lea", "nop", "prefetch"))
+
+    @property
+    def stores(self) -> bool:
+        """Whether its memory operand is written."""
+        written = re.search(r"\)$", self.operands) if "%" in self.operands else self.mnemonic.startswith("st")
+        return self.touches_memory and bool(written) and not self.mnemonic.startswith(("cmp", "test", "vucom"))
+
+    @property
+    def text(self) -> str:
+        """As an assembler reads it: without the names that objdump adds to addresses."""
+        return f"{self.mnemonic}\t{re.sub(r'<[^>]*>', '', self.operands).strip()}".rstrip()
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Instructions from the target of a backward jump to that jump.
+
+    Attributes:
+        body: In order.
+        depth: Loops around it.
+    """
+
+    body: tuple[Instruction, ...]
+    depth: int
+
+    @property
+    def fmas(self) -> int:
+        """Vector multiply-adds in one iteration."""
+        return sum(i.is_fma for i in self.body)
+
+    @property
+    def arithmetic(self) -> int:
+        """Floating-point operations in one iteration, each vector counted once."""
+        return sum(i.is_arithmetic for i in self.body)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What a loop's instructions are.
+
+    Attributes:
+        instructions: In one iteration.
+        fmas: Multiply-adds.
+        arithmetic: Floating-point operations, multiply-adds included.
+        vector_bits: Width of the widest of those; 0 where there are none.
+        loads: Instructions that read memory.
+        stores: Instructions that write memory.
+        spills: Accesses to the stack.
+    """
+
+    instructions: int
+    fmas: int
+    arithmetic: int
+    vector_bits: int
+    loads: int
+    stores: int
+    spills: int
+
+    @property
+    def fma_share(self) -> float:
+        """Multiply-adds among all instructions."""
+        return self.fmas / self.instructions if self.instructions else 0.0
+
+    def __str__(self) -> str:
+        """One line for people.
+
+        Example:
+            >>> str(Mix(20, 12, 12, 256, 8, 0, 0))
+            '20 instructions: 12 FMAs (60%) of 256 bits, 0 other arithmetic, 8 loads (0.67 an FMA), 0 stores, 0 spills'
+        """
+        ratio = f" ({self.loads / self.fmas:.2f} an FMA)" if self.fmas else ""
+        return (
+            f"{self.instructions} instructions: {self.fmas} FMAs ({self.fma_share:.0%}) of {self.vector_bits} bits, "
+            f"{self.arithmetic - self.fmas} other arithmetic, {self.loads} loads{ratio}, {self.stores} stores, "
+            f"{self.spills} spills"
+        )
+
+
+def read_instructions(disassembly: str) -> tuple[Instruction, ...]:
+    """The instructions of a disassembly, in order."""
+    lines = (INSTRUCTION.match(line) for line in disassembly.splitlines())
+    return tuple(Instruction(int(m[1], 16), m[2], m[3].strip()) for m in lines if m)
+
+
+def find_loops(code: Sequence[Instruction]) -> list[Loop]:
+    """Every loop, by backward jumps; loops with one head count once, as the longest."""
+    ends: dict[int, int] = {}
+    for instruction in code:
+        target = instruction.target
+        if target is not None and target <= instruction.address:
+            ends[target] = max(ends.get(target, 0), instruction.address)
+    ranges = sorted(ends.items())
+    return [
+        Loop(
+            tuple(i for i in code if start <= i.address <= end),
+            sum(s <= start and end <= e and (s, e) != (start, end) for s, e in ranges),
+        )
+        for start, end in ranges
+    ]
+
+
+def hot_loop(code: Sequence[Instruction]) -> Loop | None:
+    """The loop to look at: of those without a loop inside, the one with most arithmetic, the deepest first on a tie.
+
+    A guess from the text; how often each runs is not known. `None` where there is no loop.
+    """
+    loops = find_loops(code)
+    heads = {loop.body[0].address for loop in loops}
+    inner = [loop for loop in loops if not any(i.address in heads for i in loop.body[1:])]
+    return max(inner, key=lambda loop: (loop.arithmetic, loop.fmas, loop.depth), default=None)
+
+
+def mix_of(loop: Loop) -> Mix:
+    """Count a loop's instructions."""
+    body = loop.body
+    return Mix(
+        instructions=len(body),
+        fmas=loop.fmas,
+        arithmetic=loop.arithmetic,
+        vector_bits=max((i.width for i in body if i.is_arithmetic), default=0),
+        loads=sum(i.touches_memory and not i.stores for i in body),
+        stores=sum(i.stores for i in body),
+        spills=sum(i.touches_memory and bool(STACK.search(i.operands)) for i in body),
+    )

@@ -1,0 +1,122 @@
+"""What each technique is worth, in the README: measure it (`measure`), and write it into its table (`render`).
+
+Each row is one `autotune explain BUNDLE --steps` command on a recorded bundle; its JSON goes to
+results/<machine>/ablations/.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from comparisons import run
+from figures import ROOT, home, read, replace_block, slug
+
+BEGIN, END = "<!-- ablations -->", "<!-- end of ablations -->"
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One row of the table.
+
+    Attributes:
+        payload: What is built up.
+        baseline: What it begins with; none where the pass pipeline takes minutes a call.
+    """
+
+    payload: str
+    baseline: str = "passes"
+
+
+ABLATIONS = (
+    Ablation("matmul,m=512,n=512,k=512"),
+    Ablation("matmul,m=512,n=512,k=512,constant_b=1"),
+    Ablation("attention,heads=12,seq=128,d=64"),
+    Ablation("layer_norm,rows=128,cols=768"),
+    Ablation("softmax,rows=128,cols=768"),
+    Ablation("gelu,rows=128,cols=768"),
+    Ablation("nano"),
+    Ablation("gpt2", "none"),
+)
+
+
+@app.command()
+def measure(only: Annotated[str, typer.Option(help="Only payloads that contain this.")] = "") -> None:
+    """Build every recorded bundle up from its baseline."""
+    for ablation in ABLATIONS:
+        if only not in ablation.payload:
+            continue
+        bundle = home() / "bundles" / slug(ablation.payload)
+        found = json.loads(
+            run(["autotune", "explain", str(bundle), "--steps", "--baseline", ablation.baseline, "--json"])
+        )
+        target = home() / "ablations" / f"{slug(ablation.payload)}.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(json.dumps(found, indent=1) + "\n")
+        typer.echo(row(ablation, found, names_of([found])))
+
+
+@app.command()
+def render(check: Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")] = False) -> None:
+    """Write the README's table from the recorded ablations."""
+    replace_block(BEGIN, END, table(), check=check)
+
+
+def table() -> str:
+    """Every recorded machine's ablations."""
+    parts = []
+    for folder in sorted(ROOT.glob("*/ablations")):
+        found = {ablation: read(folder / f"{slug(ablation.payload)}.json") for ablation in ABLATIONS}
+        recorded = {ablation: data for ablation, data in found.items() if data}
+        names = names_of(list(recorded.values()))
+        rows = [row(ablation, data, names) for ablation, data in recorded.items()]
+        parts.append(
+            f"\nIn `results/{folder.parent.name}`: the time of the first program, then what each step more gains, with "
+            "its 95 % interval; all programs of a row interleaved, their outputs verified. A dash: the step changes "
+            f"nothing there.\n\n| payload | first | {' | '.join(names)} | last |\n"
+            f"|---{'|---' * (len(names) + 2)}|\n" + "\n".join(rows) + "\n"
+        )
+    return "".join(parts)
+
+
+def names_of(found: list[dict[str, Any]]) -> list[str]:
+    """Steps that any row has, in order."""
+    names: dict[str, None] = {}
+    for data in found:
+        names.update(dict.fromkeys(step["name"] for step in data["rows"][1:]))
+    longest = max((list(dict.fromkeys(s["name"] for s in data["rows"][1:])) for data in found), key=len, default=[])
+    return [*longest, *(name for name in names if name not in longest)]
+
+
+def row(ablation: Ablation, data: dict[str, Any], names: list[str]) -> str:
+    """One line of the table."""
+    first, *steps = data["rows"]
+    by_name = {step["name"]: step for step in steps}
+    cells = [gain(by_name.get(name)) for name in names]
+    start = f"{first['name'].removeprefix('+ ')} {seconds(first)}"
+    return f"| `{ablation.payload}` | {start} | " + " | ".join(cells) + f" | {seconds(steps[-1])} |"
+
+
+def gain(step: dict[str, Any] | None) -> str:
+    """What a step gains; a dash where it changes nothing."""
+    if step is None or not step["tasks"]:
+        return "-"
+    if step["factor"] is None:
+        return str(step["outcome"]).partition(":")[0]
+    factor = step["factor"]
+    return f"{factor['estimate']:.3g} x [{factor['low']:.3g}, {factor['high']:.3g}]"
+
+
+def seconds(step: dict[str, Any]) -> str:
+    """A time with three digits."""
+    if step["seconds"] is None:
+        return str(step["outcome"]).partition(":")[0]
+    value = float(step["seconds"]["estimate"])
+    return f"{value * 1e6:.3g} us" if value < 1e-3 else f"{value * 1e3:.3g} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(app())

@@ -1,0 +1,46 @@
+"""A store of made-up trials: one knob decides, one hardly matters, some trials fail, roofs are known."""
+
+import math
+
+from autotune.space import Knob, Space
+from autotune.store import Store
+from autotune.trial import Samples, Trial
+
+SPACE = Space((Knob("tile_m", (1, 2, 4, 8, 16)), Knob("order", ("ijk", "ikj", "kij")), Knob("pack_b", (False, True))))
+FLOPS, BYTES = 2e7, 1e6
+FAILURES = {7: "crashed", 11: "timed-out", 13: "wrong-result", 14: "duplicate"}
+SUMMARY = {
+    "roofs": {"flops": 1e11, "dram_bytes": 2e10, "l2_bytes": 9e10},
+    "machine": {"cpu": "a desktop"},
+}
+
+
+def seconds_of(config):
+    """Seconds of a call: tile_m decides, the best is 8; order is worth 2 %."""
+    away = abs(math.log2(int(config["tile_m"]) / 8))
+    return 2.5e-4 * 2**away * (1.02 if config["order"] == "kij" else 1.0)
+
+
+def make_trial(task, number, factor=1.0):
+    """The n-th trial of a task."""
+    configs = list(SPACE.configs())
+    config = configs[(number * 7) % len(configs)]
+    outcome = FAILURES.get(number % 20, "ok")
+    seconds = factor * seconds_of(config)
+    samples = Samples((seconds, seconds * 1.01, seconds * 0.99), (1e-4,) * 3, 4, 1e-4) if outcome == "ok" else None
+    phases = {"transform": 0.01, "lower": 0.02, "jit": 0.03 + 0.001 * number}
+    if samples:
+        phases |= {"verify": 0.001, "measure": 0.2}
+    return Trial(task, number, config, outcome, f"{task}{number}{factor}", "matmul", samples, phases=phases)
+
+
+def fill_store(path, *, tasks=("first",), trials=60, payload="mine", factor=1.0, summary=True):
+    """Write a store."""
+    with Store.open(path) as store:
+        for task in tasks:
+            sweep = store.sweep(payload, task, {"machine": "m"}, flops=FLOPS, size=BYTES)
+            for number in range(trials):
+                sweep.add(make_trial(task, number, factor), SPACE)
+        if summary:
+            store.write_summary(payload, SUMMARY)
+    return path

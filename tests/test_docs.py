@@ -1,0 +1,78 @@
+"""The documents: what they show is what there is, and what they tell somebody to run exists."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from autotune.cli import app
+from autotune.ir.evaluate import Candidate
+from autotune.ir.lower import TAIL
+from autotune.ir.partition import partition
+from autotune.ir.stages import compile_to
+from autotune.machine import this_machine
+from autotune.registry import load_payload
+from autotune.script import Step, assemble
+from autotune.show import STAGES
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+VERBS = typer.main.get_command(app).commands
+
+
+def test_reference_of_the_command_line_is_up_to_date():
+    command = [sys.executable, ROOT / "docs" / "_commands.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_in_documents_exist(path):
+    for verb, rest in re.findall(r"^(?:\$ |    )autotune (\w+)(.*)$", path.read_text(), re.M):
+        assert verb in VERBS, verb
+        known = {option for parameter in VERBS[verb].params for option in parameter.opts}
+        for option in re.findall(r"(?<!\S)(--?[a-z]+)", rest.partition("#")[0]):
+            assert option in known, f"autotune {verb} {option}"
+
+
+def test_stages_in_the_documents_are_those_there_are():
+    page = (ROOT / "docs" / "how-to" / "see.md").read_text()
+    assert tuple(re.findall(r"^\| `(\w+)` \|", page, re.M)) == STAGES
+
+
+def test_payload_in_the_documents_can_be_tuned(tmp_path):
+    (text,) = re.findall(r"```mlir\n(.*?)```", (ROOT / "docs" / "how-to" / "payload.md").read_text(), re.S)
+    (tmp_path / "mine.mlir").write_text(text)
+    (task,) = partition(load_payload(str(tmp_path / "mine.mlir"))).tasks
+    assert task.contraction.flops == 2 * 100 * 70 * 90
+
+
+def test_family_in_the_documents_works():
+    (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "schedule.md").read_text(), re.S)
+    names = {"__name__": "documented"}
+    exec(compile(text, "schedule.md", "exec"), names)
+    family, machine = names["FLAT"], this_machine()
+    (task,) = partition(load_payload("gelu,rows=1,cols=256")).tasks
+    if not family.covers(task):
+        pytest.skip("the partition keeps the row of one as a loop")
+    script = assemble([Step(task.tag, 1, family.build(task, family.default(task, machine), machine))])
+    assert "vector<" in compile_to("scheduled", task.payload, Candidate(script, TAIL)).text
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_saved_with_outputs_and_use_public_names(path):
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    source = "\n".join("".join(cell["source"]) for cell in cells)
+    assert not re.search(r"import .*\b_\w|\._[a-z]", source)
+    assert sum(bool(cell["outputs"]) for cell in cells) >= len(cells) / 2
+    assert not any(output["output_type"] == "error" for cell in cells for output in cell["outputs"])
+    assert not re.search(r"/(home|Users|root|work)/\w", path.read_text())
+
+
+def test_notebooks_are_numbered_without_a_gap_up_to_replay():
+    assert [path.stem for path in NOTEBOOKS][:4] == ["01_payload", "02_schedule_by_hand", "03_sweep", "04_replay"]
