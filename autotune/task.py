@@ -10,18 +10,23 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from autotune.case import Case
 from autotune.errors import PayloadError
 
 Array = npt.NDArray[Any]
-ROLES = ("input", "weight", "output")
+ROLES = ("input", "weight", "state", "output")
+WRITTEN = ("state", "output")  # what a call leaves a result in; a state is read too, and kept from call to call
 DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype("float32"),
     "f64": np.dtype("float64"),
     "i32": np.dtype("int32"),
     "i64": np.dtype("int64"),
+    "i8": np.dtype("int8"),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
 }
 
 
@@ -31,9 +36,9 @@ class Argument:
 
     Attributes:
         name: Unique in its payload; the key of the reference's keyword arguments.
-        role: ``input``, ``weight`` or ``output``.
+        role: ``input``, ``weight``, ``state`` or ``output``.
         shape: Static sizes, outermost first.
-        dtype: MLIR element type: ``f32``, ``f64``, ``i32`` or ``i64``.
+        dtype: MLIR element type, one of `DTYPES`.
         low: Smallest value that random data takes.
         high: Upper end (exclusive) of random data: for token ids, the vocabulary size.
     """
@@ -76,11 +81,13 @@ class Payload:
         entry: Name of the public function.
         arguments: In the order of the function's signature.
         flops: Floating-point operations of one call that any implementation needs (multiply-add counts as two).
-        reference: Oracle in float64 NumPy: called with every non-output argument by name, gives the output arrays
-            in order. `None` means that the plain lowering of the same text is the oracle.
+        reference: Oracle in float64 NumPy: called with every non-output argument by name, which it leaves as they are,
+            gives what states and outputs hold after a call, in order. `None` means that the plain lowering of the same
+            text is the oracle.
         inputs: Gives the non-output arrays by name for a seed; `None` means uniform random in ``[low, high)``.
         reduction: Longest chain of additions behind one output element; scales the tolerance.
         kind: What comparators know it by, such as ``gpt``; empty for a file. `sizes` are all of its parameters.
+        cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
     """
 
     name: str
@@ -93,11 +100,17 @@ class Payload:
     reduction: int = 1
     kind: str = ""
     sizes: tuple[tuple[str, int], ...] = ()
+    cases: tuple[Case, ...] = ()
 
     @property
     def outputs(self) -> tuple[Argument, ...]:
-        """The arguments that the function writes."""
+        """The arguments that the function writes without reading them."""
         return tuple(argument for argument in self.arguments if argument.role == "output")
+
+    @property
+    def written(self) -> tuple[Argument, ...]:
+        """The arguments that the function writes: states and outputs."""
+        return tuple(argument for argument in self.arguments if argument.role in WRITTEN)
 
     @property
     def bytes(self) -> int:
@@ -136,9 +149,10 @@ class Contraction:
         transposed_a: A is stored ``(k, m)``.
         transposed_b: B is stored ``(n, k)``.
         batched: The op has a batch dimension (which may be 1).
-        dtype: Element type of all three operands.
+        dtype: Element type of the operands.
         constant_b: B is a weight, the same in every call: it may be stored as the schedule likes.
         zeroed: C is filled with zeros first.
+        stored_b: Element type of B where it is another one, ``bf16`` or ``i8``: it is widened when it is multiplied.
     """
 
     m: int
@@ -151,6 +165,7 @@ class Contraction:
     dtype: str = "f32"
     constant_b: bool = False
     zeroed: bool = False
+    stored_b: str = ""
 
     @property
     def flops(self) -> int:
@@ -165,10 +180,12 @@ class LoopNest:
     Attributes:
         sizes: Trip count of every loop.
         iterators: ``parallel`` or ``reduction``, one a loop.
+        growing: Loops whose trip count is known at run time only; `sizes` has its bound.
     """
 
     sizes: tuple[int, ...]
     iterators: tuple[str, ...]
+    growing: tuple[int, ...] = ()
 
     @property
     def reduced(self) -> tuple[int, ...]:
@@ -240,6 +257,11 @@ class Task:
     count: int = 1
     contraction: Contraction | None = None
     members: tuple[Member, ...] = ()
+
+    @property
+    def grows(self) -> bool:
+        """Whether a trip count is known at run time only."""
+        return any(nest.growing for nest in (self.nest, *(member.nest for member in self.members)))
 
     @property
     def contractions(self) -> tuple[Contraction, ...]:

@@ -99,7 +99,13 @@ def test_installed_distribution_is_this_one():
 
 
 def test_every_entry_point_loads():
-    for group in ("autotune.payloads", "autotune.schedules", "autotune.baselines", "autotune.comparators"):
+    for group in (
+        "autotune.payloads",
+        "autotune.schedules",
+        "autotune.baselines",
+        "autotune.comparators",
+        "autotune.generators",
+    ):
         for point in importlib.metadata.entry_points(group=group):
             assert point.load() is not None
 

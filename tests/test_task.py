@@ -19,8 +19,8 @@ def make(*arguments, **fields):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"role": "out"}, "role of argument 'x' must be one of input, weight, output; got 'out'"),
-        ({"dtype": "f16"}, "element type of argument 'x' must be one of f32, f64, i32, i64; got 'f16'"),
+        ({"role": "out"}, "role of argument 'x' must be one of input, weight, state, output; got 'out'"),
+        ({"dtype": "f16"}, "element type of argument 'x' must be one of f32, f64, i32, i64, i8, bf16; got 'f16'"),
         ({"shape": (3, 0)}, r"sizes of argument 'x' must be at least 1; got \(3, 0\)"),
     ],
 )

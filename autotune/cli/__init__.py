@@ -9,7 +9,19 @@ import sys
 import typer
 from rich.console import Console
 
-from autotune.cli import compare, doctor, inspect, list_names, regress, replay, reproduce, selftest, show, tune
+from autotune.cli import (
+    compare,
+    doctor,
+    generate,
+    inspect,
+    list_names,
+    regress,
+    replay,
+    reproduce,
+    selftest,
+    show,
+    tune,
+)
 from autotune.errors import AutotuneError
 
 INTERRUPTED = 130
@@ -30,6 +42,7 @@ app.command()(regress.regress)
 app.command()(reproduce.reproduce)
 app.command()(compare.compare)
 app.command()(show.show)
+app.command()(generate.generate)
 app.command()(doctor.doctor)
 app.command()(selftest.selftest)
 app.command("list")(list_names.list_names)

@@ -13,7 +13,7 @@ import numpy as np
 
 from autotune.errors import ComparatorError
 from autotune.task import DTYPES, Argument, Array, Payload
-from payload.config import GPTConfig
+from payload.config import GPTConfig, config_of
 from payload.reference import LAYER_NORM_EPSILON
 
 OPSET = 20  # the first with Gelu
@@ -159,7 +159,7 @@ def gelu(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
 
 def gpt(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     """Logits of a GPT."""
-    config = GPTConfig(**sizes)
+    config = config_of(sizes)
     table = g.weight("wte", inputs["wte"])
     x = g.op("Add", g.op("Gather", table, "tokens"), g.weight("wpe", inputs["wpe"][: config.seq]))  # T x C
     mask = causal_mask(g, config.seq)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autotune.task import Array, Payload
-from payload.config import GPTConfig
+from payload.config import GPTConfig, config_of
 from payload.reference import LAYER_NORM_EPSILON
 
 Tensor = Any  # torch is an extra
@@ -68,7 +68,7 @@ def gelu(f: Functional, sizes: Sizes, w: Weights, x: Tensor) -> Tensor:
 
 def gpt(f: Functional, sizes: Sizes, w: Weights, tokens: Tensor) -> Tensor:
     """Logits ``(T, V)`` of a GPT."""
-    config = GPTConfig(**sizes)
+    config = config_of(sizes)
     x = f.embedding(tokens, w["wte"]) + w["wpe"][: config.seq]  # T x C
     for layer in range(config.layers):
         x = block(f, config, w, layer, x)
