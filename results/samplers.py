@@ -18,10 +18,10 @@ from typing import Annotated
 
 import typer
 
+from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.search import Search
 from autotune.space import Config, Space
-from autotune.task import Contraction
 from schedules.matmul_space import matmul_space
 
 CURVES = Path(__file__).resolve().parent.parent / "tests" / "curves" / "gpt2.json"

@@ -8,9 +8,10 @@ the static dimension, so that no length leaves anything over.
 from dataclasses import dataclass
 
 from autotune.errors import ScheduleError
+from autotune.loops import LoopNest
 from autotune.machine import Machine
 from autotune.space import Config, Knob, Space
-from autotune.task import LoopNest, Task
+from autotune.task import Task
 from schedules import moves
 from schedules.blocking import cut
 from schedules.moves import Script

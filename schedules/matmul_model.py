@@ -7,9 +7,9 @@ a quarter of L2. Each strip of A is read from L1 for every panel of the block; p
 
 from dataclasses import dataclass
 
+from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.space import Config, Space, Value
-from autotune.task import Contraction
 from schedules.blocking import cut, nest_order
 
 BYTES = 4

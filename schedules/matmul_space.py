@@ -2,9 +2,9 @@
 
 from itertools import permutations
 
+from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.space import Config, Constraint, Knob, Space
-from autotune.task import Contraction
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
 
 BYTES = 4  # of an f32

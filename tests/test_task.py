@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import PayloadError
+from autotune.loops import Contraction
 from autotune.oracle import contract
-from autotune.task import Argument, Contraction, Payload
+from autotune.task import Argument, Payload
 
 RNG = np.random.default_rng(0)
 

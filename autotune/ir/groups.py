@@ -12,7 +12,7 @@ from mlir.dialects import linalg
 
 from autotune.ir.nests import dimensions, indexing_maps
 from autotune.ir.values import maker
-from autotune.task import rows_of
+from autotune.loops import rows_of
 
 
 @dataclass

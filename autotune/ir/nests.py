@@ -4,7 +4,7 @@ from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.ir.extents import extent_of, open_dimensions, static_shape
-from autotune.task import Contraction, LoopNest
+from autotune.loops import Contraction, LoopNest
 
 WIDENED = ("f32", "bf16", "i8")  # what B may be stored in
 

@@ -21,9 +21,10 @@ from autotune.ir.nests import describe_contraction, loop_nest
 from autotune.ir.outline import EXTENT, outline, start_value
 from autotune.ir.values import fill_of, is_constant, maker
 from autotune.ir.weights import weight_behind
+from autotune.loops import Contraction, LoopNest, rows_of
 from autotune.oracle import contract
 from autotune.script import TAG, WEIGHT_OF
-from autotune.task import Contraction, LoopNest, Member, Payload, Task, rows_of
+from autotune.task import Member, Payload, Task
 
 # Element-wise neighbours become one op before units are counted.
 PREPARE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"

@@ -117,7 +117,7 @@ class PreparedPayload:
         return program.bind([*self.arrays, *map(self.stored, program.weights)])
 
     def verify_alone(self, program: Program) -> Verdict:
-        """Run a program once a case, what it writes between fences; right if it wrote what it should and nothing else."""
+        """Run a program once a case, fences around what it writes; right if it wrote that, and nothing else."""
         mine = [fence.array for fence in self.fenced]
         fenced = iter(mine)
         arguments = zip(self.payload.arguments, self.arrays, strict=True)
