@@ -13,7 +13,6 @@ TILE_N = (0, 64, 128, 256, 512, 1024)
 TILE_K = (0, 64, 128, 256, 384, 512, 768)
 REGISTER_M = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 REGISTER_N = (1, 2, 4)  # vectors; LLVM turns three of them into scalar code
-REGISTER_N_ALONE = (*REGISTER_N, 8)  # of a single row: eight accumulators keep both FMA pipes busy
 UNROLLS = (1, 2, 4)
 # B read in place; copied into panels of a register tile in every call; or stored so before any
 PACKINGS = ("none", "panels", "beforehand")
@@ -32,7 +31,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("order", tuple("".join(p) for p in permutations(DIMS))),
         Knob("register_order", ("nm", "mn")),
         Knob("register_m", rows),
-        Knob("register_n", below(REGISTER_N if c.m > 1 else REGISTER_N_ALONE, max(2, c.n // widths[-1] + 1))),
+        Knob("register_n", below(REGISTER_N, max(2, c.n // widths[-1] + 1))),
         Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
         Knob("pack_b", packings(c)),
