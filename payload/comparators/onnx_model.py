@@ -41,11 +41,13 @@ class Graph:
         nodes: Operators, in order; the last one gives the output.
         constants: Small arrays, part of the model.
         weights: Large arrays, handed to the session beside it.
+        fed: Inputs that are no arguments of the payload, with their values: parts of its states.
     """
 
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     weights: dict[str, Array] = field(default_factory=dict)
+    fed: dict[str, Array] = field(default_factory=dict)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401 - whatever an operator takes
         """Add an operator with one output; give that."""
@@ -64,6 +66,11 @@ class Graph:
         self.constants[name] = np.asarray(value, np.float32 if isinstance(value, float) else None)
         return name
 
+    def feed(self, name: str, array: Array) -> str:
+        """Add an input that is no argument of the payload."""
+        self.fed[name] = np.ascontiguousarray(array)
+        return name
+
     def weight(self, name: str, array: Array) -> str:
         """Add a large constant."""
         self.weights[name] = np.ascontiguousarray(array)
@@ -79,7 +86,7 @@ def build(payload: Payload, inputs: Inputs) -> Graph:
     if payload.kind not in KERNELS:
         raise ComparatorError(f"there is no ONNX model of {payload.name}, only of {', '.join(KERNELS)}")
     g = Graph()
-    if payload.kind != "gpt":  # which adds its weights layer by layer
+    if not payload.kind.startswith("gpt"):  # which adds its weights layer by layer
         for argument in payload.arguments:
             if argument.role == "weight":
                 g.weight(argument.name, inputs[argument.name])
@@ -103,12 +110,13 @@ def serialize(g: Graph, payload: Payload) -> bytes:
         return tensor
 
     (output,) = payload.outputs
+    taken = [argument for argument in payload.arguments if argument.role == "input"]
     nodes = [helper.make_node(n.kind, n.inputs, n.outputs, **n.attributes) for n in g.nodes]
     nodes[-1].output[0] = output.name
     graph = helper.make_graph(
         nodes,
         payload.kind,
-        [declare(argument) for argument in payload.arguments if argument.role == "input"],
+        [*map(declare, taken), *(declare(Argument(n, "input", array.shape)) for n, array in g.fed.items())],
         [declare(output)],
         [
             *(numpy_helper.from_array(array, name) for name, array in g.constants.items()),
@@ -172,6 +180,23 @@ def gpt(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     return g.op("MatMul", normed, g.op("Transpose", table, perm=[1, 0]))  # T x V
 
 
+def decode(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
+    """Logits of a GPT behind one token, with a cache: past rows come in, each layer joins its own to them."""
+    config, position = config_of(sizes), int(inputs["position"][0])
+    table = g.weight("wte", inputs["wte"])
+    x = g.op(
+        "Add", g.op("Gather", table, "tokens"), g.op("Gather", g.weight("wpe", inputs["wpe"]), "position")
+    )  # B x C
+    whole = ("tokens", "position", "keys", "values", "wte", "wpe", "ln_f_gain", "ln_f_bias")
+    for layer in range(config.layers):
+        stacked = (name for name in inputs if name not in whole)
+        w = {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}
+        past = [g.feed(f"{name}_{layer}", inputs[name][layer, :, :position]) for name in ("keys", "values")]
+        x = step_block(g, x, w, config, past)
+    gain, bias = (g.weight(name, inputs[name]) for name in ("ln_f_gain", "ln_f_bias"))
+    return g.op("MatMul", normalize(g, x, gain, bias), g.op("Transpose", table, perm=[1, 0]))  # B x V
+
+
 KERNELS: dict[str, Callable[[Graph, Sizes, Inputs], str]] = {
     "matmul": matmul,
     "batch_matmul": batch_matmul,
@@ -180,6 +205,7 @@ KERNELS: dict[str, Callable[[Graph, Sizes, Inputs], str]] = {
     "softmax": softmax,
     "gelu": gelu,
     "gpt": gpt,
+    "gpt-decode": decode,
 }
 
 
@@ -215,6 +241,21 @@ def block(g: Graph, x: str, w: dict[str, str], config: GPTConfig, mask: str) -> 
     q, v = (g.op("Transpose", part, perm=[1, 0, 2]) for part in (parts[0], parts[2]))  # H x T x D
     mixed = attend(g, q, g.op("Transpose", parts[1], perm=[1, 2, 0]), v, depth=width // heads, mask=mask)  # H x T x D
     merged = g.op("Reshape", g.op("Transpose", mixed, perm=[1, 0, 2]), g.constant([rows, width]))  # T x C
+    return finish_block(g, x, merged, w)
+
+
+def step_block(g: Graph, x: str, w: dict[str, str], config: GPTConfig, past: list[str]) -> str:
+    """One block for one token of every sequence, ``(B, C) -> (B, C)``; `past` are keys and values, ``(BH, p, D)``."""
+    qkv = linear(g, normalize(g, x, w["ln_1_gain"], w["ln_1_bias"]), w["qkv_weight"], w["qkv_bias"])  # B x 3C
+    by_head = g.constant([config.batch * config.heads, 1, config.depth])
+    q, *rows = (g.op("Reshape", part, by_head) for part in g.ops("Split", (qkv,), 3, axis=1, num_outputs=3))
+    k, v = (g.op("Concat", cache, row, axis=1) for cache, row in zip(past, rows, strict=True))  # BH x p+1 x D
+    mixed = attend(g, q, g.op("Transpose", k, perm=[0, 2, 1]), v, depth=config.depth, mask=None)  # BH x 1 x D
+    return finish_block(g, x, g.op("Reshape", mixed, g.constant([config.batch, config.d_model])), w)
+
+
+def finish_block(g: Graph, x: str, merged: str, w: dict[str, str]) -> str:
+    """What follows attention in a block, ``(T, C) -> (T, C)``."""
     x = g.op("Add", x, linear(g, merged, w["mix_weight"], w["mix_bias"]))
     hidden = linear(g, normalize(g, x, w["ln_2_gain"], w["ln_2_bias"]), w["up_weight"], w["up_bias"])  # T x F
     hidden = g.op("Gelu", hidden, approximate="tanh")

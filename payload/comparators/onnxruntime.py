@@ -57,6 +57,8 @@ class Session:
             if argument.role == "input":
                 value = ort.OrtValue.ortvalue_from_numpy(inputs[argument.name])
                 self._binding.bind_ortvalue_input(argument.name, value)
+        for name, array in graph.fed.items():
+            self._binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
         (output,) = payload.outputs
         self._output = ort.OrtValue.ortvalue_from_shape_and_type(output.shape, DTYPES[output.dtype])
         self._binding.bind_ortvalue_output(output.name, self._output)
