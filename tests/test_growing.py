@@ -1,4 +1,4 @@
-"""Schedules of ops whose trip count is known at run time only, and of contractions with a B that is not stored in f32."""
+"""Schedules of ops whose trip count is known at run time only, and of contractions whose B is not stored in f32."""
 
 import numpy as np
 import pytest
