@@ -14,12 +14,13 @@ from autotune.space import Config, Knob, Space
 from autotune.task import Task
 from schedules import moves
 from schedules.blocking import cut
-from schedules.moves import Script
+from schedules.moves import ANY, Script
 from schedules.vectorize import reduce_and_vectorize, tile_and_vectorize
 
 VECTORS = (1, 2, 4)
 STRANDS = (1, 2, 4, 8)
 UNROLLS = (1, 2, 4)
+FOR = '!transform.op<"scf.for">'
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,27 @@ def write_along(script: Script, op: str, sizes: tuple[int, ...], width: int) -> 
         if size > 1:
             op, _ = moves.tile_loop(script, op, rank, dim, 1)
     _, loop = moves.tile_loop(script, op, rank, rank - 1, width)
-    main = moves.peel_loop(script, loop)
-    moves.vectorize(script, moves.only_generic(script, main))
+    main = peel_loop(script, loop)
+    moves.vectorize(script, only_generic(script, main))
+
+
+def peel_loop(script: Script, loop: str) -> str:
+    """Run what a loop's step leaves over in a loop of its own; consumes `loop`, and gives the one of whole steps.
+
+    for i in 0..n step 8: body(min(8, n - i))   ->   for i in 0..n/8*8 step 8: body(8);  for the rest: body(n % 8)
+    """
+    typed, main, rest = (script.fresh(stem) for stem in ("for", "whole", "rest"))
+    script.emit(f"{typed} = transform.cast {loop} : {ANY} to {FOR}")
+    script.emit(f"{main}, {rest} = transform.loop.peel {typed} : ({FOR}) -> ({ANY}, {ANY})")
+    script.emit(f"transform.apply_patterns to {main} {{ transform.apply_patterns.canonicalization }} : {ANY}")
+    return main
+
+
+def only_generic(script: Script, loop: str) -> str:
+    """The one linalg.generic in a loop."""
+    found = script.fresh("inside")
+    script.emit(f'{found} = transform.structured.match ops{{["linalg.generic"]}} in {loop} : ({ANY}) -> {ANY}')
+    return found
 
 
 GROWING = Growing()

@@ -11,7 +11,6 @@ from autotune.space import Config, Knob
 
 ANY = "!transform.any_op"
 PARAM = "!transform.param<i64>"
-FOR = '!transform.op<"scf.for">'
 
 
 @dataclass
@@ -259,22 +258,3 @@ def unroll_loop(script: Script, loop: str, factor: int) -> None:
     for k: body(k)   ->   for k step 2: body(k); body(k + 1)
     """
     script.emit(f"transform.loop.unroll {loop} {{factor = {factor}}} : {ANY}")
-
-
-def peel_loop(script: Script, loop: str) -> str:
-    """Run what a loop's step leaves over in a loop of its own; consumes `loop`, and gives the one of whole steps.
-
-    for i in 0..n step 8: body(min(8, n - i))   ->   for i in 0..n/8*8 step 8: body(8);  for the rest: body(n % 8)
-    """
-    typed, main, rest = (script.fresh(stem) for stem in ("for", "whole", "rest"))
-    script.emit(f"{typed} = transform.cast {loop} : {ANY} to {FOR}")
-    script.emit(f"{main}, {rest} = transform.loop.peel {typed} : ({FOR}) -> ({ANY}, {ANY})")
-    script.emit(f"transform.apply_patterns to {main} {{ transform.apply_patterns.canonicalization }} : {ANY}")
-    return main
-
-
-def only_generic(script: Script, loop: str) -> str:
-    """The one linalg.generic in a loop."""
-    found = script.fresh("inside")
-    script.emit(f'{found} = transform.structured.match ops{{["linalg.generic"]}} in {loop} : ({ANY}) -> {ANY}')
-    return found

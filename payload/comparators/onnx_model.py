@@ -1,8 +1,7 @@
 """Payloads as ONNX models, the way exporters write them: standard operators, weights as initializers.
 
-Values have the payload's own dimensions: with a batch dimension of 1 before them ONNX Runtime is slower (0.19 instead
-of 0.16 ms for nano). The Attention operator of opset 23 is no faster than MatMul, Softmax and MatMul, and a mask that
-is added is faster than Where.
+Values have the payload's own dimensions: a batch dimension of 1 costs (0.19 instead of 0.16 ms for nano). The Attention
+operator of opset 23 is no faster than MatMul, Softmax and MatMul; a mask that is added is faster than Where.
 """
 
 from collections.abc import Callable, Mapping
@@ -175,9 +174,13 @@ def gpt(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     for layer in range(config.layers):
         stacked = (name for name in inputs if name not in whole)
         x = block(g, x, {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}, config, mask)
+    return predict(g, x, table, inputs)  # T x V
+
+
+def predict(g: Graph, x: str, table: str, inputs: Inputs) -> str:
+    """Final norm and head."""
     gain, bias = (g.weight(name, inputs[name]) for name in ("ln_f_gain", "ln_f_bias"))
-    normed = normalize(g, x, gain, bias)  # T x C
-    return g.op("MatMul", normed, g.op("Transpose", table, perm=[1, 0]))  # T x V
+    return g.op("MatMul", normalize(g, x, gain, bias), g.op("Transpose", table, perm=[1, 0]))
 
 
 def decode(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
@@ -188,13 +191,12 @@ def decode(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
         "Add", g.op("Gather", table, "tokens"), g.op("Gather", g.weight("wpe", inputs["wpe"]), "position")
     )  # B x C
     whole = ("tokens", "position", "keys", "values", "wte", "wpe", "ln_f_gain", "ln_f_bias")
+    stacked = [name for name in inputs if name not in whole]
     for layer in range(config.layers):
-        stacked = (name for name in inputs if name not in whole)
         w = {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}
         past = [g.feed(f"{name}_{layer}", inputs[name][layer, :, :position]) for name in ("keys", "values")]
         x = step_block(g, x, w, config, past)
-    gain, bias = (g.weight(name, inputs[name]) for name in ("ln_f_gain", "ln_f_bias"))
-    return g.op("MatMul", normalize(g, x, gain, bias), g.op("Transpose", table, perm=[1, 0]))  # B x V
+    return predict(g, x, table, inputs)  # B x V
 
 
 KERNELS: dict[str, Callable[[Graph, Sizes, Inputs], str]] = {
