@@ -7,7 +7,8 @@ from typing import Any
 
 from autotune.comparator import Prepared
 from autotune.task import DTYPES, Array, Payload
-from payload.comparators.onnx_model import Graph, build, serialize
+from payload.comparators.onnx_graph import Graph
+from payload.comparators.onnx_model import build, serialize
 
 ERRORS_ONLY = 3
 
