@@ -24,8 +24,8 @@ tune: $(VENV)/.installed
 	$(BIN)/autotune tune nano --trials 200 --seed 0
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
-	$(BIN)/python -m pytest --nbmake --nbmake-timeout=300 notebooks
+	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --nbmake --nbmake-timeout=300 notebooks
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check $(SOURCES)

@@ -9,7 +9,7 @@ from autotune.errors import BundleError
 from autotune.manifest import Manifest
 from autotune.records import Session
 from autotune.stats import Interval, ratio_interval
-from autotune.task import DTYPES
+from autotune.task import DTYPES, WRITTEN
 
 
 def check_manifest(manifest: Manifest, where: str) -> None:
@@ -52,7 +52,7 @@ def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
     total = sum(prod(a.shape) * DTYPES[a.dtype].itemsize for a in manifest.arguments)
     if total > psutil.virtual_memory().total:
         yield f"arguments must fit this machine's memory, they take {total / 2**30:.0f} GiB"
-    outputs = [argument.name for argument in manifest.arguments if argument.role == "output"]
+    outputs = [argument.name for argument in manifest.arguments if argument.role in WRITTEN]
     if sorted(manifest.numerics.outputs) != sorted(outputs):
         yield f"numerics must be of the outputs {', '.join(outputs)}, got {', '.join(manifest.numerics.outputs)}"
     for name, output in manifest.numerics.outputs.items():

@@ -118,6 +118,7 @@ def read_bundle(folder: Path) -> Bundle:
         arguments=tuple(argument.restore() for argument in manifest.arguments),
         flops=manifest.flops,
         reduction=manifest.reduction,
+        cases=tuple(case.restore() for case in manifest.cases),
     )
     check_texts(str(folder), texts, payload)
     return Bundle(folder, with_reference(payload), texts, manifest)

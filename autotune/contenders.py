@@ -50,13 +50,17 @@ def baseline_contender(name: str, payload: Payload, seed: int) -> Contender:
 
 def default_contender(payload: Payload, parts: Partition, machine: Machine, seed: int) -> Contender:
     """Every task with its family's default config, nothing searched."""
+    return Contender("default", Entry("default", payload, default_candidate(parts, machine), seed), compiler_version())
+
+
+def default_candidate(parts: Partition, machine: Machine) -> Candidate:
+    """How a payload is compiled without any search."""
     steps = []
     for task in parts.tasks:
         family = family_for(task)
         if family is not None:
             steps.append(write_step(task, family, family.default(task, machine), machine))
-    candidate = Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
-    return Contender("default", Entry("default", payload, candidate, seed), compiler_version())
+    return Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
 
 
 def copy_contender(payload: Payload, machine: Machine, seed: int) -> Contender:

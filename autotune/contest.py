@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from autotune.case import Case
 from autotune.comparator import Comparator, Prepared
 from autotune.errors import ComparatorError
 from autotune.ir.evaluate import Candidate, build_and_verify
@@ -65,7 +66,7 @@ class Race:
     effort: Effort
 
 
-_entered: dict[tuple[str, str], tuple[Standing, Run | None]] = {}
+_entered: dict[tuple[str, str, tuple[Case, ...]], tuple[Standing, Run | None]] = {}
 
 
 def enter(entry: Entry) -> Standing:
@@ -91,7 +92,7 @@ def race(job: Race) -> list[Samples]:
 
 def admit(entry: Entry) -> tuple[Standing, Run | None]:
     """An entry's standing, and how to run it if it is right; from memory if it is there."""
-    key = (entry.name, entry.payload.sha256)
+    key = (entry.name, entry.payload.sha256, entry.payload.cases)
     if key not in _entered:
         prepared = prepare(entry.payload, entry.seed)
         ours = isinstance(entry.contender, Candidate)
@@ -105,18 +106,19 @@ def admit_candidate(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, 
     bound, found = build_and_verify(entry.payload, entry.contender, prepared)
     seconds = found.phases.get("verify", 0.0)
     standing = Standing(found.outcome, found.max_error, found.diagnostic, seconds=seconds)
-    return standing, bound.run if bound is not None else None
+    return standing, prepared.runs(bound) if bound is not None else None
 
 
 def admit_comparator(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, Run | None]:
     """A library. Whatever it raises is its standing."""
     assert not isinstance(entry.contender, Candidate)
     payload, version, watch = entry.payload, "", Stopwatch()
-    arrays = zip(payload.arguments, prepared.arrays, strict=True)
-    inputs = {argument.name: array for argument, array in arrays if argument.role != "output"}
+    if len(prepared.cases) > 1:
+        return Standing("unsupported", diagnostic="libraries run at one position; add position=127"), None
+    prepared.restart(prepared.cases[0])
     try:
         version = entry.contender.version()
-        ready = entry.contender.prepare(payload, inputs)
+        ready = entry.contender.prepare(payload, prepared.inputs)
         version = ", ".join(part for part in (version, ready.how) if part)
         with watch.phase("verify"):
             verdict = check(payload, ready, prepared)
@@ -131,5 +133,6 @@ def admit_comparator(entry: Entry, prepared: PreparedPayload) -> tuple[Standing,
 
 
 def check(payload: Payload, ready: Prepared, prepared: PreparedPayload) -> Verdict:
-    """Call a library once and compare what it gives to the oracle."""
-    return verify(payload, ready.outputs(ready.call()), prepared.expected)
+    """Call a library once and compare the outputs it gives to the oracle's; where it keeps states is its own affair."""
+    wanted = [array for a, array in zip(payload.written, prepared.expected[0], strict=True) if a.role == "output"]
+    return verify(payload, ready.outputs(ready.call()), wanted, payload.outputs)

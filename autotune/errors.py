@@ -53,5 +53,9 @@ class ComparatorError(AutotuneError):
     """A library to compare with is unknown, or cannot compute a payload."""
 
 
+class GenerationError(AutotuneError):
+    """A prompt, a token, a position or a way of sampling is impossible; raised before any compiled code runs."""
+
+
 class MachineError(AutotuneError):
     """This machine lacks something that is needed, with what to install or change."""

@@ -11,10 +11,11 @@ from math import log2
 from pathlib import Path
 
 from autotune.errors import BundleError
+from autotune.loops import Contraction, LoopNest
 from autotune.machine import Machine
 from autotune.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes
 from autotune.space import Config, Knob, Space, Value
-from autotune.task import Contraction, LoopNest, Task
+from autotune.task import Task
 
 WEIGHT_OF_CACHES = 0.25
 MOST_STARTS = 4  # configs tried before the search's own

@@ -22,6 +22,7 @@ from autotune.records import (
     ArgumentRecord,
     BaselineRecord,
     Buffers,
+    CaseRecord,
     File,
     Name,
     Numerics,
@@ -71,6 +72,7 @@ class Manifest:
         versions: What wrote it.
         command: The command line that tunes the same.
         notes: What did not go as hoped.
+        cases: Inputs at which it was verified and measured, where there are several.
     """
 
     format_version: int
@@ -98,6 +100,7 @@ class Manifest:
     versions: Versions
     command: tuple[Text, ...]
     notes: tuple[Text, ...] = field(default=())
+    cases: Annotated[tuple[CaseRecord, ...], Field(max_length=1000)] = field(default=())
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

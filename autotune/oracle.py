@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from autotune.task import Array, Contraction
+from autotune.loops import Contraction
+from autotune.task import Array
 
 
 def contract(

@@ -25,6 +25,7 @@ from autotune.records import (
     ArgumentRecord,
     BaselineRecord,
     Buffers,
+    CaseRecord,
     Numerics,
     OutputNumerics,
     Session,
@@ -93,6 +94,7 @@ def record(
         versions=versions(),
         command=tuple(command),
         notes=result.notes,
+        cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
     )
     return texts, manifest
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from autotune.case import Case
 from autotune.task import ROLES, Argument
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
@@ -38,6 +39,18 @@ class ArgumentRecord:
     def restore(self) -> Argument:
         """The argument."""
         return Argument(self.name, self.role, self.shape, self.dtype, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """A case, as `autotune.case.Case` describes it."""
+
+    values: Annotated[tuple[tuple[Name, Annotated[int, Field(ge=-(2**63), lt=2**63)]], ...], Field(max_length=1000)]
+    weight: Size
+
+    def restore(self) -> Case:
+        """The case."""
+        return Case(self.values, self.weight)
 
 
 @dataclass(frozen=True)

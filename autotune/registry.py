@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import cast
 
 from autotune.comparator import Comparator
-from autotune.errors import AutotuneError, ComparatorError, PayloadError, ScheduleError
+from autotune.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
+from autotune.generation import Generator
 from autotune.schedule import Baseline, Schedule
 from autotune.task import Payload, Task
 from autotune.technique import Technique
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
-GROUPS = (PAYLOADS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS)
+GENERATORS = "autotune.generators"
+GROUPS = (PAYLOADS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
 @cache
@@ -115,6 +117,15 @@ def load_comparator(name: str) -> Comparator:
         ComparatorError: It is not installed.
     """
     return cast(Comparator, find_point(COMPARATORS, "comparator", name, ComparatorError).load())
+
+
+def load_generator(name: str) -> Generator:
+    """The generator of the model called `name`.
+
+    Raises:
+        GenerationError: There is none.
+    """
+    return cast(Generator, find_point(GENERATORS, "model", name, GenerationError).load())
 
 
 def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> EntryPoint:

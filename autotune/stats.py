@@ -25,8 +25,8 @@ QUIET = 0.25
 # Below this many samples a bootstrap only reshuffles what was seen, and its interval is too narrow to be believed.
 FEWEST_FOR_BOOTSTRAP = 5
 # Distance from 1.0 to the next number, by MLIR element type; integer arithmetic is exact.
-EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0}
-TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0}
+EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-7, "i8": 0.0}
+TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-126, "i8": 0.0}
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def tolerance(dtype: str, reduction: int, magnitude: float) -> float:
     thousandth of one typical product.
 
     Args:
-        dtype: MLIR element type: ``f32``, ``f64``, ``i32`` or ``i64``.
+        dtype: MLIR element type.
         reduction: Longest chain of additions behind one element, n.
         magnitude: Largest absolute value of the oracle's array.
 

@@ -5,23 +5,29 @@ text, so that everything here pickles to workers, hashes, and imports without `m
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from autotune.case import Case
 from autotune.errors import PayloadError
+from autotune.loops import Contraction, LoopNest
 
 Array = npt.NDArray[Any]
-ROLES = ("input", "weight", "output")
+ROLES = ("input", "weight", "state", "output")
+WRITTEN = ("state", "output")  # what a call leaves a result in; a state is read too, and kept from call to call
 DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype("float32"),
     "f64": np.dtype("float64"),
     "i32": np.dtype("int32"),
     "i64": np.dtype("int64"),
+    "i8": np.dtype("int8"),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
 }
 
 
@@ -31,9 +37,9 @@ class Argument:
 
     Attributes:
         name: Unique in its payload; the key of the reference's keyword arguments.
-        role: ``input``, ``weight`` or ``output``.
+        role: ``input``, ``weight``, ``state`` or ``output``.
         shape: Static sizes, outermost first.
-        dtype: MLIR element type: ``f32``, ``f64``, ``i32`` or ``i64``.
+        dtype: MLIR element type, one of `DTYPES`.
         low: Smallest value that random data takes.
         high: Upper end (exclusive) of random data: for token ids, the vocabulary size.
     """
@@ -76,11 +82,13 @@ class Payload:
         entry: Name of the public function.
         arguments: In the order of the function's signature.
         flops: Floating-point operations of one call that any implementation needs (multiply-add counts as two).
-        reference: Oracle in float64 NumPy: called with every non-output argument by name, gives the output arrays
-            in order. `None` means that the plain lowering of the same text is the oracle.
+        reference: Oracle in float64 NumPy: called with every non-output argument by name, which it leaves as they are,
+            gives what states and outputs hold after a call, in order. `None` means that the plain lowering of the same
+            text is the oracle.
         inputs: Gives the non-output arrays by name for a seed; `None` means uniform random in ``[low, high)``.
         reduction: Longest chain of additions behind one output element; scales the tolerance.
         kind: What comparators know it by, such as ``gpt``; empty for a file. `sizes` are all of its parameters.
+        cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
     """
 
     name: str
@@ -93,11 +101,17 @@ class Payload:
     reduction: int = 1
     kind: str = ""
     sizes: tuple[tuple[str, int], ...] = ()
+    cases: tuple[Case, ...] = ()
 
     @property
     def outputs(self) -> tuple[Argument, ...]:
-        """The arguments that the function writes."""
+        """The arguments that the function writes without reading them."""
         return tuple(argument for argument in self.arguments if argument.role == "output")
+
+    @property
+    def written(self) -> tuple[Argument, ...]:
+        """The arguments that the function writes: states and outputs."""
+        return tuple(argument for argument in self.arguments if argument.role in WRITTEN)
 
     @property
     def bytes(self) -> int:
@@ -122,69 +136,6 @@ def random_array(argument: Argument, rng: np.random.Generator) -> Array:
     if argument.dtype.startswith("i"):
         return rng.integers(int(argument.low), int(argument.high), argument.shape, dtype=DTYPES[argument.dtype])
     return rng.uniform(argument.low, argument.high, argument.shape).astype(DTYPES[argument.dtype])
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """Sizes and layout of ``C[b, m, n] += A[b, m, k] * B[b, k, n]``, the op most schedules are about.
-
-    Attributes:
-        batch: Number of independent products; 1 and `batched` false for a plain matmul.
-        m: Rows of A and C.
-        n: Columns of B and C.
-        k: Length of the sum.
-        transposed_a: A is stored ``(k, m)``.
-        transposed_b: B is stored ``(n, k)``.
-        batched: The op has a batch dimension (which may be 1).
-        dtype: Element type of all three operands.
-        constant_b: B is a weight, the same in every call: it may be stored as the schedule likes.
-        zeroed: C is filled with zeros first.
-    """
-
-    m: int
-    n: int
-    k: int
-    batch: int = 1
-    transposed_a: bool = False
-    transposed_b: bool = False
-    batched: bool = False
-    dtype: str = "f32"
-    constant_b: bool = False
-    zeroed: bool = False
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions."""
-        return 2 * self.batch * self.m * self.n * self.k
-
-
-@dataclass(frozen=True)
-class LoopNest:
-    """Iteration space of a structured op, outermost loop first.
-
-    Attributes:
-        sizes: Trip count of every loop.
-        iterators: ``parallel`` or ``reduction``, one a loop.
-    """
-
-    sizes: tuple[int, ...]
-    iterators: tuple[str, ...]
-
-    @property
-    def reduced(self) -> tuple[int, ...]:
-        """Trip counts of the reduction loops."""
-        return tuple(s for s, i in zip(self.sizes, self.iterators, strict=True) if i == "reduction")
-
-
-def rows_of(iterators: Sequence[str], contracts: bool) -> int:
-    """How many leading loops are rows: the parallel ones, but for the last where that one runs along a row.
-
-    Args:
-        iterators: ``parallel`` or ``reduction``, one a loop.
-        contracts: The op is a matmul of some kind.
-    """
-    parallel = iterators.count("parallel")
-    return parallel - 1 if contracts or parallel == len(iterators) else parallel
 
 
 @dataclass(frozen=True)
@@ -240,6 +191,11 @@ class Task:
     count: int = 1
     contraction: Contraction | None = None
     members: tuple[Member, ...] = ()
+
+    @property
+    def grows(self) -> bool:
+        """Whether a trip count is known at run time only."""
+        return any(nest.growing for nest in (self.nest, *(member.nest for member in self.members)))
 
     @property
     def contractions(self) -> tuple[Contraction, ...]:

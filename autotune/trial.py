@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any, Literal, get_args
 
 from autotune.space import Config, Value
+from autotune.stats import quiet_time
 
 Outcome = Literal[
     "ok",  # compiled, verified, measured
@@ -50,15 +51,16 @@ class Samples:
 
     @property
     def normalised(self) -> float:
-        """Median seconds a call with the machine's drift divided out.
+        """Seconds a call with the machine's drift divided out.
 
-        The median is scaled by how much slower than its best the reference kernel ran meanwhile. Medians of both,
-        not sample by sample: a burst that hits one of two neighbours would make the other look fast.
+        The lower quartile is scaled by how much slower than its best the reference kernel's was meanwhile. Quartiles of
+        both, not sample by sample: a burst that hits one of two neighbours would make the other look fast. Nor
+        medians: where most reference samples but few of the program's were interrupted, it seemed beyond the roof.
         """
         if not self.reference_seconds:
             return self.median
         quiet = self.quiet_reference or min(self.reference_seconds)
-        return self.median * quiet / median(self.reference_seconds)
+        return quiet_time(self.seconds) * quiet / quiet_time(self.reference_seconds)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """Drift-normalised median seconds a call; `None` unless measured."""
+        """Drift-normalised seconds a call; `None` unless measured."""
         return self.samples.normalised if self.samples is not None else None
 
     @property

@@ -27,21 +27,24 @@ class Verdict:
 
 def poison(array: Array) -> None:
     """Fill an output with values no right program leaves behind: NaN, or the smallest integer."""
-    array.fill(np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).min)
+    array.fill(np.iinfo(array.dtype).min if array.dtype.kind == "i" else np.nan)
 
 
-def verify(payload: Payload, got: Sequence[Array], expected: Sequence[Array]) -> Verdict:
-    """Compare outputs to the oracle's, element by element.
+def verify(
+    payload: Payload, got: Sequence[Array], expected: Sequence[Array], arguments: Sequence[Argument] | None = None
+) -> Verdict:
+    """Compare what was written to the oracle's, element by element.
 
     The tolerance grows with the machine epsilon, the length of the longest sum and the oracle's largest value.
 
     Args:
-        payload: Gives the outputs' dtypes and the length of the longest sum.
-        got: What the candidate wrote, in the order of the payload's outputs.
+        payload: Gives the length of the longest sum.
+        got: What the candidate wrote, in the order of `arguments`.
         expected: What the oracle says, same shapes; usually float64.
+        arguments: What is compared; everything the payload writes, states included, by default.
     """
     worst = 0.0
-    for argument, mine, theirs in zip(payload.outputs, got, expected, strict=True):
+    for argument, mine, theirs in zip(arguments or payload.written, got, expected, strict=True):
         verdict = verify_output(argument, mine, theirs, payload.reduction)
         if verdict.outcome != "ok":
             return verdict

@@ -2,9 +2,25 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from autotune.task import Argument
+from autotune.task import WRITTEN, Argument
+
+
+class Extent(int):
+    """A size that is known at run time only; as a number, its bound.
+
+    Attributes:
+        name: The index value that holds it.
+    """
+
+    name: str
+
+    def __new__(cls, bound: int, name: str) -> "Extent":
+        """A size of at most `bound`."""
+        extent = super().__new__(cls, bound)
+        extent.name = name
+        return extent
 
 
 @dataclass(frozen=True)
@@ -13,7 +29,7 @@ class Value:
 
     Attributes:
         name: With its percent sign, such as ``%qkv``.
-        shape: Static sizes, outermost first.
+        shape: Sizes, outermost first; one known at run time only is an `Extent`.
         dtype: MLIR element type.
     """
 
@@ -70,8 +86,9 @@ class Builder:
 
 
 def tensor_type(shape: Sequence[int], dtype: str = "f32") -> str:
-    """The MLIR tensor type of static sizes."""
-    return f"tensor<{''.join(f'{size}x' for size in shape)}{dtype}>"
+    """The MLIR tensor type of a shape."""
+    sizes = ("?" if isinstance(size, Extent) else str(size) for size in shape)
+    return f"tensor<{''.join(f'{size}x' for size in sizes)}{dtype}>"
 
 
 def affine_map(rank: int, dims: Sequence[int]) -> str:
@@ -80,62 +97,72 @@ def affine_map(rank: int, dims: Sequence[int]) -> str:
     return f"affine_map<({loops}) -> ({', '.join(f'd{i}' for i in dims)})>"
 
 
-def for_each(f: Builder, count: int, carried: Value, body: Callable[[str, Value], Value]) -> Value:
-    """Emit an ``scf.for`` over ``0..count`` that carries one tensor, in one buffer.
+def for_each(
+    f: Builder, count: int, carried: Sequence[Value], body: Callable[[str, list[Value]], Sequence[Value]]
+) -> list[Value]:
+    """Emit an ``scf.for`` over ``0..count`` that carries tensors, each in one buffer.
 
-    What an iteration gives is materialized in the carried tensor, for a loop that yields another buffer does not
-    bufferize.
+    What an iteration gives for the first is materialized in the carried tensor, for a loop that yields another buffer
+    does not bufferize. The others must be the carried tensors themselves with slices inserted.
 
     Args:
         f: Where to emit.
         count: Number of iterations.
-        carried: The tensor before the first iteration.
-        body: Emits one iteration, given the loop index and the carried tensor; gives the next one.
+        carried: The tensors before the first iteration.
+        body: Emits one iteration, given the loop index and the carried tensors; gives the next ones.
     """
     start, stop, step = f.index("start", 0), f.index("stop", count), f.index("step", 1)
-    index, inside, result = f.fresh("layer"), f.fresh(f"{carried.name[1:]}_in"), f.fresh(f"{carried.name[1:]}_out")
-    f.emit(
-        f"{result} = scf.for {index} = {start} to {stop} step {step} "
-        f"iter_args({inside} = {carried.name}) -> ({carried.type}) {{"
-    )
+    index = f.fresh("layer")
+    inside = [replace(value, name=f.fresh(f"{value.name[1:]}_in")) for value in carried]
+    group = f.fresh(f"{carried[0].name[1:]}_out")
+    inits = ", ".join(f"{mine.name} = {value.name}" for mine, value in zip(inside, carried, strict=True))
+    types = ", ".join(value.type for value in carried)
+    results = f"{group}:{len(carried)}" if len(carried) > 1 else group
+    f.emit(f"{results} = scf.for {index} = {start} to {stop} step {step} iter_args({inits}) -> ({types}) {{")
     with f.indented():
-        after = body(index, Value(inside, carried.shape, carried.dtype))
+        after, *updated = body(index, inside)
         same = f"({after.type}, {after.type}) -> {after.type}"
-        same = f"({after.type}, {after.type}) -> {after.type}"
-        kept = f.define(
-            "kept", after.shape, f"bufferization.materialize_in_destination {after.name} in {inside} : {same}"
-        )
-        f.emit(f"scf.yield {kept.name} : {kept.type}")
+        text = f"bufferization.materialize_in_destination {after.name} in {inside[0].name} : {same}"
+        kept = [f.define("kept", after.shape, text), *updated]
+        f.emit(f"scf.yield {', '.join(value.name for value in kept)} : {types}")
     f.emit("}")
-    return Value(result, carried.shape, carried.dtype)
+    names = [f"{group}#{i}" for i in range(len(carried))] if len(carried) > 1 else [group]
+    return [replace(value, name=name) for value, name in zip(carried, names, strict=True)]
 
 
-def write_module(entry: str, arguments: Sequence[Argument], body: Callable[[Builder, dict[str, Value]], Value]) -> str:
-    """Write a module with one public function that computes one tensor.
+def write_function(
+    entry: str, arguments: Sequence[Argument], body: Callable[[Builder, dict[str, Value]], Sequence[Value]]
+) -> list[str]:
+    """Write a public function that computes tensors.
 
     Args:
         entry: Name of the function.
-        arguments: Its memrefs; the last one is the output, the others are read as tensors.
-        body: Emits the computation, given the tensors by argument name; gives the result.
+        arguments: Its memrefs; all but the outputs are read as tensors.
+        body: Emits the computation, given the tensors by argument name; gives what states and outputs hold
+            afterwards, in the order of the arguments. A state must be given as its tensor with slices inserted.
     """
     f = Builder()
-    *inputs, output = arguments
     memrefs = {argument.name: f.fresh(f"{argument.name}_memref") for argument in arguments}
-    tensors = {
-        a.name: f.define(
-            a.name,
-            a.shape,
-            f"bufferization.to_tensor {memrefs[a.name]} restrict : {a.type} to {tensor_type(a.shape, a.dtype)}",
-            a.dtype,
+    tensors = {a.name: read_argument(f, a, memrefs[a.name]) for a in arguments if a.role != "output"}
+    written = [argument for argument in arguments if argument.role in WRITTEN]
+    for argument, result in zip(written, body(f, tensors), strict=True):
+        f.emit(
+            f"bufferization.materialize_in_destination {result.name} in restrict writable {memrefs[argument.name]} : "
+            f"({result.type}, {argument.type}) -> ()"
         )
-        for a in inputs
-    }
-    result = body(f, tensors)
-    f.emit(
-        f"bufferization.materialize_in_destination {result.name} in restrict writable {memrefs[output.name]} : "
-        f"({result.type}, {output.type}) -> ()",
-        "return",
-    )
+    f.emit("return")
     signature = ",\n      ".join(f"{memrefs[a.name]}: {a.type}" for a in arguments)
-    head = ["module {", f"  func.func @{entry}(", f"      {signature}) {{"]
-    return "\n".join([*head, *f.lines, "  }", "}"]) + "\n"
+    return [f"  func.func @{entry}(", f"      {signature}) {{", *f.lines, "  }"]
+
+
+def read_argument(f: Builder, argument: Argument, memref: str) -> Value:
+    """The tensor that an argument holds."""
+    writable = " writable" if argument.role == "state" else ""
+    kind = tensor_type(argument.shape, argument.dtype)
+    text = f"bufferization.to_tensor {memref} restrict{writable} : {argument.type} to {kind}"
+    return f.define(argument.name, argument.shape, text, argument.dtype)
+
+
+def write_module(*functions: Sequence[str]) -> str:
+    """A module of functions, each the lines of one."""
+    return "\n".join(["module {", *(line for function in functions for line in function), "}"]) + "\n"

@@ -1,11 +1,13 @@
 """Sizes of a GPT, and how a payload's parameters are read from the text of a spec."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from autotune.errors import PayloadError
 
 LARGEST_SIZE = 2**31 - 1
+STORAGES = {"f32": "f32", "bf16": "bf16", "int8": "i8"}
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,10 @@ class GPTConfig:
         heads: Attention heads, H; divides `d_model`.
         d_ff: Width of the hidden layer of the MLP, F.
         vocab: Number of tokens there are, V.
-        positions: Rows of the position table, P; at least `seq`.
+        positions: How many positions there are, P; at least `seq`. Rows of the position table, and of the caches.
+        batch: Sequences that are decoded together, B.
+        rope: Positions turn queries and keys (rotary embedding); there is no position table.
+        storage: Element type that matrices are stored in: ``f32``, ``bf16``, or ``i8`` with a scale per output channel.
     """
 
     seq: int
@@ -29,9 +34,12 @@ class GPTConfig:
     d_ff: int
     vocab: int
     positions: int
+    batch: int = 1
+    rope: bool = False
+    storage: str = "f32"
 
     def __post_init__(self) -> None:
-        for name, size in asdict(self).items():
+        for name, size in self.numbers.items():
             check_size(name, size)
         if self.d_model % self.heads:
             raise PayloadError(
@@ -42,6 +50,20 @@ class GPTConfig:
             raise PayloadError(
                 f"seq must be at most positions, got {self.seq} and {self.positions}; try positions={self.seq}"
             )
+        if self.rope and self.depth % 2:
+            raise PayloadError(
+                f"d_model / heads must be even for rotary positions, got {self.depth}; try d_model={2 * self.d_model}"
+            )
+
+    @property
+    def depth(self) -> int:
+        """Columns of one head, D."""
+        return self.d_model // self.heads
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The fields that are sizes."""
+        return {name: size for name, size in asdict(self).items() if name not in ("rope", "storage")}
 
 
 def check_size(name: str, size: int) -> None:
@@ -54,6 +76,33 @@ def check_size(name: str, size: int) -> None:
         raise PayloadError(f"{name} must be at least 1, got {size}; try {name}=1")
     if size > LARGEST_SIZE:
         raise PayloadError(f"{name} must be at most {LARGEST_SIZE}, got {size}; try {name}=1024")
+
+
+def read_positions(text: str, default: int) -> tuple[int, bool]:
+    """How many positions, and whether they are rotary, from ``128``, ``rope`` or ``rope:128``."""
+    rope, _, count = text.partition(":") if text.partition(":")[0] == "rope" else ("", "", text)
+    return read_number("positions", count or str(default), default), bool(rope)
+
+
+def write_positions(config: GPTConfig, default: int) -> str:
+    """The text that `read_positions` reads; without the count where that is the default."""
+    if not config.rope:
+        return str(config.positions)
+    return "rope" if config.positions == default else f"rope:{config.positions}"
+
+
+def read_weights(text: str) -> tuple[str, str]:
+    """Element type and file of the weights, from ``FILE``, ``bf16``, ``int8`` or ``int8:FILE``."""
+    form, _, path = text.partition(":")
+    return (STORAGES[form], path) if form in STORAGES else ("f32", text)
+
+
+def write_weights(config: GPTConfig, path: str) -> str:
+    """The text that `read_weights` reads."""
+    if config.storage == "f32":
+        return path
+    form = next(name for name, storage in STORAGES.items() if storage == config.storage)
+    return f"{form}:{path}" if path else form
 
 
 def nearest_divisor(number: int, wanted: int) -> int:
@@ -107,6 +156,12 @@ def write_spec(payload: str, values: Mapping[str, object], defaults: Mapping[str
     """
     changed = [f"{name}={values[name]}" for name in defaults if values[name] != defaults[name]]
     return ",".join([payload, *changed])
+
+
+def config_of(sizes: Mapping[str, int]) -> GPTConfig:
+    """The config of sizes as `Payload.sizes` holds them."""
+    changes: dict[str, Any] = dict(sizes)
+    return replace(NANO, **changes)
 
 
 NANO = GPTConfig(seq=32, d_model=64, layers=2, heads=4, d_ff=256, vocab=256, positions=128)

@@ -1,127 +1,176 @@
-"""GPT-2 in one file: tokens in, logits at every position out; pre-norm, causal, tanh GELU, tied head; batch 1, f32.
+"""GPT-2 in one file: pre-norm, causal, tanh GELU, tied head, as three functions of one model.
 
-Sizes: T tokens, C width, L layers, H heads, D = C / H, F hidden width of the MLP, V tokens there are, P positions.
-All blocks share one body: an ``scf.for`` over layers slices the stacked weights, so the text does not grow with depth.
+    forward   tokens in, logits at every position out; batch 1
+    prefill   a prompt in, logits behind its last token out; fills the caches
+    decode    one token of every sequence in, the next logits out; appends a row to the caches and attends over what
+              they hold up to there
+
+Sizes: T tokens, B sequences, C width, L layers, H heads, D = C / H, F hidden width of the MLP, V tokens there are,
+P positions; n rows of a cache are filled. All blocks share one body: an ``scf.for`` over layers slices the stacked
+weights, so the text does not grow with depth.
 """
 
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
+from autotune.task import Payload
+from payload import cached, ops, rowwise
+from payload.builder import Builder, Extent, Value, for_each, write_function, write_module
+from payload.config import GPT2, NANO, GPTConfig
+from payload.interface import FUNCTIONS, arguments, make_payload, read_request
+from payload.weights import belongs_to_block
 
-from autotune.task import Argument, Array, Payload, random_array
-from payload import ops, reference, rowwise
-from payload.builder import Builder, Value, for_each, write_module
-from payload.config import GPT2, NANO, GPTConfig, check_known, read_numbers, write_spec
-from payload.weights import BLOCK, check_gpt2, declare, load_gpt2
-
-ENTRY = "forward"
-
-
-def forward(f: Builder, w: dict[str, Value], config: GPTConfig) -> Value:
-    """Logits of the model."""
-    token = rowwise.embed(f, w["wte"], w["tokens"], "token")  # T x C, from (V, C) at (T)
-    position = ops.take_rows(f, w["wpe"], config.seq, "position")  # T x C, from (P, C)
-    x = ops.add(f, token, position, "x")  # T x C
-
-    def iterate(layer: str, x: Value) -> Value:
-        mine = {name: ops.take_layer(f, w[name], layer, f"{name}_here") for name in BLOCK}  # every (L, ...) to (...)
-        return block(f, mine, x, config)  # T x C
-
-    x = for_each(f, config.layers, x, iterate)  # T x C
-    x = rowwise.layer_norm(f, x, w["ln_f_gain"], w["ln_f_bias"], "ln_f")  # T x C
-    return ops.matmul(f, x, w["wte"], "logits", transpose_b=True)  # T x V, wte is (V, C)
+Tensors = dict[str, Value]
+Mix = Callable[[Value], Value]
+CACHES = ("keys", "values")
 
 
-def block(f: Builder, w: dict[str, Value], x: Value, config: GPTConfig) -> Value:
-    """One transformer block: communicate, then compute."""
+def forward(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
+    """Logits at every position."""
+    x = rowwise.embed(f, w["wte"], w["tokens"], "token", w.get("wte_scale"))  # T x C, from (V, C) at (T)
+    if not config.rope:
+        position = ops.take_rows(f, w["wpe"], config.seq, "position")  # T x C, from (P, C)
+        x = ops.add(f, x, position, "x")  # T x C
+
+    def iterate(layer: str, carried: list[Value]) -> list[Value]:
+        mine = take_block(f, w, layer)  # every (L, ...) to (...)
+        return [block(f, mine, carried[0], partial(self_attention, f, config))]  # T x C
+
+    (x,) = for_each(f, config.layers, [x], iterate)  # T x C
+    return [predict(f, w, x)]  # T x V
+
+
+def prefill(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
+    """Caches with the prompt in their first T rows, and the logits behind token number ``length``."""
+    x = rowwise.embed(f, w["wte"], w["tokens"], "token", w.get("wte_scale"))  # T x C, from (V, C) at (T)
+    if not config.rope:
+        position = ops.take_rows(f, w["wpe"], config.seq, "position")  # T x C, from (P, C)
+        x = ops.add(f, x, position, "x")  # T x C
+
+    def iterate(layer: str, carried: list[Value]) -> list[Value]:
+        x, *caches = carried
+        mine = take_block(f, w, layer)  # every (L, ...) to (...)
+        store = partial(cached.store_rows, f, layer=layer)  # into L x BH x P x D, in place
+
+        def mix(qkv: Value) -> Value:
+            q, k, v = split(f, qkv, config)  # 3 of H x T x D
+            for i, rows in enumerate((k, v)):
+                caches[i] = store(caches[i], rows, position="0", name=f"{CACHES[i]}_next")
+            return attend_to_itself(f, q, k, v)  # T x C
+
+        return [block(f, mine, x, mix), *caches]
+
+    x, keys, values = for_each(f, config.layers, [x, w["keys"], w["values"]], iterate)  # T x C, 2 of L x H x P x D
+    last = cached.add_index(f, cached.read_index(f, w["length"], "length"), -1, "last")
+    x = cached.reshape(f, cached.row_at(f, x, last, "x_last"), (1, config.d_model), "x_row")  # 1 x C
+    return [keys, values, predict(f, w, x)]  # 2 of L x H x P x D, 1 x V
+
+
+def decode(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
+    """Caches with one more row, the one at ``position``, and the logits behind it."""
+    wide = config.d_model
+    position = cached.read_index(f, w["position"], "position")
+    filled = Extent(config.positions, cached.add_index(f, position, 1, "filled"))  # n
+    x = rowwise.embed(f, w["wte"], w["tokens"], "token", w.get("wte_scale"))  # B x C, from (V, C) at (B)
+    if not config.rope:
+        x = ops.add_bias(f, x, cached.row_at(f, w["wpe"], position, "place"), "x")  # B x C, from (P, C)
+
+    def iterate(layer: str, carried: list[Value]) -> list[Value]:
+        x, *caches = carried
+        mine = take_block(f, w, layer)  # every (L, ...) to (...)
+        store = partial(cached.store_rows, f, layer=layer)  # into L x BH x P x D, in place
+
+        def mix(qkv: Value) -> Value:
+            parts = [ops.take_columns(f, qkv, i * wide, wide, f"{name}_flat") for i, name in enumerate("qkv")]  # B x C
+            shape = (config.batch * config.heads, 1, config.depth)
+            q, k, v = (cached.reshape(f, part, shape, n) for part, n in zip(parts, "qkv", strict=True))  # BH x 1 x D
+            if config.rope:
+                q, k = (cached.rotate(f, part, position, f"{n}_turned") for part, n in ((q, "q"), (k, "k")))
+            for i, row in enumerate((k, v)):
+                caches[i] = store(caches[i], row, position=position, name=f"{CACHES[i]}_next")
+            k, v = (cached.rows_so_far(f, c, layer, filled, f"{n}_past") for c, n in zip(caches, "kv", strict=True))
+            mixed = rowwise.attention(f, q, k, v, "attention", causal=False)  # BH x 1 x D, from BH x n x D
+            return cached.reshape(f, mixed, (config.batch, wide), "merged")  # B x C
+
+        return [block(f, mine, x, mix), *caches]
+
+    x, keys, values = for_each(f, config.layers, [x, w["keys"], w["values"]], iterate)  # B x C, 2 of L x BH x P x D
+    return [keys, values, predict(f, w, x)]  # 2 of L x BH x P x D, B x V
+
+
+def block(f: Builder, w: Tensors, x: Value, mix: Mix) -> Value:
+    """One transformer block: communicate, then compute. T is B where tokens are decoded."""
     normed = rowwise.layer_norm(f, x, w["ln_1_gain"], w["ln_1_bias"], "ln_1")  # T x C
-    x = ops.add(f, x, attend(f, w, normed, config), "x_mixed")  # T x C
+    mixed = mix(linear(f, w, normed, "qkv"))  # T x C, from T x 3C
+    x = ops.add(f, x, linear(f, w, mixed, "mix"), "x_mixed")  # T x C
     normed = rowwise.layer_norm(f, x, w["ln_2_gain"], w["ln_2_bias"], "ln_2")  # T x C
     return ops.add(f, x, mlp(f, w, normed), "x_next")  # T x C
 
 
-def attend(f: Builder, w: dict[str, Value], x: Value, config: GPTConfig) -> Value:
-    """Causal self-attention."""
-    width, heads = config.d_model, config.heads
-    qkv = ops.linear(f, x, w["qkv_weight"], w["qkv_bias"], "qkv")  # T x 3C
-    parts = [ops.take_columns(f, qkv, i * width, width, f"{n}_flat") for i, n in enumerate("qkv")]  # 3 of T x C
-    q, k, v = (ops.split_heads(f, part, heads, n) for part, n in zip(parts, "qkv", strict=True))  # 3 of H x T x D
-    mixed = rowwise.attention(f, q, k, v, "attention", causal=True)  # H x T x D
-    merged = ops.merge_heads(f, mixed, "merged")  # T x C
-    return ops.linear(f, merged, w["mix_weight"], w["mix_bias"], "mix")  # T x C
-
-
-def mlp(f: Builder, w: dict[str, Value], x: Value) -> Value:
+def mlp(f: Builder, w: Tensors, x: Value) -> Value:
     """Two linear layers with GELU between them."""
-    hidden = ops.linear(f, x, w["up_weight"], w["up_bias"], "up")  # T x F
+    hidden = linear(f, w, x, "up")  # T x F
     hidden = ops.gelu(f, hidden, "gelu")  # T x F
-    return ops.linear(f, hidden, w["down_weight"], w["down_bias"], "down")  # T x C
+    return linear(f, w, hidden, "down")  # T x C
 
 
-def arguments(config: GPTConfig) -> tuple[Argument, ...]:
-    """Tokens, every weight, and the logits: the signature of the entry function."""
-    tokens = Argument("tokens", "input", (config.seq,), "i32", low=0, high=config.vocab)
-    return (tokens, *declare(config), Argument("logits", "output", (config.seq, config.vocab)))
+def linear(f: Builder, w: Tensors, x: Value, name: str) -> Value:
+    """One of the four linear layers of a block."""
+    return ops.linear(f, x, w[f"{name}_weight"], w[f"{name}_bias"], name, scale=w.get(f"{name}_weight_scale"))
 
 
-def write_gpt(config: GPTConfig) -> str:
-    """The MLIR module of a config."""
-    return write_module(ENTRY, arguments(config), partial(forward, config=config))
+def predict(f: Builder, w: Tensors, x: Value) -> Value:
+    """Final norm and head: logits ``T x V``."""
+    x = rowwise.layer_norm(f, x, w["ln_f_gain"], w["ln_f_bias"], "ln_f")  # T x C
+    if "wte_scale" not in w:
+        return ops.matmul(f, x, w["wte"], "logits", transpose_b=True)  # T x V, wte is (V, C)
+    product = ops.matmul(f, x, w["wte"], "logits_whole", transpose_b=True)  # T x V, wte is (V, C)
+    return ops.scale_columns(f, product, w["wte_scale"], "logits")  # T x V
 
 
-def count_flops(config: GPTConfig) -> float:
-    """Multiplications and additions of all contractions; of attention what the causal mask leaves.
-
-    Norms, softmax, GELU and sums are left out: below one percent at GPT-2's sizes.
-    """
-    rows, wide = config.seq, config.d_model
-    linears = 2 * rows * wide * (3 * wide + wide + 2 * config.d_ff)  # qkv, mix, up, down
-    attention = 2 * 2 * rowwise.seen_pairs(rows) * wide  # q k^T and probabilities v, all heads
-    head = 2 * rows * wide * config.vocab
-    return float(config.layers * (linears + attention) + head)
+def split(f: Builder, qkv: Value, config: GPTConfig) -> tuple[Value, Value, Value]:
+    """Queries, keys and values of whole prompts: ``(T, 3C)`` to three ``(H, T, D)``."""
+    wide = config.d_model
+    parts = [ops.take_columns(f, qkv, i * wide, wide, f"{name}_flat") for i, name in enumerate("qkv")]  # 3 of T x C
+    q, k, v = (ops.split_heads(f, part, config.heads, name) for part, name in zip(parts, "qkv", strict=True))
+    if config.rope:
+        q, k = cached.rotate(f, q, None, "q_turned"), cached.rotate(f, k, None, "k_turned")
+    return q, k, v
 
 
-def longest_sum(config: GPTConfig) -> int:
-    """The longest single sum: the widest contraction or row.
-
-    Sums of successive blocks are not added up: every block normalizes its input, and errors hardly grow with depth.
-    """
-    return max(config.d_model, config.d_ff, config.seq)
+def self_attention(f: Builder, config: GPTConfig, qkv: Value) -> Value:
+    """Causal self-attention without a cache: ``(T, 3C)`` to ``(T, C)``."""
+    return attend_to_itself(f, *split(f, qkv, config))
 
 
-def real_inputs(path: str, config: GPTConfig, seed: int) -> dict[str, Array]:
-    """Random tokens and the weights of a file; `Payload.inputs` once `path` and `config` are bound."""
-    tokens = random_array(arguments(config)[0], np.random.default_rng(seed))
-    return {"tokens": tokens, **load_gpt2(path, config)}
+def attend_to_itself(f: Builder, q: Value, k: Value, v: Value) -> Value:
+    """Causal attention of three ``(H, T, D)``: ``(T, C)``."""
+    mixed = rowwise.attention(f, q, k, v, "attention", causal=True)  # H x T x D
+    return ops.merge_heads(f, mixed, "merged")  # T x C
+
+
+def take_block(f: Builder, w: Tensors, layer: str) -> Tensors:
+    """The weights of one layer: every ``(L, ...)`` to ``(...)``."""
+    return {name: ops.take_layer(f, w[name], layer, f"{name}_here") for name in w if belongs_to_block(name)}
+
+
+BODIES = dict(zip(FUNCTIONS, (forward, prefill, decode), strict=True))
+
+
+def write_gpt(config: GPTConfig, functions: Sequence[str] = ("forward",)) -> str:
+    """The MLIR module of a config, with some of `FUNCTIONS`."""
+    texts = (write_function(n, arguments(config, n), partial(BODIES[n], config=config)) for n in functions)
+    return write_module(*texts)
 
 
 def build(name: str, parameters: dict[str, str], preset: GPTConfig) -> Payload:
-    """A GPT of a preset's sizes, changed by `parameters`: any field of `GPTConfig`, and ``weights=FILE``.
+    """A GPT of a preset's sizes, changed by `parameters`; see `payload.interface`.
 
     Raises:
         PayloadError: A parameter is unknown, a size is impossible, or the file does not hold these weights.
     """
-    sizes = asdict(preset)
-    defaults: dict[str, object] = {**sizes, "weights": ""}
-    check_known(name, parameters, defaults)
-    path = parameters.get("weights", "")
-    numbers = {key: text for key, text in parameters.items() if key != "weights"}
-    config = replace(preset, **read_numbers(name, numbers, sizes))
-    if path:
-        check_gpt2(path, config)
-    return Payload(
-        name=write_spec(name, {**asdict(config), "weights": path}, defaults),
-        text=write_gpt(config),
-        entry=ENTRY,
-        arguments=arguments(config),
-        flops=count_flops(config),
-        reference=partial(reference.outputs_of, partial(reference.forward, config)),
-        inputs=partial(real_inputs, path, config) if path else None,
-        reduction=longest_sum(config),
-        kind="gpt",
-        sizes=tuple(asdict(config).items()),
-    )
+    request = read_request(name, parameters, preset)
+    return make_payload(request, write_gpt(request.config, (request.function,)))
 
 
 def nano(parameters: dict[str, str]) -> Payload:

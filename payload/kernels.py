@@ -9,7 +9,7 @@ from functools import partial
 
 from autotune.task import Argument, Payload
 from payload import ops, reference, rowwise
-from payload.builder import Builder, Value, write_module
+from payload.builder import Builder, Value, write_function, write_module
 from payload.config import check_size, read_numbers, read_switch, write_spec
 
 Tensors = dict[str, Value]
@@ -56,7 +56,7 @@ def make(
     """Put a kernel's payload together."""
     return Payload(
         name=write_spec(kernel, sizes, defaults),
-        text=write_module(kernel, arguments, body),
+        text=write_module(write_function(kernel, arguments, lambda f, tensors: [body(f, tensors)])),
         entry=kernel,
         arguments=arguments,
         flops=float(flops),

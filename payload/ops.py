@@ -9,14 +9,21 @@ Inside a generic, ``%e0, %e1, ...`` are the input elements, ``%acc`` the output 
 
 from collections.abc import Sequence
 
-from payload.builder import Builder, Value, affine_map
+from payload.builder import Builder, Extent, Value, affine_map
 
 Dims = Sequence[int]
 
 
 def empty(f: Builder, shape: tuple[int, ...], name: str) -> Value:
-    """A tensor `shape` without contents."""
-    return f.define(f"{name}_empty", shape, f"tensor.empty() : {Value('', shape).type}")
+    """A tensor `shape` without contents; where a size is known at run time only, the first part of one that is not."""
+    if not any(isinstance(size, Extent) for size in shape):
+        return f.define(f"{name}_empty", shape, f"tensor.empty() : {Value('', shape).type}")
+    bound = tuple(int(size) for size in shape)
+    whole = f.define(f"{name}_whole", bound, f"bufferization.alloc_tensor() : {Value('', bound).type}")
+    zeros, ones = (", ".join([digit] * len(shape)) for digit in "01")
+    sizes = ", ".join(size.name if isinstance(size, Extent) else str(size) for size in shape)
+    text = f"tensor.extract_slice {whole.name}[{zeros}] [{sizes}] [{ones}] : {whole.type} to {Value('', shape).type}"
+    return f.define(f"{name}_empty", shape, text)
 
 
 def fill(f: Builder, shape: tuple[int, ...], constant: str, name: str) -> Value:
@@ -54,9 +61,17 @@ def indexing_maps(rank: int, dims: Sequence[Dims]) -> str:
     return f" indexing_maps = [{', '.join(affine_map(rank, each) for each in dims)}]"
 
 
-def linear(f: Builder, x: Value, weight: Value, bias: Value, name: str) -> Value:
-    """``(T, K) x (K, N) + (N) -> (T, N)``."""
-    return add_bias(f, matmul(f, x, weight, f"{name}_matmul"), bias, name)
+def linear(f: Builder, x: Value, weight: Value, bias: Value, name: str, *, scale: Value | None = None) -> Value:
+    """``(T, K) x (K, N) + (N) -> (T, N)``; the product times `scale` ``(N)`` where the weight is stored in integers."""
+    product = matmul(f, x, weight, f"{name}_matmul")
+    if scale is not None:
+        product = scale_columns(f, product, scale, f"{name}_scaled")
+    return add_bias(f, product, bias, name)
+
+
+def scale_columns(f: Builder, x: Value, scale: Value, name: str) -> Value:
+    """``(..., N) * (N) -> (..., N)``."""
+    return elementwise(f, name, x, ["%y = arith.mulf %e0, %e1 : f32"], (scale, [x.rank - 1]))
 
 
 def transpose(f: Builder, x: Value, order: Dims, name: str = "transpose") -> Value:
@@ -105,7 +120,7 @@ def take_layer(f: Builder, stacked: Value, layer: str, name: str) -> Value:
     sizes = ", ".join(["1", *map(str, shape)])
     ones = ", ".join("1" for _ in stacked.shape)
     text = f"tensor.extract_slice {stacked.name}[{offsets}] [{sizes}] [{ones}] : {stacked.type} to"
-    return f.define(name, shape, f"{text} {Value('', shape).type}")
+    return f.define(name, shape, f"{text} {Value('', shape, stacked.dtype).type}", stacked.dtype)
 
 
 def generic(
@@ -123,13 +138,14 @@ def generic(
     """
     maps = [affine_map(rank, dims) for _, dims in inputs] + [affine_map(rank, range(out.rank))]
     iterators = ['"parallel"'] * out.rank + ['"reduction"'] * (rank - out.rank)
-    names, types = (", ".join(parts) for parts in zip(*((v.name, v.type) for v, _ in inputs), strict=True))
+    names, types = (", ".join(getattr(v, part) for v, _ in inputs) for part in ("name", "type"))
+    reads = f"ins({names} : {types}) " if inputs else ""
     elements = [f"%e{i}: {value.dtype}" for i, (value, _) in enumerate(inputs)] + [f"%acc: {out.dtype}"]
     result = f.define(name, out.shape, "linalg.generic {")
     f.emit(
         f"    indexing_maps = [{', '.join(maps)}],",
         f"    iterator_types = [{', '.join(iterators)}]}}",
-        f"    ins({names} : {types}) outs({out.name} : {out.type}) {{",
+        f"    {reads}outs({out.name} : {out.type}) {{",
         f"^bb0({', '.join(elements)}):",
     )
     with f.indented():

@@ -92,12 +92,23 @@ def attention(f: Builder, q: Value, k: Value, v: Value, name: str = "attention",
     return ops.elementwise(f, name, mixed, ["%y = arith.divf %e0, %e1 : f32"], (total, range(q.rank - 1)))
 
 
-def embed(f: Builder, table: Value, ids: Value, name: str = "embedded") -> Value:
-    """Rows of a ``(V, C)`` table at ``(T)`` i32 ids: ``(T, C)``. Ids outside ``[0, V)`` are undefined behaviour."""
+def embed(f: Builder, table: Value, ids: Value, name: str = "embedded", scale: Value | None = None) -> Value:
+    """Rows of a ``(V, C)`` table at ``(T)`` i32 ids: ``(T, C)``. Ids outside ``[0, V)`` are undefined behaviour.
+
+    With `scale` ``(V)`` the table is stored in integers, a scale for every row.
+    """
     out = ops.empty(f, (ids.shape[0], table.shape[1]), name)
     body = [
         "%row = arith.index_cast %e0 : i32 to index",
         "%column = linalg.index 1 : index",
-        f"%y = tensor.extract {table.name}[%row, %column] : {table.type}",
+        f"{'%y' if table.dtype == 'f32' else '%stored'} = tensor.extract {table.name}[%row, %column] : {table.type}",
     ]
+    if scale is not None:
+        body += [
+            f"%whole = arith.sitofp %stored : {table.dtype} to f32",
+            f"%factor = tensor.extract {scale.name}[%row] : {scale.type}",
+            "%y = arith.mulf %whole, %factor : f32",
+        ]
+    elif table.dtype != "f32":
+        body.append(f"%y = arith.extf %stored : {table.dtype} to f32")
     return ops.generic(f, name, out, [(ids, [0])], body, rank=2)

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from autotune.errors import PayloadError
 from autotune.task import Argument, Array, random_array
 from payload.config import GPTConfig
+from payload.storage import declare_stored, store_weights
 
 # our name -> Hugging Face name; GPT-2 keeps linear weights as (in, out), as we do
 TABLES = {"wte": "wte.weight", "wpe": "wpe.weight"}
@@ -35,16 +36,27 @@ FINAL = {"ln_f_gain": "ln_f.weight", "ln_f_bias": "ln_f.bias"}
 READABLE = ("F16", "F32", "F64")
 
 
+def belongs_to_block(name: str) -> bool:
+    """Tell whether a weight, or its scale, is stacked by layer."""
+    return name.removesuffix("_scale") in BLOCK
+
+
 def declare(config: GPTConfig) -> tuple[Argument, ...]:
-    """Every weight as a payload argument, in the order of the entry function.
+    """Every weight as a payload argument, in the order of the entry function, as the config stores it."""
+    return tuple(stored for argument in declare_plain(config) for stored in declare_stored(argument, config.storage))
+
+
+def declare_plain(config: GPTConfig) -> tuple[Argument, ...]:
+    """Every weight in f32.
 
     Random linear weights are uniform in ``+-sqrt(3 / fan_in)``, so that activations keep unit variance at any width;
     the tables likewise, so that logits do; gains are in ``[0.5, 1.5)``, biases in ``[-0.1, 0.1)``.
     """
     deep, wide, hidden = config.layers, config.d_model, config.d_ff
+    positions = () if config.rope else (linear_weight("wpe", (config.positions, wide), wide),)  # (P, C)
     return (
         linear_weight("wte", (config.vocab, wide), wide),  # (V, C)
-        linear_weight("wpe", (config.positions, wide), wide),  # (P, C)
+        *positions,
         gain("ln_1_gain", (deep, wide)),  # (L, C)
         bias("ln_1_bias", (deep, wide)),  # (L, C)
         linear_weight("qkv_weight", (deep, wide, 3 * wide), wide),  # (L, C, 3C)
@@ -81,11 +93,11 @@ def bias(name: str, shape: tuple[int, ...]) -> Argument:
 def random_weights(config: GPTConfig, seed: int) -> dict[str, Array]:
     """Random f32 weights by name, equal for equal seeds."""
     rng = np.random.default_rng(seed)
-    return {argument.name: random_array(argument, rng) for argument in declare(config)}
+    return {argument.name: random_array(argument, rng) for argument in declare_plain(config)}
 
 
 def load_gpt2(path: str, config: GPTConfig) -> dict[str, Array]:
-    """Weights by name, f32 and stacked, from a safetensors file with Hugging Face GPT-2 names.
+    """Weights by name, stacked and as the config stores them, from a safetensors file with Hugging Face GPT-2 names.
 
     Names may start with ``transformer.``; attention masks and ``lm_head.weight`` (tied to ``wte``) are ignored.
 
@@ -94,7 +106,8 @@ def load_gpt2(path: str, config: GPTConfig) -> dict[str, Array]:
     """
     with opened(path) as file:
         prefix = check_file(file, path, config)
-        return {a.name: read_tensor(file, prefix, a, config) for a in declare(config)}
+        plain = {a.name: read_tensor(file, prefix, a, config) for a in declare_plain(config)}
+    return store_weights(plain, config)
 
 
 def check_gpt2(path: str, config: GPTConfig) -> None:
@@ -124,7 +137,7 @@ def check_file(file: Any, path: str, config: GPTConfig) -> str:  # noqa: ANN401 
     """Check that every tensor is there as it must be; give the prefix of the names, which may be empty."""
     present = set(file.keys())
     prefix = "transformer." if "transformer.wte.weight" in present else ""
-    for argument in declare(config):
+    for argument in declare_plain(config):
         shape = argument.shape[1:] if argument.name in BLOCK else argument.shape
         for name in file_names(argument.name, config.layers):
             full = prefix + name

@@ -20,10 +20,10 @@ from typing import Annotated
 import typer
 
 from autotune.known import fit
+from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.search import Search
 from autotune.space import Config, Space
-from autotune.task import Contraction
 from schedules.matmul_model import default_config
 from schedules.matmul_space import matmul_space
 

@@ -6,7 +6,11 @@ of a leak instead of the code.
 
 from autotune.schedule import Baseline
 
-BUFFERIZE = "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map}"
+# Buffers that a loop carries unchanged must go before deallocation, which would write i1 flags for them.
+BUFFERIZE = (
+    "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map},"
+    "canonicalize"
+)
 FREE = (
     "ownership-based-buffer-deallocation,canonicalize,buffer-deallocation-simplification,"
     "bufferization-lower-deallocations"

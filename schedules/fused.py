@@ -38,7 +38,7 @@ class Fused:
 
     def covers(self, task: Task) -> bool:
         """Every group with rows."""
-        return len(task.members) > 1
+        return len(task.members) > 1 and not task.grows
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Blocks of rows and columns, vectors, and the knobs of each contraction."""

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autotune.loops import Contraction, rows_of
 from autotune.machine import Machine
 from autotune.space import Config, Constraint, Knob, Space, Value
-from autotune.task import Contraction, Task, rows_of
+from autotune.task import Task
 from schedules.blocking import cut, nest_order
 from schedules.matmul_model import default_config as matmul_default
 from schedules.matmul_space import BYTES, columns_of, constraints, matmul_space

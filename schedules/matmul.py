@@ -8,10 +8,11 @@ accumulators stay in vector registers.
 from dataclasses import dataclass, field, replace
 
 from autotune.errors import ScheduleError
+from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, FROM_ZERO, HIDDEN, PREFETCHING, STRIPS_OF_M, SUMS, ZEROS
 from autotune.space import Config, Space
-from autotune.task import Contraction, Task
+from autotune.task import Task
 from schedules import moves, packing
 from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
 from schedules.matmul_model import default_config

@@ -7,9 +7,9 @@ a quarter of L2. Each strip of A is read from L1 for every panel of the block; p
 
 from dataclasses import dataclass
 
+from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.space import Config, Space, Value
-from autotune.task import Contraction
 from schedules.blocking import cut, nest_order
 
 BYTES = 4
@@ -67,9 +67,13 @@ def fill_caches(
     c: Contraction, values: dict[str, tuple[Value, ...]], tile: RegisterTile, machine: Machine
 ) -> dict[str, Value]:
     """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
-    tile_k = largest(values["tile_k"], c.k, 1, machine.l1_bytes * 3 // 4 // BYTES // (tile.rows + tile.columns))
+    # B that is used once, by a single strip of rows, is streamed: panel after panel, each whole
+    streamed = c.m <= tile.rows and BYTES * c.k * tile.columns <= machine.l2_bytes
+    most_k = c.k if streamed else machine.l1_bytes * 3 // 4 // BYTES // (tile.rows + tile.columns)
+    tile_k = largest(values["tile_k"], c.k, 1, most_k)
     main_k = cut(c.k, tile_k, 1)[0]
-    tile_n = largest(values["tile_n"], c.n, tile.columns, machine.l2_bytes // 4 // BYTES // main_k.cache)
+    most_n = c.n if streamed else machine.l2_bytes // 4 // BYTES // main_k.cache
+    tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
     main_n = cut(c.n, tile_n, tile.columns, powers_of_two=True)[0]
     chosen: dict[str, Value] = {
         "tile_m": 0,
@@ -90,7 +94,11 @@ def packing(c: Contraction, machine: Machine) -> str:
     """B in panels beforehand if it is a weight; a copy in every call if it is read often and does not stay in L1."""
     if c.constant_b:
         return "beforehand"
-    return "panels" if c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2 else "none"
+    return (
+        "panels"
+        if not c.stored_b and c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2
+        else "none"
+    )
 
 
 def largest(values: tuple[Value, ...], size: int, register: int, most: int) -> int:

@@ -2,9 +2,9 @@
 
 from itertools import permutations
 
+from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.space import Config, Constraint, Knob, Space
-from autotune.task import Contraction
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
 
 BYTES = 4  # of an f32
@@ -34,11 +34,16 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("register_n", below(REGISTER_N, max(2, c.n // widths[-1] + 1))),
         Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
-        Knob("pack_b", PACKINGS if c.constant_b else PACKINGS[:2]),
+        Knob("pack_b", packings(c)),
     )
     if c.constant_b:
         knobs = (*knobs, Knob("prefetch", (False, True)))
     return Space(knobs, constraints(c, machine))
+
+
+def packings(c: Contraction) -> tuple[str, ...]:
+    """How B may be read; only f32 is copied in a call."""
+    return tuple(p for p in PACKINGS if (p != "panels" or not c.stored_b) and (p != "beforehand" or c.constant_b))
 
 
 def below(values: tuple[int, ...], bound: int) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ class Vectorize:
 
     def covers(self, task: Task) -> bool:
         """Every op with known loops."""
-        return len(task.nest.sizes) > 0 and not task.members
+        return len(task.nest.sizes) > 0 and not task.members and not task.grows
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and vectors of a tile."""

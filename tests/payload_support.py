@@ -13,7 +13,7 @@ from mlir.runtime import get_ranked_memref_descriptor
 from autotune.task import DTYPES
 
 PIPELINE = (
-    "builtin.module(eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries},"
+    "builtin.module(eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries},canonicalize,"
     "ownership-based-buffer-deallocation,canonicalize,buffer-deallocation-simplification,"
     "bufferization-lower-deallocations,cse,canonicalize,convert-linalg-to-loops,expand-strided-metadata,lower-affine,"
     "convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,convert-arith-to-llvm,convert-index-to-llvm,"
@@ -36,7 +36,7 @@ class Program:
             for op in module.body.operations:
                 op.operation.attributes["llvm.emit_c_interface"] = UnitAttr.get()
             PassManager.parse(PIPELINE).run(module.operation)
-            self.engine = ExecutionEngine(module, opt_level=2, shared_libs=[runner_library()])
+            self.engine = ExecutionEngine(module, opt_level=0, shared_libs=[runner_library()])
         self.function = self.engine.lookup(payload.entry)
 
     def __call__(self, **arrays):

@@ -263,7 +263,7 @@ def test_list_prints_json(autotune):
     code, out, said = autotune("list", "--json")
     assert (code, said) == (0, "")
     groups = json.loads(out)
-    assert set(groups) == {"payloads", "schedules", "baselines", "comparators"}
+    assert set(groups) == {"payloads", "schedules", "techniques", "baselines", "comparators", "generators"}
     assert {"nano", "gpt2", "matmul", "attention"} <= set(groups["payloads"])
     assert {"loops", "passes"} == set(groups["baselines"])
 
@@ -297,8 +297,9 @@ def test_tune_prints_one_json_object_and_its_bundle_replays(autotune, place):
     assert result["trials"] == {"ok": 2}
     assert result["bundle"] == "b"
     code, out, said = autotune("replay", "b", "--json")
-    assert code == 0, said
-    assert json.loads(out)["outcome"] == "ok"
+    found = json.loads(out)
+    assert found["outcome"] == "ok"
+    assert code == (found["verdict"] == "weaker"), said  # as it may be beside other work
     (place / "b" / "schedule.mlir").write_text("module {}")
     code, out, said = autotune("replay", "b")
     assert (code, out, len(said.splitlines())) == (2, "", 1)

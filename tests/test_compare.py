@@ -102,7 +102,7 @@ def installed(name):
 def inputs_of(payload):
     prepared = PreparedPayload(payload, seed=0)
     arrays = zip(payload.arguments, prepared.arrays, strict=True)
-    return {a.name: array for a, array in arrays if a.role != "output"}, prepared.expected
+    return {a.name: array for a, array in arrays if a.role != "output"}, prepared.expected[0]
 
 
 @pytest.mark.parametrize(("name", "spec"), CASES, ids=lambda value: value)

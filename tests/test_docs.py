@@ -35,8 +35,8 @@ def test_reference_of_the_command_line_is_up_to_date():
 def test_commands_in_documents_exist(path):
     for verb, rest in re.findall(r"^(?:\$ |    )autotune (\w+)(.*)$", path.read_text(), re.M):
         assert verb in VERBS, verb
-        known = {option for parameter in VERBS[verb].params for option in parameter.opts}
-        for option in re.findall(r"(?<!\S)(--?[a-z]+)", rest.partition("#")[0]):
+        known = {option for p in VERBS[verb].params for option in [*p.opts, *p.secondary_opts]}
+        for option in re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest.partition("#")[0]):
             assert option in known, f"autotune {verb} {option}"
 
 

@@ -105,6 +105,7 @@ def test_every_entry_point_loads():
         "autotune.techniques",
         "autotune.baselines",
         "autotune.comparators",
+        "autotune.generators",
     ):
         for point in importlib.metadata.entry_points(group=group):
             assert point.load() is not None

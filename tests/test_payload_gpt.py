@@ -142,8 +142,8 @@ def test_gpt2_has_the_published_number_of_parameters():
         ({"seq": ""}, "seq must be a whole number, got ''; try seq=32"),
         (
             {"depth": "4"},
-            "parameters of gpt are seq, d_model, layers, heads, d_ff, vocab, positions, weights; "
-            "got 'depth'; leave it out",
+            "parameters of gpt are seq, d_model, layers, heads, d_ff, vocab, batch, positions, weights, function, "
+            "position; got 'depth'; leave it out",
         ),
     ],
 )

@@ -12,9 +12,10 @@ from autotune.errors import ScheduleError, SpaceError
 from autotune.ir.lower import apply_script
 from autotune.ir.module import context, parse
 from autotune.ir.partition import partition
+from autotune.loops import Contraction, LoopNest
 from autotune.registry import families, load_family, load_payload
 from autotune.script import Step, assemble
-from autotune.task import Argument, Contraction, LoopNest, Payload, Task
+from autotune.task import Argument, Payload, Task
 
 PRIMES_AND_EDGES = (1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 64, 97, 127, 509, 512, 768, 1009, 1733, 3072, 12289, 50257)
 SIZES = st.one_of(st.sampled_from(PRIMES_AND_EDGES), st.integers(1, 50257))

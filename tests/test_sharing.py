@@ -154,7 +154,8 @@ def test_no_knob_of_our_families_is_dead(family):
 
 def whole_tasks():
     """Names of payloads and tags of their tasks: groups and single ops."""
-    for spec in ("attention,heads=2,seq=64,d=32", "softmax,rows=64,cols=96", "gelu,rows=32,cols=64"):
+    kernels = ("attention,heads=2,seq=64,d=32,causal=1", "softmax,rows=64,cols=96", "gelu,rows=32,cols=64")
+    for spec in (*kernels, "nano", "nano,function=decode"):
         for task in partition(load_payload(spec)).tasks:
             yield spec, task.tag
 

@@ -144,7 +144,7 @@ class TestEveryLocation:
             storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
         name = next(n for n in optuna.get_all_study_names(storage) if n.startswith("nano/matmul0/"))
         study = optuna.load_study(study_name=name, storage=storage)
-        assert study.best_value == 2e-3
+        assert study.best_value == pytest.approx(1.5e-3), "the lower quartile of 1, 2 and 3 ms"
         assert study.trials[0].params == make(0).config
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import PayloadError
+from autotune.loops import Contraction
 from autotune.oracle import contract
-from autotune.task import Argument, Contraction, Payload
+from autotune.task import Argument, Payload
 
 RNG = np.random.default_rng(0)
 
@@ -19,8 +20,8 @@ def make(*arguments, **fields):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"role": "out"}, "role of argument 'x' must be one of input, weight, output; got 'out'"),
-        ({"dtype": "f16"}, "element type of argument 'x' must be one of f32, f64, i32, i64; got 'f16'"),
+        ({"role": "out"}, "role of argument 'x' must be one of input, weight, state, output; got 'out'"),
+        ({"dtype": "f16"}, "element type of argument 'x' must be one of f32, f64, i32, i64, i8, bf16; got 'f16'"),
         ({"shape": (3, 0)}, r"sizes of argument 'x' must be at least 1; got \(3, 0\)"),
     ],
 )

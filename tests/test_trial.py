@@ -43,7 +43,7 @@ def test_machine_that_runs_at_half_speed_is_divided_out():
 
 
 def test_own_quietest_sample_stands_in_for_an_unknown_quiet_time():
-    assert Samples((2.0, 2.0, 2.0), (1.0, 2.0, 2.0)).normalised == 1.0
+    assert Samples((2.0, 2.0, 2.0, 2.0), (1.0, 2.0, 2.0, 2.0, 2.0)).normalised == 1.0
 
 
 def test_burst_that_hits_one_reference_sample_changes_nothing():

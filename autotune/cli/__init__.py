@@ -13,6 +13,7 @@ from autotune.cli import (
     compare,
     doctor,
     explain,
+    generate,
     inspect,
     list_names,
     regress,
@@ -45,6 +46,7 @@ app.command()(compare.compare)
 app.command()(show.show)
 app.command()(explain.explain)
 app.command()(report.report)
+app.command()(generate.generate)
 app.command()(doctor.doctor)
 app.command()(selftest.selftest)
 app.command("list")(list_names.list_names)

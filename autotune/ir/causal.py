@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mlir import ir
 
 from autotune.ir.nests import dimensions, indexing_maps
-from autotune.ir.outline import maker
+from autotune.ir.values import maker
 
 VERY_LOW = -1e30
 # What is known of a value behind the diagonal. KEPT: an accumulator that took nothing from it.

@@ -94,7 +94,7 @@ def evaluate(job: Job) -> list[Evaluation]:
     right = [(number, bound) for number, (bound, _) in enumerate(built) if bound is not None]
     watch = Stopwatch()
     with watch.phase("measure"):
-        samples = time_all([bound for _, bound in right], job)
+        samples = time_all([prepared.runs(bound) for _, bound in right], job)
     found = [evaluation for _, evaluation in built]
     for (number, bound), times in zip(right, samples, strict=True):
         REPORTER.candidate = number
@@ -124,20 +124,20 @@ def look_again(evaluation: Evaluation, bound: BoundProgram, prepared: PreparedPa
     return evaluation
 
 
-def time_all(programs: Sequence[BoundProgram], job: Job) -> list[Samples]:
+def time_all(programs: Sequence[Run], job: Job) -> list[Samples]:
     """Samples of every program, interleaved with each other and with the reference kernel."""
     reference = reference_run(job.machine)
     if len(job.candidates) > 1:
-        *mine, beside = measure_interleaved([*(p.run for p in programs), reference], job.effort, job.seed)
+        *mine, beside = measure_interleaved([*programs, reference], job.effort, job.seed)
         return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
-    return [time_alone(program, reference, job) for program in programs]
+    return [time_alone(run, reference, job) for run in programs]
 
 
-def time_alone(program: BoundProgram, reference: Run, job: Job) -> Samples:
+def time_alone(run: Run, reference: Run, job: Job) -> Samples:
     """Samples of one program; taken twice where the first were restless, the calmer ones kept."""
-    samples = measure(program.run, reference, job.effort, job.best_seconds)
+    samples = measure(run, reference, job.effort, job.best_seconds)
     if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
-        again = measure(program.run, reference, job.effort, job.best_seconds)
+        again = measure(run, reference, job.effort, job.best_seconds)
         samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
     return replace(samples, quiet_reference=quietest(min(samples.quiet_reference, job.quiet_reference)))
 

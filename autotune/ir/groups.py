@@ -11,8 +11,8 @@ from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.ir.nests import dimensions, indexing_maps
-from autotune.ir.outline import maker
-from autotune.task import rows_of
+from autotune.ir.values import maker
+from autotune.loops import rows_of
 
 
 @dataclass

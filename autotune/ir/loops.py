@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mlir import ir
 
-from autotune.ir.outline import maker
+from autotune.ir.values import maker
 
 
 def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:

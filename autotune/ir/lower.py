@@ -41,7 +41,7 @@ TAIL = f"{_WITH_ARENA}{_FREE}{_TO_LLVM})"
 # Linalg straight to loops, no schedule: the oracle of payloads that bring none of their own.
 PLAIN = (
     "builtin.module(one-shot-bufferize{bufferize-function-boundaries "
-    f"function-boundary-type-conversion=identity-layout-map}},{_FREE}{_TO_LLVM})"
+    f"function-boundary-type-conversion=identity-layout-map}},canonicalize,{_FREE}{_TO_LLVM})"
 )
 
 

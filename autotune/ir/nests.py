@@ -3,7 +3,10 @@
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.task import Contraction, LoopNest
+from autotune.ir.extents import extent_of, open_dimensions, static_shape
+from autotune.loops import Contraction, LoopNest
+
+WIDENED = ("f32", "bf16", "i8")  # what B may be stored in
 
 
 def loop_nest(op: ir.Operation) -> LoopNest | None:
@@ -12,29 +15,33 @@ def loop_nest(op: ir.Operation) -> LoopNest | None:
     if not maps:
         return None
     sizes: dict[int, int] = {}
+    growing: set[int] = set()
     written: set[int] = set()
     outputs = len(op.results)
     for index, (operand, amap) in enumerate(zip(op.operands, maps, strict=False)):
-        if not isinstance(operand.type, ir.RankedTensorType) or not operand.type.has_static_shape:
+        if not isinstance(operand.type, ir.RankedTensorType):
             if isinstance(operand.type, ir.ShapedType):
                 return None
             continue
+        if not operand.type.has_static_shape and extent_of(operand) is None:
+            return None
         dims = dimensions(amap)
         if -1 in dims:
             continue
-        sizes.update(zip(dims, operand.type.shape, strict=True))
+        sizes.update(zip(dims, static_shape(operand), strict=True))
+        growing.update(dims[d] for d in open_dimensions(operand))
         if index >= len(maps) - outputs:
             written.update(dims)
     total = maps[0].n_dims
     if set(sizes) != set(range(total)):
         return None
     iterators = tuple("parallel" if d in written else "reduction" for d in range(total))
-    return LoopNest(tuple(sizes[d] for d in range(total)), iterators)
+    return LoopNest(tuple(sizes[d] for d in range(total)), iterators, tuple(sorted(growing)))
 
 
 def describe_contraction(op: ir.Operation, nest: LoopNest) -> Contraction | None:
     """Sizes and layout of a plain or batched matmul with loops in the order (b,) m, n, k; `None` for anything else."""
-    if not linalg.isa_contraction_op(op):
+    if nest.growing or not linalg.isa_contraction_op(op):
         return None
     dims = linalg.infer_contraction_dimensions(op)
     b, m, n, k = (list(group) for group in (dims.batch, dims.m, dims.n, dims.k))
@@ -47,7 +54,7 @@ def describe_contraction(op: ir.Operation, nest: LoopNest) -> Contraction | None
     turned_a, turned_b = [*batch, *k, *m], [*batch, *n, *k]
     if layouts[0] not in (plain_a, turned_a) or layouts[1] not in (plain_b, turned_b):
         return None
-    if layouts[2] != [*batch, *m, *n] or {element_type(v) for v in op.operands} != {"f32"}:
+    if layouts[2] != [*batch, *m, *n] or not is_widened_f32(op):
         return None
     return Contraction(
         m=nest.sizes[m[0]],
@@ -57,7 +64,14 @@ def describe_contraction(op: ir.Operation, nest: LoopNest) -> Contraction | None
         transposed_a=layouts[0] == turned_a,
         transposed_b=layouts[1] == turned_b,
         batched=bool(b),
+        stored_b=stored if (stored := element_type(op.operands[1])) != "f32" else "",
     )
+
+
+def is_widened_f32(op: ir.Operation) -> bool:
+    """Tell whether a contraction is one of f32, B perhaps stored in less."""
+    a, b, c = (element_type(value) for value in op.operands)
+    return a == c == "f32" and b in WIDENED
 
 
 def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:

@@ -3,13 +3,16 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from mlir import ir
-from mlir.dialects import bufferization, func, tensor
+from mlir.dialects import arith, bufferization, func, tensor
 
+from autotune.ir.extents import extent_of, first_part, static_shape
+from autotune.ir.values import fill_of, is_constant, maker
 from autotune.script import TAG, WEIGHT_OF
 from autotune.task import DTYPES, Argument
 
 # Ops that are not defined, or not finite, for every input.
 PARTIAL = ("arith.divf", "math.rsqrt", "math.sqrt", "math.log", "math.log2", "math.log1p", "math.powf")
+EXTENT = "extent"  # the argument that holds a size known at run time only
 
 
 def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> tuple[str, tuple[Argument, ...]] | None:
@@ -21,6 +24,9 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     Args:
         ops: In program order; all but the last are read by these alone.
         weights: Operands that are weights; arguments in their place have that role.
+
+    Tensors with a size that is known at run time only become arguments of its bound; the size itself, argument
+    ``extent``. It must be the same everywhere.
 
     Returns:
         The module's text and its arguments; `None` if an op uses values from outside that are not constants,
@@ -37,10 +43,14 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     everything = [*outside, *values, *(operand for op in ops for operand in op.operands), *results]
     if any(not is_constant(value) for value in outside) or not all(supported(value) for value in everything):
         return None
+    extents = {extent for value in everything if (extent := extent_of(value)) is not None}
+    if len(extents) > 1 or any(extent_of(value) is not None for value in results):
+        return None
     positive = any(nested.name in PARTIAL for op in ops for nested in inner_ops(op))
     arguments = [
         argument(f"in{j}", "weight" if value in weights else "input", value, positive) for j, value in enumerate(values)
     ]
+    arguments += [Argument(EXTENT, "input", (1,), "i64", low=1, high=extent.bound + 1) for extent in extents]
     arguments += [argument(f"out{j}", "output", value, positive) for j, value in enumerate(results)]
 
     module = ir.Module.create()
@@ -49,11 +59,12 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
         function = func.FuncOp(outline.__name__, ir.FunctionType.get(types, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
-        tensors = [to_tensor(block.arguments[j], value.type) for j, value in enumerate(values)]
+        size = read_extent(block.arguments[len(values)]) if extents else None
+        tensors = [to_tensor(block.arguments[j], value, size) for j, value in enumerate(values)]
         given = iter(tensors)
         copies = dict(zip(values, tensors, strict=True))
         for op in ops:
-            fresh = {i: make_again(op.operands[i]) for i in range(len(op.operands)) if (op, i) in made}
+            fresh = {i: make_again(op.operands[i], size) for i in range(len(op.operands)) if (op, i) in made}
             constants = {value: make_again(value) for value in captured(op)}
             clone = op.clone().operation
             for i, value in enumerate(op.operands):
@@ -65,7 +76,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
             copies |= dict(zip(op.results, clone.results, strict=True))
         clone.attributes[TAG] = ir.StringAttr.get("__tag__")
         for j, result in enumerate(clone.results):
-            target = block.arguments[len(values) + j]
+            target = block.arguments[len(values) + len(extents) + j]
             bufferization.materialize_in_destination(None, result, target, restrict=True, writable=True)
         func.ReturnOp([])
     return str(module), tuple(arguments)
@@ -76,41 +87,39 @@ def is_made(op: ir.Operation, index: int) -> bool:
     return is_constant(op.operands[index]) or is_fresh(op, index, len(op.operands) - len(op.results))
 
 
-def to_tensor(memref: ir.Value, kind: ir.Type) -> ir.Value:
-    """The tensor an argument holds."""
-    return bufferization.to_tensor(kind, memref, restrict=True)
+def to_tensor(memref: ir.Value, value: ir.Value, size: ir.Value | None) -> ir.Value:
+    """The tensor that stands for `value`: what an argument holds, or the first part of it."""
+    kind = ir.RankedTensorType.get(static_shape(value), value.type.element_type) if is_tensor(value) else value.type
+    whole = bufferization.to_tensor(kind, memref, restrict=True)
+    return whole if size is None or extent_of(value) is None else first_part(value.type, whole, size)
+
+
+def read_extent(memref: ir.Value) -> ir.Value:
+    """The index that an argument holds."""
+    held = bufferization.to_tensor(ir.RankedTensorType.get([1], ir.IntegerType.get_signless(64)), memref, restrict=True)
+    first = arith.constant(ir.IndexType.get(), 0)
+    return arith.index_cast(ir.IndexType.get(), tensor.extract(held, [first]))
+
+
+def is_tensor(value: ir.Value) -> bool:
+    """Tell whether a value is a tensor."""
+    return isinstance(value.type, ir.RankedTensorType)
 
 
 def argument(name: str, role: str, value: ir.Value, positive: bool) -> Argument:
     """An argument of the value's shape and element type; signed random data, unless the op is partial."""
     low, high = (0.25, 1.75) if positive else (-1.0, 1.0)
-    return Argument(name, role, tuple(value.type.shape), str(value.type.element_type), low, high)
+    if str(value.type.element_type) == "i8":
+        low, high = -127, 128
+    return Argument(name, role, tuple(static_shape(value)), str(value.type.element_type), low, high)
 
 
 def supported(value: ir.Value) -> bool:
-    """Tell whether a payload can hold the value: a static tensor or a scalar of a dtype that payloads have."""
+    """Tell whether a payload can hold the value: a tensor of bounded sizes or a scalar, of a dtype it may have."""
     kind = value.type
     if isinstance(kind, ir.RankedTensorType):
-        return kind.has_static_shape and str(kind.element_type) in DTYPES
+        return (kind.has_static_shape or extent_of(value) is not None) and str(kind.element_type) in DTYPES
     return str(kind) in DTYPES
-
-
-def maker(value: ir.Value) -> ir.Operation | None:
-    """The operation that defines a value; `None` for a block argument."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
-
-
-def is_constant(value: ir.Value) -> bool:
-    """Tell whether an arith.constant makes the value."""
-    made_by = maker(value)
-    return made_by is not None and made_by.name == "arith.constant"
-
-
-def fill_of(value: ir.Value) -> ir.Operation | None:
-    """The linalg.fill that makes the value; `None` if anything else does."""
-    made_by = maker(value)
-    return made_by if made_by is not None and made_by.name == "linalg.fill" else None
 
 
 def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:
@@ -132,11 +141,15 @@ def start_value(op: ir.Operation) -> float:
     return float(ir.FloatAttr(fill.operands[0].owner.attributes["value"]).value)
 
 
-def make_again(value: ir.Value) -> ir.Value:
+def make_again(value: ir.Value, size: ir.Value | None = None) -> ir.Value:
     """A constant, a filled tensor or an empty tensor like `value`, at the insertion point."""
     if is_constant(value):
         return value.owner.clone().operation.results[0]
-    empty = tensor.empty(value.type.shape, value.type.element_type)
+    if size is not None and extent_of(value) is not None:
+        kind = ir.RankedTensorType.get(static_shape(value), value.type.element_type)
+        empty = first_part(value.type, bufferization.alloc_tensor(kind, []), size)
+    else:
+        empty = tensor.empty(value.type.shape, value.type.element_type)
     fill = fill_of(value)
     if fill is None:
         return empty

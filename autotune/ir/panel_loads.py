@@ -9,7 +9,7 @@ from mlir.dialects import arith, memref, vector
 from autotune.errors import CompileError
 from autotune.ir.panels import PanelWeight, update_type
 from autotune.ir.prefetch import prefetch_panels
-from autotune.ir.weights import static_slice
+from autotune.ir.values import static_slice
 
 Indices = list[ir.Value]
 LOADS = ("vector.load", "vector.transfer_read", "memref.load")

@@ -13,7 +13,8 @@ from mlir.dialects import bufferization, tensor
 
 from autotune.errors import CompileError
 from autotune.ir.nests import dimensions, indexing_maps
-from autotune.ir.weights import Weight, static_slice, weight_behind
+from autotune.ir.values import static_slice
+from autotune.ir.weights import Weight, weight_behind
 from autotune.script import WEIGHT_OF
 from autotune.task import Argument, Array
 

@@ -10,21 +10,27 @@ from math import prod
 from mlir import ir
 from mlir.dialects import bufferization, linalg
 
+from autotune.case import Case
 from autotune.errors import PayloadError
 from autotune.ir.causal import hidden_loops
+from autotune.ir.extents import bound_empties
 from autotune.ir.groups import Group, find_groups
 from autotune.ir.lower import run_pipeline
 from autotune.ir.module import context, parse, symbol
 from autotune.ir.nests import describe_contraction, loop_nest
-from autotune.ir.outline import fill_of, is_constant, maker, outline, start_value
+from autotune.ir.outline import EXTENT, outline, start_value
+from autotune.ir.values import fill_of, is_constant, maker
 from autotune.ir.weights import weight_behind
+from autotune.loops import Contraction, LoopNest, rows_of
 from autotune.oracle import contract
 from autotune.script import TAG, WEIGHT_OF
-from autotune.task import Contraction, LoopNest, Member, Payload, Task, rows_of
+from autotune.task import Member, Payload, Task
 
 # Element-wise neighbours become one op before units are counted.
 PREPARE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
 SECOND_USE = "autotune.second_use"
+# A task with a size known at run time only is verified and measured at these parts of its bound.
+PARTS = (1024, 8, 2, 1)
 UNTUNABLE = ("linalg.fill", "linalg.copy", "linalg.yield", "linalg.index", "linalg.pack", "linalg.unpack")
 
 
@@ -94,6 +100,7 @@ def prepare(module: ir.Module, function: ir.OpView) -> None:
     module.operation.walk(erase)
     run_pipeline(module, "builtin.module(canonicalize,eliminate-empty-tensors)")
     module.operation.walk(skip_settled_copy)
+    bound_empties(find_function(module, str(symbol(function))))
 
 
 def skip_settled_copy(op: ir.Operation) -> ir.WalkResult:
@@ -192,14 +199,18 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     root = members[0]
     alone = root.contraction if len(members) == 1 else None
     tag = name_task(group, members, text)
+    bounds = [int(a.high) - 1 for a in arguments if a.name == EXTENT]
+    grown = tuple(Case(((EXTENT, size),)) for size in sorted({max(1, b // part) for b in bounds for part in PARTS}))
+    shares = [size / bounds[0] for case in grown for _, size in case.values] or [1.0]
     payload = Payload(
         name=tag,
         text=text.replace(f"@{outline.__name__}", f"@{tag}").replace("__tag__", tag).replace("__weight_of__", tag),
         entry=tag,
         arguments=arguments,
-        flops=float(sum(member.flops for member in members)),
+        flops=sum(count_operations(m, share) for m in members for share in shares),
         reference=partial(contract, alone, start_value(group.ops[0])) if alone else None,
         reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
+        cases=grown,
     )
     return Task(tag, payload, root.nest, contraction=alone, members=tuple(members) if len(members) > 1 else ())
 
@@ -210,6 +221,11 @@ def is_zeroed(op: ir.Operation) -> bool:
     return fill is not None and start_value(op) == 0.0 and len(list(fill.results[0].uses)) == 1
 
 
+def count_operations(member: Member, share: float) -> float:
+    """Operations of an op in which growing loops run over a share of their bound."""
+    return float(member.flops) * (share if member.nest.growing else 1.0)
+
+
 def name_task(group: Group, members: Sequence[Member], text: str) -> str:
     """A tag people can read: what is contracted, or sizes; with a hash where that does not say all."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
@@ -218,6 +234,8 @@ def name_task(group: Group, members: Sequence[Member], text: str) -> str:
         (member,) = members
         return name_contraction(contractions[0]) if contractions else name_generic(group.ops[0], member.nest, digest)
     sizes = "x".join(map(str, members[0].nest.sizes))
+    if any(member.nest.growing for member in members):
+        return f"growing_{sizes}_{digest}"
     if len(contractions) > 1:
         return f"attention_{sizes}_{digest}"
     return f"{name_contraction(contractions[0])}_fused_{digest}" if contractions else f"rows_{sizes}_{digest}"
@@ -227,7 +245,7 @@ def name_contraction(c: Contraction) -> str:
     """A tag people can read, such as ``matmul_32x192x64_f32_tb_w``: sizes m, n, k; B transposed, B a weight."""
     sizes = "x".join(map(str, ([c.batch] if c.batched else []) + [c.m, c.n, c.k]))
     suffix = ("_ta" if c.transposed_a else "") + ("_tb" if c.transposed_b else "")
-    suffix += "_w" if c.constant_b else ""
+    suffix += ("_w" if c.constant_b else "") + (f"_{c.stored_b}" if c.stored_b else "")
     return f"{'batch_matmul' if c.batched else 'matmul'}_{sizes}_{c.dtype}{suffix}"
 
 

@@ -8,7 +8,7 @@ from autotune.errors import CompileError, PayloadError
 from autotune.ir.module import context, parse, symbol
 from autotune.ir.nests import loop_nest
 from autotune.ir.partition import structured_ops
-from autotune.task import DTYPES, Argument, Payload
+from autotune.task import DTYPES, WRITTEN, Argument, Payload
 
 ROLE = "autotune.role"
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
@@ -18,7 +18,8 @@ def load_mlir_file(path: Path) -> Payload:
     """Read a payload from a file; its oracle is the plain lowering of the same function.
 
     An argument is an output if the function writes it: as the ``outs`` of a linalg op, or by a store, a copy or
-    ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too.
+    ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
+    ``"state"`` says that it is read as well and kept from call to call.
 
     Raises:
         PayloadError: The file cannot be read or parsed, or is no such function.
@@ -93,7 +94,7 @@ def read_arguments(function: ir.OpView, path: Path) -> tuple[Argument, ...]:
             )
         role = declared_role(function, index) or ("output" if is_written(value) else "input")
         arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type)))
-    if not any(a.role == "output" for a in arguments):
+    if not any(a.role in WRITTEN for a in arguments):
         raise PayloadError(
             f"@{symbol(function)} in {path} must write at least one argument, it writes none; "
             f'mark one with {{{ROLE} = "output"}}'

@@ -9,7 +9,7 @@ from mlir import ir
 from mlir.dialects import arith, memref
 
 from autotune.ir.loops import constant, parent_marked, parents, trip_count
-from autotune.ir.outline import maker
+from autotune.ir.values import maker
 from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, PREFETCHING, STRIPS_OF_M
 
 TO_L2 = 2  # locality hint: 3 is into all caches, 0 into none

@@ -106,9 +106,9 @@ def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
 
 
 def output_errors(payload: Payload, prepared: PreparedPayload) -> tuple[OutputError, ...]:
-    """How far the outputs that lie in a prepared payload are from its oracle."""
+    """How far what a prepared payload's last call wrote, in its last case, is from the oracle: states and outputs."""
     errors = []
-    for argument, got, expected in zip(payload.outputs, prepared.outputs, prepared.expected, strict=True):
+    for argument, got, expected in zip(payload.written, prepared.written, prepared.expected[-1], strict=True):
         difference = got.astype(np.float64) - expected
         magnitude = float(np.max(np.abs(expected), initial=0.0))
         errors.append(

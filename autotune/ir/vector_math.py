@@ -1,7 +1,8 @@
 """Functions of f32 vectors as polynomials, in place of one libm call per lane.
 
 A schedule may mark the ops that shall call libm. Beside them, a row divided by one value is multiplied by its
-reciprocal: at most 1.5 ulp, as long as the reciprocal is a normal number (a divisor below 8.5e37).
+reciprocal: at most 1.5 ulp, as long as the reciprocal is a normal number (a divisor below 8.5e37). And bf16
+is widened by a shift of its bits, which is exact.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ def approximate(module: ir.Module) -> None:
     for name, expand in POLYNOMIALS.items():
         patterns.add(name, _rewrite_with(expand))
     patterns.add("arith.divf", _divide_once)
+    patterns.add("arith.extf", _widen_by_shift)
     walk_and_apply_patterns(module.operation, patterns.freeze())
 
 
@@ -54,4 +56,19 @@ def _divide_once(op: ir.OpView, rewriter: PatternRewriter) -> bool:
     with rewriter.ip:
         reciprocal = vector.broadcast(kind, arith.divf(splat(one, 1.0), one))
         rewriter.replace_op(op, [arith.mulf(op.operands[0], reciprocal)])
+    return False
+
+
+def _widen_by_shift(op: ir.OpView, rewriter: PatternRewriter) -> bool:
+    """Turn bf16 into f32 by a shift of its bits, which is exact; LLVM does it lane by lane."""
+    kind = op.operands[0].type
+    if not isinstance(kind, ir.VectorType) or not isinstance(kind.element_type, ir.BF16Type):
+        return True  # no match
+    if not isinstance(ir.VectorType(op.result.type).element_type, ir.F32Type):
+        return True
+    half, whole = (ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(bits)) for bits in (16, 32))
+    with rewriter.ip:
+        places = ir.DenseElementsAttr.get_splat(whole, ir.IntegerAttr.get(whole.element_type, 16))
+        wide = arith.extui(whole, arith.bitcast(half, op.operands[0]))
+        rewriter.replace_op(op, [arith.bitcast(op.result.type, arith.shli(wide, arith.constant(whole, places)))])
     return False

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.ir.outline import maker
+from autotune.ir.values import maker, static_slice
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,3 @@ def keeps_matrix(cut: ir.Operation) -> bool:
     whole = list(ir.RankedTensorType(cut.operands[0].type).shape)[-2:]
     rank = ir.RankedTensorType(cut.results[0].type).rank
     return rank == 2 and sizes[-2:] == whole and offsets[-2:] == [0, 0] and all(s == 1 for s in strides)
-
-
-def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
-    """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" in place of what is not known."""
-    offsets, sizes, strides = (
-        list(ir.DenseI64ArrayAttr(cut.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-    )
-    return offsets, sizes, strides

@@ -11,7 +11,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from autotune.ir.loops import marked, parent_marked
-from autotune.ir.outline import maker
+from autotune.ir.values import maker
 from autotune.script import BLOCKS_OF_K, FROM_ZERO, ZEROS
 
 

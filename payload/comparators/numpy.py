@@ -11,7 +11,7 @@ import numpy.typing as npt
 from autotune.comparator import Prepared
 from autotune.errors import ComparatorError
 from autotune.task import Array, Payload
-from payload.config import GPTConfig
+from payload.config import config_of
 from payload.reference import LAYER_NORM_EPSILON
 
 Floats = npt.NDArray[np.float32]
@@ -90,7 +90,7 @@ def gelu(sizes: Mapping[str, int], *, x: Floats) -> Floats:
 
 def gpt(sizes: Mapping[str, int], *, tokens: Array, wte: Floats, wpe: Floats, **weights: Floats) -> Floats:
     """Logits ``(T, V)`` of a GPT at every position of `tokens` ``(T)``."""
-    config = GPTConfig(**sizes)
+    config = config_of(sizes)
     final = weights.pop("ln_f_gain"), weights.pop("ln_f_bias")
     x = wte[tokens] + wpe[: config.seq]
     for layer in range(config.layers):

@@ -1,19 +1,18 @@
 """Payloads as ONNX models, the way exporters write them: standard operators, weights as initializers.
 
-Values have the payload's own dimensions: with a batch dimension of 1 before them ONNX Runtime is slower (0.19 instead
-of 0.16 ms for nano). The Attention operator of opset 23 is no faster than MatMul, Softmax and MatMul, and a mask that
-is added is faster than Where.
+Values have the payload's own dimensions: a batch dimension of 1 costs (0.19 instead of 0.16 ms for nano). The Attention
+operator of opset 23 is no faster than MatMul, Softmax and MatMul; a mask that is added is faster than Where.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from autotune.errors import ComparatorError
 from autotune.task import DTYPES, Argument, Array, Payload
-from payload.config import GPTConfig
+from payload.comparators.onnx_graph import Graph
+from payload.config import GPTConfig, config_of
 from payload.reference import LAYER_NORM_EPSILON
 
 OPSET = 20  # the first with Gelu
@@ -21,53 +20,6 @@ IR_VERSION = 10
 MASKED = -1e30
 Sizes = Mapping[str, int]
 Inputs = Mapping[str, Array]
-
-
-@dataclass(frozen=True)
-class Node:
-    """An operator: its kind, the names of what it reads and gives, and its attributes."""
-
-    kind: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-
-
-@dataclass
-class Graph:
-    """A graph in the making; values are known by their names.
-
-    Attributes:
-        nodes: Operators, in order; the last one gives the output.
-        constants: Small arrays, part of the model.
-        weights: Large arrays, handed to the session beside it.
-    """
-
-    nodes: list[Node] = field(default_factory=list)
-    constants: dict[str, Array] = field(default_factory=dict)
-    weights: dict[str, Array] = field(default_factory=dict)
-
-    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401 - whatever an operator takes
-        """Add an operator with one output; give that."""
-        (output,) = self.ops(kind, inputs, 1, **attributes)
-        return output
-
-    def ops(self, kind: str, inputs: tuple[str, ...], count: int, **attributes: Any) -> tuple[str, ...]:  # noqa: ANN401
-        """Add an operator with `count` outputs; give those."""
-        outputs = tuple(f"v{len(self.nodes)}_{i}" for i in range(count))
-        self.nodes.append(Node(kind, inputs, outputs, attributes))
-        return outputs
-
-    def constant(self, value: Array | float | list[int]) -> str:
-        """Add a small constant: a float is f32, a list is a shape."""
-        name = f"c{len(self.constants)}"
-        self.constants[name] = np.asarray(value, np.float32 if isinstance(value, float) else None)
-        return name
-
-    def weight(self, name: str, array: Array) -> str:
-        """Add a large constant."""
-        self.weights[name] = np.ascontiguousarray(array)
-        return name
 
 
 def build(payload: Payload, inputs: Inputs) -> Graph:
@@ -79,7 +31,7 @@ def build(payload: Payload, inputs: Inputs) -> Graph:
     if payload.kind not in KERNELS:
         raise ComparatorError(f"there is no ONNX model of {payload.name}, only of {', '.join(KERNELS)}")
     g = Graph()
-    if payload.kind != "gpt":  # which adds its weights layer by layer
+    if not payload.kind.startswith("gpt"):  # which adds its weights layer by layer
         for argument in payload.arguments:
             if argument.role == "weight":
                 g.weight(argument.name, inputs[argument.name])
@@ -103,12 +55,13 @@ def serialize(g: Graph, payload: Payload) -> bytes:
         return tensor
 
     (output,) = payload.outputs
+    taken = [argument for argument in payload.arguments if argument.role == "input"]
     nodes = [helper.make_node(n.kind, n.inputs, n.outputs, **n.attributes) for n in g.nodes]
     nodes[-1].output[0] = output.name
     graph = helper.make_graph(
         nodes,
         payload.kind,
-        [declare(argument) for argument in payload.arguments if argument.role == "input"],
+        [*map(declare, taken), *(declare(Argument(n, "input", array.shape)) for n, array in g.fed.items())],
         [declare(output)],
         [
             *(numpy_helper.from_array(array, name) for name, array in g.constants.items()),
@@ -159,7 +112,7 @@ def gelu(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
 
 def gpt(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     """Logits of a GPT."""
-    config = GPTConfig(**sizes)
+    config = config_of(sizes)
     table = g.weight("wte", inputs["wte"])
     x = g.op("Add", g.op("Gather", table, "tokens"), g.weight("wpe", inputs["wpe"][: config.seq]))  # T x C
     mask = causal_mask(g, config.seq)
@@ -167,9 +120,29 @@ def gpt(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     for layer in range(config.layers):
         stacked = (name for name in inputs if name not in whole)
         x = block(g, x, {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}, config, mask)
+    return predict(g, x, table, inputs)  # T x V
+
+
+def predict(g: Graph, x: str, table: str, inputs: Inputs) -> str:
+    """Final norm and head."""
     gain, bias = (g.weight(name, inputs[name]) for name in ("ln_f_gain", "ln_f_bias"))
-    normed = normalize(g, x, gain, bias)  # T x C
-    return g.op("MatMul", normed, g.op("Transpose", table, perm=[1, 0]))  # T x V
+    return g.op("MatMul", normalize(g, x, gain, bias), g.op("Transpose", table, perm=[1, 0]))
+
+
+def decode(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
+    """Logits of a GPT behind one token, with a cache: past rows come in, each layer joins its own to them."""
+    config, position = config_of(sizes), int(inputs["position"][0])
+    table = g.weight("wte", inputs["wte"])
+    x = g.op(
+        "Add", g.op("Gather", table, "tokens"), g.op("Gather", g.weight("wpe", inputs["wpe"]), "position")
+    )  # B x C
+    whole = ("tokens", "position", "keys", "values", "wte", "wpe", "ln_f_gain", "ln_f_bias")
+    stacked = [name for name in inputs if name not in whole]
+    for layer in range(config.layers):
+        w = {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}
+        past = [g.feed(f"{name}_{layer}", inputs[name][layer, :, :position]) for name in ("keys", "values")]
+        x = step_block(g, x, w, config, past)
+    return predict(g, x, table, inputs)  # B x V
 
 
 KERNELS: dict[str, Callable[[Graph, Sizes, Inputs], str]] = {
@@ -180,6 +153,7 @@ KERNELS: dict[str, Callable[[Graph, Sizes, Inputs], str]] = {
     "softmax": softmax,
     "gelu": gelu,
     "gpt": gpt,
+    "gpt-decode": decode,
 }
 
 
@@ -215,6 +189,21 @@ def block(g: Graph, x: str, w: dict[str, str], config: GPTConfig, mask: str) -> 
     q, v = (g.op("Transpose", part, perm=[1, 0, 2]) for part in (parts[0], parts[2]))  # H x T x D
     mixed = attend(g, q, g.op("Transpose", parts[1], perm=[1, 2, 0]), v, depth=width // heads, mask=mask)  # H x T x D
     merged = g.op("Reshape", g.op("Transpose", mixed, perm=[1, 0, 2]), g.constant([rows, width]))  # T x C
+    return finish_block(g, x, merged, w)
+
+
+def step_block(g: Graph, x: str, w: dict[str, str], config: GPTConfig, past: list[str]) -> str:
+    """One block for one token of every sequence, ``(B, C) -> (B, C)``; `past` are keys and values, ``(BH, p, D)``."""
+    qkv = linear(g, normalize(g, x, w["ln_1_gain"], w["ln_1_bias"]), w["qkv_weight"], w["qkv_bias"])  # B x 3C
+    by_head = g.constant([config.batch * config.heads, 1, config.depth])
+    q, *rows = (g.op("Reshape", part, by_head) for part in g.ops("Split", (qkv,), 3, axis=1, num_outputs=3))
+    k, v = (g.op("Concat", cache, row, axis=1) for cache, row in zip(past, rows, strict=True))  # BH x p+1 x D
+    mixed = attend(g, q, g.op("Transpose", k, perm=[0, 2, 1]), v, depth=config.depth, mask=None)  # BH x 1 x D
+    return finish_block(g, x, g.op("Reshape", mixed, g.constant([config.batch, config.d_model])), w)
+
+
+def finish_block(g: Graph, x: str, merged: str, w: dict[str, str]) -> str:
+    """What follows attention in a block, ``(T, C) -> (T, C)``."""
     x = g.op("Add", x, linear(g, merged, w["mix_weight"], w["mix_bias"]))
     hidden = linear(g, normalize(g, x, w["ln_2_gain"], w["ln_2_bias"]), w["up_weight"], w["up_bias"])  # T x F
     hidden = g.op("Gelu", hidden, approximate="tanh")

@@ -7,7 +7,8 @@ from typing import Any
 
 from autotune.comparator import Prepared
 from autotune.task import DTYPES, Array, Payload
-from payload.comparators.onnx_model import Graph, build, serialize
+from payload.comparators.onnx_graph import Graph
+from payload.comparators.onnx_model import build, serialize
 
 ERRORS_ONLY = 3
 
@@ -57,6 +58,8 @@ class Session:
             if argument.role == "input":
                 value = ort.OrtValue.ortvalue_from_numpy(inputs[argument.name])
                 self._binding.bind_ortvalue_input(argument.name, value)
+        for name, array in graph.fed.items():
+            self._binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
         (output,) = payload.outputs
         self._output = ort.OrtValue.ortvalue_from_shape_and_type(output.shape, DTYPES[output.dtype])
         self._binding.bind_ortvalue_output(output.name, self._output)

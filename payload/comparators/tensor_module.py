@@ -7,6 +7,7 @@ compiler that packs constant weights cannot do so through a slice at a loop inde
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from autotune.errors import ComparatorError
 from autotune.task import Argument, Array, Payload
 from payload import gpt, ops, rowwise
 from payload.builder import Builder, Value, tensor_type
-from payload.config import GPTConfig
+from payload.config import config_of
 from payload.weights import BLOCK
 
 SCOPE = "model"
@@ -43,6 +44,8 @@ def write(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
     """
     if payload.kind == "gpt":
         return write_gpt(payload, inputs)
+    if payload.kind.startswith("gpt"):
+        raise ComparatorError(f"a GPT must be f32, learned positions, function=forward for this, got {payload.kind}")
     return rewrite(payload, inputs)
 
 
@@ -58,7 +61,7 @@ def load(name: str, kind: str) -> str:
 
 def write_gpt(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
     """A GPT, layer after layer."""
-    config = GPTConfig(**dict(payload.sizes))
+    config = config_of(dict(payload.sizes))
     f = Builder()
     weights: dict[str, Array] = {}
 
@@ -70,7 +73,8 @@ def write_gpt(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
     table, positions = (constant(name, inputs[name]) for name in ("wte", "wpe"))
     x = ops.add(f, rowwise.embed(f, table, tokens), ops.take_rows(f, positions, config.seq, "position"), "x")  # T x C
     for layer in range(config.layers):
-        x = gpt.block(f, {name: constant(f"{name}_{layer}", inputs[name][layer]) for name in BLOCK}, x, config)
+        mine = {name: constant(f"{name}_{layer}", inputs[name][layer]) for name in BLOCK}
+        x = gpt.block(f, mine, x, partial(gpt.self_attention, f, config))
     gain, bias = (constant(name, inputs[name]) for name in ("ln_f_gain", "ln_f_bias"))
     logits = ops.matmul(f, rowwise.layer_norm(f, x, gain, bias), table, "logits", transpose_b=True)  # T x V
     globals_ = [parameter(name, tensor_type(array.shape)) for name, array in weights.items()]

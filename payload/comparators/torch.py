@@ -50,6 +50,7 @@ class Torch:
         torch.set_num_threads(1)
         network = build_network(payload, inputs)
         fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
+        fed += tuple(torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role == "state")
         ways, failures = [], []
         for how, make in variants(network, fed):
             try:
@@ -68,7 +69,7 @@ def build_network(payload: Payload, inputs: Mapping[str, Array]) -> Any:  # noqa
     """A torch.nn.Module that computes the payload; what has role ``weight`` are its parameters."""
     import torch  # noqa: PLC0415
 
-    sizes = dict(payload.sizes)
+    sizes = dict(payload.sizes) | {name: value for case in payload.cases for name, value in case.values}
     kernel = KERNELS[payload.kind]
 
     class Network(torch.nn.Module):  # type: ignore[misc]  # mypy does not look at torch

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autotune.task import Array, Payload
-from payload.config import GPTConfig
+from payload.config import GPTConfig, config_of
 from payload.reference import LAYER_NORM_EPSILON
 
 Tensor = Any  # torch is an extra
@@ -27,7 +27,7 @@ def constants(payload: Payload, inputs: Mapping[str, Array]) -> dict[str, Array]
         name = argument.name
         if argument.role != "weight":
             continue
-        if payload.kind != "gpt" or name in WHOLE:
+        if not payload.kind.startswith("gpt") or name in WHOLE:
             found[name] = inputs[name]
             continue
         for layer, array in enumerate(inputs[name]):
@@ -68,7 +68,7 @@ def gelu(f: Functional, sizes: Sizes, w: Weights, x: Tensor) -> Tensor:
 
 def gpt(f: Functional, sizes: Sizes, w: Weights, tokens: Tensor) -> Tensor:
     """Logits ``(T, V)`` of a GPT."""
-    config = GPTConfig(**sizes)
+    config = config_of(sizes)
     x = f.embedding(tokens, w["wte"]) + w["wpe"][: config.seq]  # T x C
     for layer in range(config.layers):
         x = block(f, config, w, layer, x)
@@ -76,9 +76,35 @@ def gpt(f: Functional, sizes: Sizes, w: Weights, tokens: Tensor) -> Tensor:
     return f.linear(x, w["wte"])  # T x V
 
 
-def block(f: Functional, config: GPTConfig, w: Weights, layer: int, x: Tensor) -> Tensor:
-    """One pre-norm transformer block, ``(T, C) -> (T, C)``."""
-    rows, width, heads = config.seq, config.d_model, config.heads
+def decode(f: Functional, sizes: Sizes, w: Weights, *fed: Tensor) -> Tensor:
+    """Logits ``(B, V)`` behind one token, with caches ``(L, BH, P, D)`` that are updated in place.
+
+    The position is a constant: the network is one for this position alone, which is no disadvantage.
+    """
+    tokens, _, keys, values = fed
+    config, here = config_of({name: size for name, size in sizes.items() if name != "position"}), sizes["position"]
+    x = f.embedding(tokens, w["wte"]) + w["wpe"][here]  # B x C
+    for layer in range(config.layers):
+
+        def mix(q: Tensor, k: Tensor, v: Tensor, layer: int = layer) -> Tensor:
+            shape = (config.batch, config.heads, 1, config.depth)
+            past = []
+            for cache, row in ((keys, k), (values, v)):
+                whole = cache[layer].view(config.batch, config.heads, config.positions, config.depth)
+                whole[:, :, here : here + 1] = row.reshape(shape)
+                past.append(whole[:, :, : here + 1])  # B x H x p+1 x D
+            return f.scaled_dot_product_attention(q.reshape(shape), *past)  # B x H x 1 x D
+
+        x = block(f, config, w, layer, x, mix=mix)
+    x = f.layer_norm(x, (config.d_model,), w["ln_f_gain"], w["ln_f_bias"], LAYER_NORM_EPSILON)
+    return f.linear(x, w["wte"])  # B x V
+
+
+def block(
+    f: Functional, config: GPTConfig, w: Weights, layer: int, x: Tensor, *, mix: Callable[..., Tensor] | None = None
+) -> Tensor:
+    """One pre-norm transformer block, ``(T, C) -> (T, C)``; causal attention, or what `mix` makes of q, k and v."""
+    rows, width, heads = len(x), config.d_model, config.heads
 
     def norm(name: str, x: Tensor) -> Tensor:
         return f.layer_norm(x, (width,), w[f"{name}_gain_{layer}"], w[f"{name}_bias_{layer}"], LAYER_NORM_EPSILON)
@@ -88,7 +114,7 @@ def block(f: Functional, config: GPTConfig, w: Weights, layer: int, x: Tensor) -
 
     qkv = linear("qkv", norm("ln_1", x)).view(1, rows, 3, heads, width // heads)
     q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # 3 of 1 x H x T x D
-    mixed = f.scaled_dot_product_attention(q, k, v, is_causal=True)  # 1 x H x T x D
+    mixed = mix(q, k, v) if mix else f.scaled_dot_product_attention(q, k, v, is_causal=True)  # 1 x H x T x D
     x = x + linear("mix", mixed.transpose(1, 2).reshape(rows, width))
     return x + linear("down", f.gelu(linear("up", norm("ln_2", x)), approximate="tanh"))
 
@@ -101,4 +127,5 @@ KERNELS: dict[str, Callable[..., Tensor]] = {
     "softmax": softmax,
     "gelu": gelu,
     "gpt": gpt,
+    "gpt-decode": decode,
 }

@@ -1,0 +1,29 @@
+"""Where values come from."""
+
+from mlir import ir
+
+
+def maker(value: ir.Value) -> ir.Operation | None:
+    """The operation that defines a value; `None` for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Tell whether an arith.constant makes the value."""
+    made_by = maker(value)
+    return made_by is not None and made_by.name == "arith.constant"
+
+
+def fill_of(value: ir.Value) -> ir.Operation | None:
+    """The linalg.fill that makes the value; `None` if anything else does."""
+    made_by = maker(value)
+    return made_by if made_by is not None and made_by.name == "linalg.fill" else None
+
+
+def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" in place of what is not known."""
+    offsets, sizes, strides = (
+        list(ir.DenseI64ArrayAttr(cut.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    )
+    return offsets, sizes, strides

@@ -1,0 +1,163 @@
+"""Groups with a loop whose trip count is known at run time only: attention over what a cache holds so far.
+
+One compiled program serves every length. What runs along the growing loop itself is cut into vectors, whole ones in a
+loop of their own and the rest one by one; a contraction takes one step of the growing loop at a time, in vectors along
+the static dimension, so that no length leaves anything over.
+"""
+
+from dataclasses import dataclass
+
+from autotune.errors import ScheduleError
+from autotune.loops import LoopNest
+from autotune.machine import Machine
+from autotune.space import Config, Knob, Space
+from autotune.task import Task
+from schedules import moves
+from schedules.blocking import cut
+from schedules.moves import ANY, Script
+from schedules.vectorize import reduce_and_vectorize, tile_and_vectorize
+
+VECTORS = (1, 2, 4)
+STRANDS = (1, 2, 4, 8)
+UNROLLS = (1, 2, 4)
+FOR = '!transform.op<"scf.for">'
+
+
+@dataclass(frozen=True)
+class Growing:
+    """The family for groups with one growing loop an op."""
+
+    name: str = "growing"
+    fallback: bool = False
+
+    def covers(self, task: Task) -> bool:
+        """Groups in which a growing loop is the last one, or the last but one around a static sum."""
+        return task.grows and bool(task.members) and all(is_known(member.nest) for member in task.members)
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Vectors along the growing loop and along static sums, and steps of the growing loop taken together."""
+        knobs = (Knob("vectors", VECTORS), Knob("strands", STRANDS), Knob("unroll", UNROLLS))
+        return Space(knobs, ())
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Two vectors, four strands, two steps."""
+        return {"vectors": 2, "strands": 4, "unroll": 2}
+
+    def panel(self, task: Task, config: Config) -> int:
+        """It leaves operands as they are."""
+        return 0
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Find the members of ``%op`` and schedule each, the first that runs last."""
+        if not self.covers(task):
+            raise ScheduleError(f"schedule 'growing' needs a group with a growing loop, got {task.tag}; try 'fused'")
+        self.space(task, machine).check(config)
+        script = Script()
+        handles = ["%op"]
+        for member in task.members[1:]:
+            handles.append(moves.producer(script, handles[member.reader], member.operand))
+        for member, handle in zip(task.members, handles, strict=True):
+            write_member(script, handle, member.nest, config, machine)
+        return script.text
+
+
+def is_known(nest: LoopNest) -> bool:
+    """Tell whether this family can schedule an op."""
+    last = len(nest.sizes) - 1
+    if not nest.growing:
+        return not nest.reduced
+    if nest.growing == (last,):
+        return last > 0
+    return nest.growing == (last - 1,) and nest.iterators[last] == "reduction"
+
+
+def write_member(script: Script, op: str, nest: LoopNest, config: Config, machine: Machine) -> None:
+    """Schedule one op; consumes its handle."""
+    last = len(nest.sizes) - 1
+    if not nest.growing:
+        write_static(script, op, nest.sizes, int(config["strands"]) * machine.lanes)
+    elif nest.growing != (last,):
+        script.say("one sum a step: vectors along it, added up at its end")
+        write_sums(script, op, nest.sizes, int(config["strands"]) * machine.lanes)
+    elif is_weighted_sum(nest):
+        script.say("one step at a time onto a row of accumulators")
+        write_weighted_sum(script, op, nest.sizes, int(config["strands"]) * machine.lanes, int(config["unroll"]))
+    else:
+        script.say("whole vectors, then the rest one by one")
+        write_along(script, op, nest.sizes, int(config["vectors"]) * machine.lanes)
+
+
+def write_static(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
+    """Elements that do not grow in number, in vectors along the last dimension; consumes `op`."""
+    pieces = cut(sizes[-1], 0, width, powers_of_two=True)
+    for index, piece in enumerate(pieces):
+        part, op = moves.split_at(script, op, len(sizes) - 1, piece.size) if index + 1 < len(pieces) else (op, "")
+        tile_and_vectorize(script, part, (*sizes[:-1], piece.size), 1, piece.register)
+
+
+def is_weighted_sum(nest: LoopNest) -> bool:
+    """Tell a contraction over the growing loop from a reduction of rows: it has a loop more, that of its columns."""
+    return nest.iterators[-1] == "reduction" and len(nest.sizes) > 3
+
+
+def write_sums(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
+    """A static sum for every step of the growing loop before it; consumes `op`."""
+    pieces = cut(sizes[-1], 0, width, powers_of_two=True)
+    for index, piece in enumerate(pieces):
+        part, op = moves.split_at(script, op, len(sizes) - 1, piece.size) if index + 1 < len(pieces) else (op, "")
+        strands = piece.register if piece.register < piece.size else max(1, piece.size // 2)
+        at_least_two = (
+            *(max(2, size) if d == len(sizes) - 2 else size for d, size in enumerate(sizes[:-1])),
+            piece.size,
+        )
+        reduce_and_vectorize(script, part, at_least_two, strands)
+
+
+def write_weighted_sum(script: Script, op: str, sizes: tuple[int, ...], width: int, unroll: int) -> None:
+    """Columns in vectors, the growing loop innermost; consumes `op`."""
+    rank, columns = len(sizes), sizes[-2]
+    pieces = cut(columns, 0, width, powers_of_two=True)
+    for index, piece in enumerate(pieces):
+        part, op = moves.split_at(script, op, rank - 2, piece.size) if index + 1 < len(pieces) else (op, "")
+        for dim, size in enumerate(sizes[:-2]):
+            if size > 1:
+                part, _ = moves.tile_loop(script, part, rank, dim, 1)
+        if piece.register < piece.size:
+            part, _ = moves.tile_loop(script, part, rank, rank - 2, piece.register)
+        part, loop = moves.tile_loop(script, part, rank, rank - 1, 1)
+        moves.vectorize(script, part)
+        if unroll > 1:
+            moves.unroll_loop(script, loop, unroll)
+
+
+def write_along(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
+    """Vectors along the growing loop, which is the last; consumes `op`."""
+    rank = len(sizes)
+    for dim, size in enumerate(sizes[:-1]):
+        if size > 1:
+            op, _ = moves.tile_loop(script, op, rank, dim, 1)
+    _, loop = moves.tile_loop(script, op, rank, rank - 1, width)
+    main = peel_loop(script, loop)
+    moves.vectorize(script, only_generic(script, main))
+
+
+def peel_loop(script: Script, loop: str) -> str:
+    """Run what a loop's step leaves over in a loop of its own; consumes `loop`, and gives the one of whole steps.
+
+    for i in 0..n step 8: body(min(8, n - i))   ->   for i in 0..n/8*8 step 8: body(8);  for the rest: body(n % 8)
+    """
+    typed, main, rest = (script.fresh(stem) for stem in ("for", "whole", "rest"))
+    script.emit(f"{typed} = transform.cast {loop} : {ANY} to {FOR}")
+    script.emit(f"{main}, {rest} = transform.loop.peel {typed} : ({FOR}) -> ({ANY}, {ANY})")
+    script.emit(f"transform.apply_patterns to {main} {{ transform.apply_patterns.canonicalization }} : {ANY}")
+    return main
+
+
+def only_generic(script: Script, loop: str) -> str:
+    """The one linalg.generic in a loop."""
+    found = script.fresh("inside")
+    script.emit(f'{found} = transform.structured.match ops{{["linalg.generic"]}} in {loop} : ({ANY}) -> {ANY}')
+    return found
+
+
+GROWING = Growing()
