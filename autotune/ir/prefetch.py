@@ -34,7 +34,9 @@ def prefetch_next_block(loop: ir.Operation, load: ir.Operation, panel: ir.Value)
     depth = constant(loop.operands[1]) - constant(loop.operands[0])
     rows = -(-depth // trip_count(strips))
     with ir.InsertionPoint(loop), loop.location:
-        *lead, number, _, column = [rebuild(value, loop) for value in list(load.operands)[1:]]
+        *before, _, column = list(load.operands)[1:]  # the index along k is the only one that the loop changes
+        *lead, number = [rebuild(value, loop) for value in before]
+        column = rebuild(column, loop)
         start = index(0)
         if k_block is not None:
             after = arith.addi(k_block.regions[0].blocks[0].arguments[0], k_block.operands[2])
@@ -54,8 +56,6 @@ def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:
     """A value computed in a loop, but not from it, computed again at the insertion point."""
     made_by = maker(value)
     if made_by is None or not any(parent == loop for parent in parents(made_by)):
-        return value
-    if any(maker(v) is None and v.owner == loop.regions[0].blocks[0] for v in made_by.operands):
         return value
     operands = [rebuild(v, loop) for v in made_by.operands]
     clone = made_by.clone()
