@@ -17,6 +17,9 @@ RUN_FACTOR = 200.0  # of the best: slower is hopeless, not worth verifying
 LEAST_RUN_SECONDS = 2.0
 
 
+LATEST = 100  # trials looked at: a search asks before each of its trials
+
+
 @dataclass(frozen=True)
 class Patience:
     """Seconds that a job and its parts may take; `None` for no bound of their own.
@@ -78,8 +81,8 @@ class Course:
 
 
 def learn_patience(trials: Sequence[Trial]) -> Patience:
-    """What the trials of a task so far let expect of the next."""
-    good = [trial for trial in trials if trial.outcome == "ok"]
+    """What the latest trials of a task let expect of the next."""
+    good = [trial for trial in trials[-LATEST:] if trial.outcome == "ok"]
     if len(good) < ENOUGH:
         return Patience()
     compiled = [sum(trial.phases.get(phase, 0.0) for phase in COMPILE) for trial in good]
