@@ -17,7 +17,7 @@ RUN_FACTOR = 200.0  # of the best: slower is hopeless, not worth verifying
 LEAST_RUN_SECONDS = 2.0
 
 
-LATEST = 100  # trials looked at: a search asks before each of its trials
+LATEST = 30  # trials looked at: a search asks before each of its trials
 
 
 @dataclass(frozen=True)
