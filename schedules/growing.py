@@ -36,12 +36,12 @@ class Growing:
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Vectors along the growing loop and along static sums, and steps of the growing loop taken together."""
-        knobs = (Knob("vectors", VECTORS), Knob("strands", STRANDS), Knob("unroll", UNROLLS))
+        knobs = (Knob("vectors", VECTORS), Knob("strands", strands_for(task, machine)), Knob("unroll", UNROLLS))
         return Space(knobs, ())
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Two vectors, four strands, two steps."""
-        return {"vectors": 2, "strands": 4, "unroll": 2}
+        """Two vectors, four strands or what there are, two steps."""
+        return {"vectors": 2, "strands": min(4, strands_for(task, machine)[-1]), "unroll": 2}
 
     def panel(self, task: Task, config: Config) -> int:
         """It leaves operands as they are."""
@@ -59,6 +59,17 @@ class Growing:
         for member, handle in zip(task.members, handles, strict=True):
             write_member(script, handle, member.nest, config, machine)
         return script.text
+
+
+def strands_for(task: Task, machine: Machine) -> tuple[int, ...]:
+    """Numbers of vectors along static dimensions, up to all of the longest."""
+    longest = max(static_length(member.nest) for member in task.members)
+    return tuple(s for s in STRANDS if s == 1 or s // 2 * machine.lanes < longest)
+
+
+def static_length(nest: LoopNest) -> int:
+    """The last size that does not grow: elements, columns of a weighted sum, or summands."""
+    return next((size for dim, size in reversed([*enumerate(nest.sizes)]) if dim not in nest.growing), 1)
 
 
 def is_known(nest: LoopNest) -> bool:

@@ -8,6 +8,7 @@ from autotune.trial import Samples, Trial
 
 SPACE = Space((Knob("tile_m", (1, 2, 4, 8, 16)), Knob("order", ("ijk", "ikj", "kij")), Knob("pack_b", (False, True))))
 FLOPS, BYTES = 2e7, 1e6
+QUARTILE = 0.995  # lower one of the samples of a trial, over its time
 FAILURES = {7: "crashed", 11: "timed-out", 13: "wrong-result", 14: "duplicate"}
 SUMMARY = {
     "roofs": {"flops": 1e11, "dram_bytes": 2e10, "l2_bytes": 9e10},

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from sweep_support import FLOPS, fill_store, make_trial
+from sweep_support import FLOPS, QUARTILE, fill_store, make_trial
 
 from autotune.errors import StoreError
 from autotune.frames import to_frame
@@ -62,7 +62,7 @@ def test_seconds_so_far_end_at_all_that_was_spent(holdings):
 
 def test_share_of_the_roof_is_that_of_the_recorded_roofs(holdings):
     best = describe_sweeps(holdings.frame, 1, holdings.roofs)[0]["best"][0]
-    assert best["roof_fraction"] == pytest.approx(FLOPS / 2.5e-4 / 1e11, rel=0.01)  # quartiles are a little less
+    assert best["roof_fraction"] == pytest.approx(FLOPS / (QUARTILE * 2.5e-4) / 1e11)
     assert describe_sweeps(holdings.frame, 1)[0]["best"][0]["roof_fraction"] is None
 
 
