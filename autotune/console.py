@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autotune.compare import Watcher
 from autotune.comparison import Comparison
 from autotune.doctor import Diagnosis
 from autotune.promises import Figure
@@ -155,15 +154,14 @@ def time_span(seconds: Interval) -> str:
     return f"{number} {unit} [{seconds.low * scale:.3g}, {seconds.high * scale:.3g}]"
 
 
-class CompareProgress:
-    """A line on stderr that says what goes on; `watcher` feeds it. Notes stay."""
+class Status:
+    """A line on stderr that says what goes on. Notes stay."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         self._status = self._console.status("")
-        self.watcher = Watcher(stage=self._status.update, note=self.note)
 
-    def __enter__(self) -> "CompareProgress":
+    def __enter__(self) -> "Status":
         self._status.start()
         return self
 
@@ -171,6 +169,10 @@ class CompareProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._status.stop()
+
+    def say(self, sentence: str) -> None:
+        """What goes on now."""
+        self._status.update(sentence)
 
     def note(self, sentence: str) -> None:
         """What a reader must know."""

@@ -1,33 +1,11 @@
-"""What the terminal shows of a regression check: a status on stderr, a line a bundle on stdout."""
+"""What the terminal shows of a regression check: a line a bundle."""
 
 from collections.abc import Sequence
-from types import TracebackType
 
-from rich.console import Console
 from rich.table import Table
 
 from autotune.regress import Finding
 from autotune.tables import out
-
-
-class Status:
-    """A line on stderr that says what goes on."""
-
-    def __init__(self) -> None:
-        self._status = Console(stderr=True, highlight=False, markup=False).status("")
-
-    def __enter__(self) -> "Status":
-        self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._status.stop()
-
-    def say(self, sentence: str) -> None:
-        """What goes on now."""
-        self._status.update(sentence)
 
 
 def show_findings(findings: Sequence[Finding]) -> None:

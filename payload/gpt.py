@@ -27,10 +27,7 @@ CACHES = ("keys", "values")
 
 def forward(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
     """Logits at every position."""
-    x = rowwise.embed(f, w["wte"], w["tokens"], "token", w.get("wte_scale"))  # T x C, from (V, C) at (T)
-    if not config.rope:
-        position = ops.take_rows(f, w["wpe"], config.seq, "position")  # T x C, from (P, C)
-        x = ops.add(f, x, position, "x")  # T x C
+    x = embed_text(f, w, config)  # T x C
 
     def iterate(layer: str, carried: list[Value]) -> list[Value]:
         mine = take_block(f, w, layer)  # every (L, ...) to (...)
@@ -42,10 +39,7 @@ def forward(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
 
 def prefill(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
     """Caches with the prompt in their first T rows, and the logits behind token number ``length``."""
-    x = rowwise.embed(f, w["wte"], w["tokens"], "token", w.get("wte_scale"))  # T x C, from (V, C) at (T)
-    if not config.rope:
-        position = ops.take_rows(f, w["wpe"], config.seq, "position")  # T x C, from (P, C)
-        x = ops.add(f, x, position, "x")  # T x C
+    x = embed_text(f, w, config)  # T x C
 
     def iterate(layer: str, carried: list[Value]) -> list[Value]:
         x, *caches = carried
@@ -96,6 +90,15 @@ def decode(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
 
     x, keys, values = for_each(f, config.layers, [x, w["keys"], w["values"]], iterate)  # B x C, 2 of L x BH x P x D
     return [keys, values, predict(f, w, x)]  # 2 of L x BH x P x D, B x V
+
+
+def embed_text(f: Builder, w: Tensors, config: GPTConfig) -> Value:
+    """Tokens from position 0 on, as vectors that know their place unless heads turn them."""
+    x = rowwise.embed(f, w["wte"], w["tokens"], "token", w.get("wte_scale"))  # T x C, from (V, C) at (T)
+    if config.rope:
+        return x
+    position = ops.take_rows(f, w["wpe"], config.seq, "position")  # T x C, from (P, C)
+    return ops.add(f, x, position, "x")  # T x C
 
 
 def block(f: Builder, w: Tensors, x: Value, mix: Mix) -> Value:

@@ -27,14 +27,15 @@ def compare(
 
     Example: autotune compare nano --against numpy,onnxruntime
     """
-    from autotune.compare import Options, compare
-    from autotune.console import CompareProgress, show_comparison
+    from autotune.compare import Options, Watcher, compare
+    from autotune.console import Status, show_comparison
     from autotune.registry import COMPARATORS, load_payload, registered
 
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
     options = Options(tuple(names), None if baseline == "none" else baseline, bundle, seed)
-    with CompareProgress() as progress:
-        found = compare(load_payload(payload), home() / "bundles", options, progress.watcher)
+    with Status() as status:
+        watcher = Watcher(stage=status.say, note=status.note)
+        found = compare(load_payload(payload), home() / "bundles", options, watcher)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

@@ -30,7 +30,8 @@ def regress(
 
     Example: autotune regress results/MACHINE/bundles/nano --quick
     """
-    from autotune.findings import Status, show_findings
+    from autotune.console import Status
+    from autotune.findings import show_findings
     from autotune.history import append_history, junit
     from autotune.machine import this_machine
     from autotune.recording import versions
