@@ -9,7 +9,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from autotune.trial import Samples
@@ -52,6 +52,7 @@ class Batch:
     Attributes:
         calls: Calls that are timed together.
         warm_up: Untimed calls before them, which bring data and clock back to a steady state after another program.
+            As many as are timed beside programs that take long and empty the caches; one beside the reference kernel.
     """
 
     calls: int
@@ -84,6 +85,11 @@ def calibrate(run: Run, sample_seconds: float) -> Batch:
         calls *= max(2, min(64, int(sample_seconds / max(seconds, 1e-9))))
 
 
+def steady(batch: Batch) -> Batch:
+    """The same batch, warmed up for as long as it is timed."""
+    return replace(batch, warm_up=batch.warm_up * batch.calls)
+
+
 def measure(run: Run, reference: Run, effort: Effort, best_seconds: float | None = None) -> Samples:
     """Time one program with the reference kernel between its samples.
 
@@ -112,7 +118,7 @@ def measure_interleaved(runs: Sequence[Run], effort: Effort, seed: int = 0) -> l
     """
     if not runs:
         return []
-    batches = [calibrate(run, effort.sample_seconds) for run in runs]
+    batches = [steady(calibrate(run, effort.sample_seconds)) for run in runs]
     order = list(range(len(runs)))
     shuffle = random.Random(seed).shuffle
     times: list[list[float]] = [[] for _ in runs]

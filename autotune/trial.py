@@ -36,12 +36,14 @@ class Samples:
         reference_seconds: The reference kernel's time beside each sample; empty if none was interleaved.
         calls: Calls behind one sample.
         quiet_reference: The reference kernel's best time in this session; 0 if none was interleaved.
+        reference_level: The reference kernel's usual time over the latest programs, this one included; 0 if unknown.
     """
 
     seconds: tuple[float, ...]
     reference_seconds: tuple[float, ...] = ()
     calls: int = 1
     quiet_reference: float = 0.0
+    reference_level: float = 0.0
 
     @property
     def median(self) -> float:
@@ -52,14 +54,14 @@ class Samples:
     def normalised(self) -> float:
         """Seconds a call with the machine's drift divided out.
 
-        The lower quartile is scaled by how much slower than its best the reference kernel's was meanwhile. Quartiles of
-        both, not sample by sample: a burst that hits one of two neighbours would make the other look fast. Nor
-        medians: where most reference samples but few of the program's were interrupted, it seemed beyond the roof.
+        The lower quartile is scaled by how much slower than its best the reference kernel was around then: over many
+        programs, since a program that keeps its core hot slows the kernel beside it, and would seem the faster for it.
+        Quartiles, not sample by sample: a burst that hits one of two neighbours would make the other look fast.
         """
         if not self.reference_seconds:
             return self.median
         quiet = self.quiet_reference or min(self.reference_seconds)
-        return lower_quartile(self.seconds) * quiet / lower_quartile(self.reference_seconds)
+        return lower_quartile(self.seconds) * quiet / (self.reference_level or lower_quartile(self.reference_seconds))
 
 
 def lower_quartile(seconds: tuple[float, ...]) -> float:
@@ -126,6 +128,7 @@ class Trial:
                 tuple(samples["reference_seconds"]),
                 samples["calls"],
                 samples["quiet_reference"],
+                samples.get("reference_level", 0.0),
             )
         return Trial(**{**data, "samples": samples})
 

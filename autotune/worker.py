@@ -6,12 +6,14 @@ The process persists from job to job; when one ends it, the candidate gets an ou
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from multiprocessing.connection import wait
 from pathlib import Path
+from statistics import median
 from types import TracebackType
 from typing import TypeVar
 
@@ -25,6 +27,7 @@ from autotune.keeper import Cell, Keeper
 from autotune.machine import Machine
 from autotune.patience import Course, Patience
 from autotune.post_mortem import Finding, find_cause
+from autotune.trial import lower_quartile
 from autotune.watch import COMPILE, Moment
 
 A = TypeVar("A")
@@ -33,6 +36,7 @@ MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
 MEMORY_ALLOWANCE = 6 << 30  # for the compiler
 MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
 SECONDS = 60.0
+LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 PRELOAD = ("autotune.ir.evaluate",)
 
@@ -55,6 +59,7 @@ class Worker:
         self._cell: Cell | None = None
         self._course = Course()
         self._quiet = inf  # the reference kernel's best time in any process of this worker
+        self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
 
     def _start_keeper(self) -> Keeper:
         return Keeper(str(self._log), self.memory_bytes, PRELOAD)
@@ -94,8 +99,16 @@ class Worker:
             moment = self._course.moment
             guilty = left if moment is None or moment.phase == "measure" else [left[moment.candidate]]
             found.update(dict.fromkeys(guilty, answer))
-        self._quiet = min([self._quiet, *(e.samples.quiet_reference or inf for e in found.values() if e.samples)])
-        return [found[place] for place in range(len(job.candidates))]
+        return [self._place_in_time(found[place]) for place in range(len(job.candidates))]
+
+    def _place_in_time(self, found: Evaluation) -> Evaluation:
+        """Remember how fast the reference kernel was, and add how fast it has been of late."""
+        samples = found.samples
+        if samples is None or not samples.quiet_reference:
+            return found
+        self._quiet = min(self._quiet, samples.quiet_reference)
+        self._levels.append(lower_quartile(samples.reference_seconds))
+        return replace(found, samples=replace(samples, reference_level=median(self._levels)))
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
         """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.

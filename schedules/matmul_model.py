@@ -1,8 +1,9 @@
 """The config a matmul gets without any search: registers and caches filled by a small analytic model.
 
 After Low et al., Analytical Modeling Is Enough for High-Performance BLIS (ACM TOMS 2016): the register tile hides
-the latency of FMA and needs the fewest loads; a strip of A and a panel of B fit three quarters of L1, and a block of B
-a quarter of L2. Each strip of A is read from L1 for every panel of the block; panels come from L2 in reading order.
+the latency of FMA, needs few loads, and no more of B than L2 delivers; and strips of A and blocks of B fill
+shares of L1 and L2 that differ with who makes the panels. Each strip of A is read from L1 for every panel of the block;
+panels come from L2 in reading order.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,21 @@ from schedules.blocking import cut, nest_order
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
-ENOUGH_FMAS_PER_LOAD = 1.5  # two loads a cycle feed two FMAs
+ENOUGH_FMAS_PER_LOAD = 2.0  # two loads a cycle feed two FMAs twice over
+L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
 LEAST_PACKED_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What may be filled: of L1 by a strip of A, of L2 by a block of B."""
+
+    strip: float
+    block: float
+
+
+STORED_SHARES = Shares(strip=3 / 8, block=1 / 8)  # few blocks of k; the next block of B and A are in L2 besides
+COPIED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # copies pass through L1, and are worth more panels at a time
 
 
 def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
@@ -59,8 +73,11 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
         return 0.0
     fmas_per_load = accumulators / (tile.rows + used)
     busy = min(1.0, accumulators / FMAS_IN_FLIGHT) * min(tile.columns, c.n) / (used * machine.lanes)
+    streaming = min(
+        1.0, L2_BYTES_A_CYCLE * tile.rows / (2 * BYTES * machine.lanes)
+    )  # a row takes half a cycle a vector
     covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // tile.columns * tile.columns / c.n)
-    return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * (0.5 + 0.5 * covered)
+    return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered)
 
 
 def fill_caches(
@@ -69,10 +86,11 @@ def fill_caches(
     """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
     # B that is used once, by a single strip of rows, is streamed: panel after panel, each whole
     streamed = c.m <= tile.rows and BYTES * c.k * tile.columns <= machine.l2_bytes
-    most_k = c.k if streamed else machine.l1_bytes * 3 // 4 // BYTES // (tile.rows + tile.columns)
+    shares = STORED_SHARES if c.constant_b else COPIED_SHARES
+    most_k = c.k if streamed else int(machine.l1_bytes * shares.strip) // BYTES // tile.rows
     tile_k = largest(values["tile_k"], c.k, 1, most_k)
     main_k = cut(c.k, tile_k, 1)[0]
-    most_n = c.n if streamed else machine.l2_bytes // 4 // BYTES // main_k.cache
+    most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
     main_n = cut(c.n, tile_n, tile.columns, powers_of_two=True)[0]
     chosen: dict[str, Value] = {

@@ -84,12 +84,13 @@ def test_script_whose_loops_are_not_all_found_is_left_as_it_is():
 
 
 def test_every_row_of_the_next_block_is_fetched_once():
-    """Blocks of 64 of k: each panel's 64 rows are shared by ten strips of six rows of A."""
+    """Blocks of 64 of k: each panel's 64 rows are shared by ten strips of six rows of A, a line a step."""
     payload = contraction_payload(60, 128, 256, role_b="weight")
     knobs = {"tile_n": 64, "tile_k": 64, "order": "nkm", "register_m": 6, "register_n": 1}
     script, panels = script_of(payload, **knobs, prefetch=True)
     text = scheduled(payload, script, panels)
-    assert text.count("memref.prefetch") == -(-64 // 10)
+    assert text.count("memref.prefetch") == 1
+    assert f"arith.constant {-(-64 // 10) * this_machine().lanes} : index" in text, "elements of the rows of a strip"
     assert PREFETCHING not in text
     without, _ = script_of(payload, **knobs, prefetch=False)
     assert "memref.prefetch" not in scheduled(payload, without, panels)
@@ -121,4 +122,4 @@ def test_blocks_ahead_lie_where_the_next_ones_do():
     script, panels = script_of(payload, **knobs, prefetch=True)
     text = scheduled(payload, script, panels)
     assert "arith.cmpi uge" in text, "at or behind the last block"
-    assert text.count("memref.prefetch") == 64 // 2
+    assert f"arith.constant {64 // 2 * this_machine().lanes} : index" in text, "elements of half of 64 rows"

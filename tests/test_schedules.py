@@ -173,7 +173,7 @@ def test_matmul_family_refuses_what_is_no_contraction():
 
 def test_sizes_that_divide_are_not_cut_and_others_are():
     family, machine = load_family("matmul"), MACHINES["avx512"]
-    even, odd = (contraction_task(n, n, n) for n in (512, 509))
+    even, odd = (contraction_task(*sizes) for sizes in ((768, 512, 512), (509, 509, 509)))
     assert "structured.split" not in family.build(even, family.default(even, machine), machine)
     assert "structured.split" in family.build(odd, family.default(odd, machine), machine)
 

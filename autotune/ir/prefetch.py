@@ -6,12 +6,13 @@ change what is computed, and may point anywhere.
 """
 
 from mlir import ir
-from mlir.dialects import arith, memref
+from mlir.dialects import arith, memref, scf
 
 from autotune.ir.loops import constant, parent_marked, parents, trip_count
 from autotune.ir.values import maker
 from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, PREFETCHING, STRIPS_OF_M
 
+LINE_BYTES = 64  # of x86, and of most Arm cores
 TO_L2 = 2  # locality hint: 3 is into all caches, 0 into none
 
 
@@ -25,7 +26,10 @@ def prefetch_panels(function: ir.OpView, panel: ir.Value) -> None:
 
 
 def prefetch_next_block(loop: ir.Operation, load: ir.Operation, panel: ir.Value) -> None:
-    """Before an innermost loop, fetch rows of the panel that the next block has in this one's place."""
+    """In an innermost loop, fetch rows of the panel that the next block has in this one's place, a few lines a step.
+
+    All of them at once would keep every line buffer of the core waiting for memory, and with them what the loop reads.
+    """
     strips = parent_marked(loop, STRIPS_OF_M)
     if strips is None:
         return
@@ -47,9 +51,23 @@ def prefetch_next_block(loop: ir.Operation, load: ir.Operation, panel: ir.Value)
             number = arith.select(ended, following, number) if k_block is not None else following
         strip = arith.divui(strips.regions[0].blocks[0].arguments[0], strips.operands[2])
         first = arith.addi(start, arith.muli(strip, index(rows)))
-        for row in range(rows):
-            place = [*lead, number, arith.addi(first, index(row)), column]
-            memref.prefetch(panel, place, False, TO_L2, True)
+        prefetch_in_steps(loop, panel, [*lead, number, first, column], rows * columns)
+
+
+def prefetch_in_steps(loop: ir.Operation, panel: ir.Value, place: list[ir.Value], elements: int) -> None:
+    """Fetch so many elements from a place on, which lie one after the other, spread over the steps of a loop."""
+    line = LINE_BYTES * 8 // int(ir.MemRefType(panel.type).element_type.width)
+    lines_a_step = -(-elements // line // trip_count(loop))
+    body = loop.regions[0].blocks[0]
+    with ir.InsertionPoint.at_block_begin(body), loop.location:
+        steps = arith.divui(arith.subi(body.arguments[0], loop.operands[0]), loop.operands[2])
+        done = arith.muli(steps, index(lines_a_step * line))
+        some_left = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, done, index(elements)))
+        with ir.InsertionPoint(some_left.then_block):
+            for i in range(lines_a_step):
+                ahead = arith.addi(done, index(i * line))
+                memref.prefetch(panel, [*place[:-1], arith.addi(place[-1], ahead)], False, TO_L2, True)
+            scf.yield_([])
 
 
 def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:

@@ -4,7 +4,7 @@ module attributes {transform.with_named_sequence} {
   // rows = 32
   // vectors = 4
   // columns = 128
-  // tile_n = 0
+  // tile_n = 64
   // tile_k = 0
   // register_order = mn
   // register_m = 6
@@ -12,7 +12,7 @@ module attributes {transform.with_named_sequence} {
   // vector_width = 8
   // unroll_k = 4
   // pack_b = beforehand
-  // prefetch = False
+  // prefetch = True
   // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
@@ -26,31 +26,37 @@ module attributes {transform.with_named_sequence} {
     transform.apply_cse to %loop_1 : !transform.any_op
     %fused_1, %loop_2 = transform.structured.fuse_into_containing_op %producer_1 into %loop_1 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_patterns to %function_0 { transform.apply_patterns.tensor.fold_tensor_empty } : !transform.any_op
-    %parts_0 = transform.structured.split %fused_0 after 24 {dimension = 0} : !transform.any_op
+    %tile_n_0 = transform.tune.knob<"tile_n"> = 64 from options = [0, 64, 128] -> !transform.param<i64>
+    %tiled_1, %loop_3 = transform.structured.tile_using_for %fused_0 tile_sizes [0, %tile_n_0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_3 "autotune.blocks_of_n" : !transform.any_op
+    %parts_0 = transform.structured.split %tiled_1 after 24 {dimension = 0} : !transform.any_op
     %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 24 x 128 x 128 (m x n x k)
     %register_m_0 = transform.tune.knob<"register_m"> = 6 from options = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14] -> !transform.param<i64>
-    %tiled_1, %loop_3 = transform.structured.tile_using_for %main_0 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
-    %tiled_2, %loop_4 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_2, %loop_4 = transform.structured.tile_using_for %main_0 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_4 "autotune.strips_of_m" : !transform.any_op
+    %tiled_3, %loop_5 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 8 x 128 x 128 (m x n x k)
-    %tiled_3, %loop_5 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_4, %loop_6 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_5, %loop_7 = transform.structured.tile_using_for %tiled_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_6, %loop_8 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_6 : !transform.any_op
+    %tiled_4, %loop_6 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_6 "autotune.strips_of_m" : !transform.any_op
+    %tiled_5, %loop_7 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_8 = transform.structured.tile_using_for %tiled_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_7, %loop_9 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_9 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_7 : !transform.any_op
     %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
     transform.annotate %fused_1 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
-    %tiled_7, %loop_9 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_9 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_9 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_7 : !transform.any_op
-    transform.loop.unroll %loop_9 {factor = 4} : !transform.any_op
-    %tiled_8, %loop_10 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_8, %loop_10 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_10 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_10 "autotune.prefetching" : !transform.any_op
     transform.annotate %loop_10 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_8 : !transform.any_op
     transform.loop.unroll %loop_10 {factor = 4} : !transform.any_op
+    %tiled_9, %loop_11 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_11 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_11 "autotune.from_zero" : !transform.any_op
+    transform.structured.vectorize %tiled_9 : !transform.any_op
+    transform.loop.unroll %loop_11 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
