@@ -30,8 +30,9 @@ HIDDEN = "autotune.hidden"
 ZEROS = "autotune.zeros"
 FROM_ZERO = "autotune.from_zero"
 
-# On loops of a contraction whose B lies in panels: where the next block of B may be fetched while this one is used.
-PREFETCHING = "autotune.prefetching"
+# On loops of a contraction whose B lies in panels: where the next block of B may be fetched while this one is used, and
+# the loops that copy B if the call makes the panels.
+PREFETCHING, COPIES = "autotune.prefetching", "autotune.copies"
 BLOCKS_OF_N, BLOCKS_OF_K, STRIPS_OF_M = "autotune.blocks_of_n", "autotune.blocks_of_k", "autotune.strips_of_m"
 
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials

@@ -23,7 +23,6 @@ INHERITED = (
     "vector_width",
     "unroll_k",
     "pack_b",
-    "prefetch",
 )
 MOST_WHOLE_K = 1024
 MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
@@ -79,7 +78,7 @@ def suffix(shape: Shape, index: int) -> str:
 def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Value]:
     """One contraction's config, as `schedules.matmul` knows it, for the tile it is inside the fused loops."""
     end = suffix(shape, index)
-    chosen: dict[str, Value] = {name: config[name + end] for name in INHERITED if name + end in config}
+    chosen: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
     c = tile_of(shape, config, index)
     main_n = cut(c.n, int(chosen["tile_n"]), columns_of(chosen), powers_of_two=True)[0]
     main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
@@ -114,8 +113,13 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
     for index, c in enumerate(shape.contractions):
         inner = matmul_space(replace(c, batch=1, batched=False), machine)
         values = {knob.name: knob.values for knob in inner.knobs}
-        knobs += [Knob(name + suffix(shape, index), values[name]) for name in INHERITED if name in values]
+        knobs += [Knob(name + suffix(shape, index), values[name]) for name in inherited(c)]
     return Space(tuple(knobs), laws(shape, machine))
+
+
+def inherited(c: Contraction) -> tuple[str, ...]:
+    """Knobs of a matmul that one of a group has; what it fetches ahead is a weight."""
+    return (*INHERITED, "prefetch") if c.constant_b else INHERITED
 
 
 def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
@@ -194,6 +198,7 @@ def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> 
         c = tile_of(shape, frame, index)
         chosen = matmul_default(c, matmul_space(c, machine), machine)
         if c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1:
-            chosen = {**chosen, "tile_k": 0}  # B is packed once for all blocks of rows, not once for each
-        config |= {name + suffix(shape, index): chosen[name] for name in INHERITED if name in chosen}
+            # B is packed once for all blocks of rows, not once for each
+            chosen = {**chosen, "tile_k": 0, "prefetch": chosen["prefetch"] and bool(chosen["tile_n"])}
+        config |= {name + suffix(shape, index): chosen[name] for name in inherited(c)}
     return config

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from autotune.errors import ScheduleError
 from autotune.loops import Contraction
 from autotune.machine import Machine
-from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, FROM_ZERO, HIDDEN, PREFETCHING, STRIPS_OF_M, SUMS, ZEROS
+from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, FROM_ZERO, HIDDEN, PREFETCHING, STRIPS_OF_M, SUMS, ZEROS
 from autotune.space import Config, Space
 from autotune.task import Task
 from schedules import moves, packing
@@ -19,8 +19,6 @@ from schedules.matmul_model import default_config
 from schedules.matmul_space import columns_of, cut_all, matmul_space
 from schedules.moves import Script
 
-MOST_ROWS = 8  # rows of a panel copied a step
-MOST_TURNED = 8  # side of the square that is turned in registers
 BLOCKS = {"n": BLOCKS_OF_N, "k": BLOCKS_OF_K}
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
@@ -176,7 +174,7 @@ class MatmulWriter:
 
     @property
     def prefetches(self) -> bool:
-        """The next block of a B in panels is fetched while one is used."""
+        """The next block of B is fetched while one is used."""
         return bool(self.config.get("prefetch", False))
 
     @property
@@ -213,10 +211,11 @@ class MatmulWriter:
         """Write the copy of one panel, in vectors."""
         depth, width = region["k"].cache, region["n"].register
         if self.contraction.transposed_b:
-            square = step_of(width, MOST_TURNED)
-            packing.copy_pads_transposed(self.script, self.function, step_of(depth, MOST_TURNED), square)
+            packing.copy_pads_transposed(self.script, self.function, depth, width)
         else:
-            packing.copy_pads(self.script, self.function, step_of(depth, MOST_ROWS), width)
+            copies = packing.copy_pads(self.script, self.function, depth, width)
+            if self.prefetches:
+                moves.annotate(self.script, copies, COPIES)
 
     def packs(self, region: Region) -> bool:
         """Tell whether B has several panels here, read often enough for a copy."""
@@ -244,11 +243,6 @@ class MatmulWriter:
             factor = min(int(self.config["unroll_k"]), tile.depth)
             if factor > 1:
                 moves.unroll_loop(self.script, loop, factor)
-
-
-def step_of(size: int, most: int) -> int:
-    """The largest power of two that divides a size, bounded by a power of two."""
-    return min(size & -size, most)
 
 
 def loops_around_copy(nest: list[Loop]) -> int:

@@ -15,7 +15,8 @@ from schedules.blocking import cut, nest_order
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
-ENOUGH_FMAS_PER_LOAD = 2.0  # two loads a cycle feed two FMAs twice over
+ENOUGH_FMAS_PER_LOAD = 5 / 3  # two loads a cycle feed two FMAs, and caches are filled besides
+COST_OF_LEFT_ROWS = 4  # times that of others, where they read B in place for want of a copy of their own
 L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
 LEAST_PACKED_ROWS = 32
 
@@ -77,7 +78,8 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
         1.0, L2_BYTES_A_CYCLE * tile.rows / (2 * BYTES * machine.lanes)
     )  # a row takes half a cycle a vector
     covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // tile.columns * tile.columns / c.n)
-    return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered)
+    left = 0.0 if c.constant_b else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
+    return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
 
 
 def fill_caches(
@@ -93,7 +95,9 @@ def fill_caches(
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
     main_n = cut(c.n, tile_n, tile.columns, powers_of_two=True)[0]
-    chosen: dict[str, Value] = {
+    packed = packing(c, machine)
+    fetched = packed == "beforehand" or (packed == "panels" and not c.transposed_b)
+    return {
         "tile_m": 0,
         "tile_n": tile_n,
         "tile_k": tile_k,
@@ -103,9 +107,9 @@ def fill_caches(
         "register_n": tile.vectors,
         "vector_width": tile.width,
         "unroll_k": max(values["unroll_k"], key=int),
-        "pack_b": packing(c, machine),
+        "pack_b": packed,
+        "prefetch": fetched and (main_k.looped or main_n.looped),
     }
-    return {**chosen, "prefetch": main_k.looped or main_n.looped} if c.constant_b else chosen
 
 
 def packing(c: Contraction, machine: Machine) -> str:

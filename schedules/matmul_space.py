@@ -35,9 +35,8 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
         Knob("pack_b", packings(c)),
+        Knob("prefetch", (False, True)),
     )
-    if c.constant_b:
-        knobs = (*knobs, Knob("prefetch", (False, True)))
     return Space(knobs, constraints(c, machine))
 
 
@@ -95,8 +94,10 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
         main = next(regions(cut_all(c, config)))
         return len(register_loops(main, "nm")) == 2 or config["register_order"] == "nm"
 
-    def stored(config: Config) -> bool:
-        return config["pack_b"] == "beforehand" or not config.get("prefetch", False)
+    def fetched(config: Config) -> bool:
+        main = next(regions(cut_all(c, config)))
+        blocks = config["pack_b"] != "none" and (main["n"].looped or main["k"].looped)
+        return not config.get("prefetch") or (blocks and (not c.transposed_b or config["pack_b"] == "beforehand"))
 
     return (
         Constraint(f"accumulators, a row of B and an element of A fit {machine.vector_registers} registers", registers),
@@ -104,6 +105,6 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
         Constraint(f"a panel of B (tile_k x register tile) fits the L2 cache of {machine.l2_bytes} bytes", panel),
         Constraint(f"at most {MOST_REGIONS} regions and {MOST_FMAS} unrolled vector FMAs", size),
         Constraint("order names dimensions without a cache loop last, as m, n, k", settled),
-        Constraint("the next block is prefetched only of a B stored in panels beforehand", stored),
+        Constraint("the next block of B is prefetched only where there are several, in panels, not turned", fetched),
         Constraint("register_order is nm where there are not two register loops to order", ordered),
     )

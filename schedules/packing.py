@@ -7,6 +7,8 @@ from schedules import moves
 from schedules.moves import ANY, Script
 
 PACKED = "autotune.packed"  # marks the pads that are copies
+MOST_ROWS = 8  # of a pad copied a step
+MOST_TURNED = 8  # side of the square that is turned in registers
 PAD = '!transform.op<"tensor.pad">'
 
 
@@ -60,7 +62,7 @@ def pack_operand(
     return packed, back
 
 
-def copy_pads(script: Script, function: str, rows: int, columns: int) -> None:
+def copy_pads(script: Script, function: str, rows: int, columns: int) -> str:
     """Turn the pads `pad_operand` left in a function into loops of vector copies, straight to where they are stored.
 
         P = B[k0 : k0 + kc, n0 : n0 + nr]   ->   for k in 0..kc step rows:  P[k : k + rows] = B[k0 + k : ...]
@@ -68,12 +70,17 @@ def copy_pads(script: Script, function: str, rows: int, columns: int) -> None:
     Args:
         script: Where to write.
         function: Handle of the function.
-        rows: Rows of the tile a step; must divide them.
-        columns: Columns of the tile a step; must divide them.
+        rows: Rows of a pad, copied a few a step.
+        columns: Columns of a pad.
+
+    Returns:
+        Handle of the loops over rows.
     """
     pads = match_pads(script, function)
-    tiled, _, _ = tile_pairs(script, pads, rows, columns)
-    script.emit(f"transform.structured.vectorize {tiled} vector_sizes [{rows}, {columns}] : {ANY}")
+    step = step_of(rows, MOST_ROWS)
+    tiled, loops, _ = tile_pairs(script, pads, step, columns)
+    script.emit(f"transform.structured.vectorize {tiled} vector_sizes [{step}, {columns}] : {ANY}")
+    return loops
 
 
 def copy_pads_transposed(script: Script, function: str, rows: int, columns: int) -> None:
@@ -82,9 +89,10 @@ def copy_pads_transposed(script: Script, function: str, rows: int, columns: int)
     Args:
         script: Where to write.
         function: Handle of the function.
-        rows: Rows of the stored tile a step; must divide them.
-        columns: Columns of the stored tile a step; must divide them.
+        rows: Rows of a stored tile, turned a few a step.
+        columns: Columns of a stored tile.
     """
+    rows, columns = step_of(rows, MOST_TURNED), step_of(columns, MOST_TURNED)
     pads, turned = match_pads(script, function), script.fresh("turned")
     script.emit(f"{turned} = transform.get_consumers_of_result {pads}[0] : ({ANY}) -> {ANY}")
     tiled, _, inner = tile_pairs(script, turned, rows, columns)
@@ -92,6 +100,11 @@ def copy_pads_transposed(script: Script, function: str, rows: int, columns: int)
     script.emit(f"transform.structured.vectorize {pad} vector_sizes [{columns}, {rows}] : {ANY}")
     moves.vectorize(script, tiled)
     script.emit(f"transform.apply_dce to {function} : {ANY}")  # the pad that was fused stays behind, unused
+
+
+def step_of(size: int, most: int) -> int:
+    """The largest power of two that divides a size, bounded by a power of two."""
+    return min(size & -size, most)
 
 
 def match_pads(script: Script, function: str) -> str:

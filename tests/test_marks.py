@@ -1,5 +1,7 @@
 """What is done at the marks a schedule leaves: sums that start from zero, blocks fetched ahead."""
 
+import re
+
 import pytest
 from tuning_support import agrees, contraction_payload, product_of, random_configs, run
 
@@ -9,7 +11,7 @@ from autotune.ir.partition import partition
 from autotune.ir.program import apply_schedule
 from autotune.machine import this_machine
 from autotune.registry import family_for, load_payload
-from autotune.script import FROM_ZERO, PREFETCHING, ZEROS, assemble, write_step
+from autotune.script import COPIES, FROM_ZERO, PREFETCHING, ZEROS, assemble, write_step
 
 
 def default_of(payload):
@@ -83,21 +85,33 @@ def test_script_whose_loops_are_not_all_found_is_left_as_it_is():
     assert "linalg.fill" not in scheduled(payload, script)
 
 
+def lines_fetched(text):
+    """Cache lines that an innermost loop fetches, a few a step: the bound of a counter."""
+    assert 1 <= text.count("memref.prefetch") <= 2
+    (bound,) = re.findall(r"arith.cmpi ult, %\w+, %c(\d+)\w* : index", text)
+    return int(bound)
+
+
 def test_every_row_of_the_next_block_is_fetched_once():
     """Blocks of 64 of k: each panel's 64 rows are shared by ten strips of six rows of A, a line a step."""
     payload = contraction_payload(60, 128, 256, role_b="weight")
     knobs = {"tile_n": 64, "tile_k": 64, "order": "nkm", "register_m": 6, "register_n": 1}
     script, panels = script_of(payload, **knobs, prefetch=True)
     text = scheduled(payload, script, panels)
-    assert text.count("memref.prefetch") == 1
-    assert f"arith.constant {-(-64 // 10) * this_machine().lanes} : index" in text, "elements of the rows of a strip"
+    assert lines_fetched(text) == -(-64 // 10)
     assert PREFETCHING not in text
     without, _ = script_of(payload, **knobs, prefetch=False)
     assert "memref.prefetch" not in scheduled(payload, without, panels)
 
 
 @pytest.mark.parametrize(
-    "spec", ["matmul,m=24,n=200,k=530,constant_b=1", "matmul,m=48,n=200,k=530,constant_b=1,transpose_b=1", "nano"]
+    "spec",
+    [
+        "matmul,m=24,n=200,k=530,constant_b=1",
+        "matmul,m=48,n=200,k=530,constant_b=1,transpose_b=1",
+        "matmul,m=48,n=200,k=530",
+        "nano",
+    ],
 )
 def test_prefetching_changes_no_result(spec):
     payload = load_payload(spec)
@@ -106,13 +120,30 @@ def test_prefetching_changes_no_result(spec):
     for task in parts.tasks:
         family = family_for(task)
         config = family.default(task, machine)
-        fetched = {"prefetch": True, "pack_b": "beforehand"} if "prefetch" in config else {}
-        steps.append(write_step(task, family, {**config, **fetched}, machine))
+        packed = "beforehand" if task.contraction and task.contraction.constant_b else "panels"
+        blocks = {"tile_n": 64, "tile_k": 64, "order": "nkm", "register_n": 1, "register_order": "mn"}
+        fetched = {**config, **blocks, "pack_b": packed, "prefetch": True}
+        lawful = set(fetched) == set(config) and family.space(task, machine).broken_law(fetched) is None
+        steps.append(write_step(task, family, fetched if lawful else config, machine))
     script = assemble(steps)
     panels = [(step.tag, step.panel) for step in steps if step.panel]
-    assert panels
+    assert "prefetch" in script or "matmul" not in spec
     found = run(payload, inputs, script, TAIL, text=parts.payload.text, panels=panels)
     agrees(payload, found, payload.reference(**inputs))
+
+
+def test_rows_that_will_be_copied_are_fetched_while_copies_are_read():
+    """Blocks of 64 of k and of n: 64 rows of 128 columns, shared by six strips of A and the panels of a block."""
+    payload = contraction_payload(60, 256, 256)
+    knobs = {"tile_n": 128, "tile_k": 64, "order": "nkm", "register_m": 10, "register_n": 1, "pack_b": "panels"}
+    script, _ = script_of(payload, **knobs, prefetch=True)
+    text = scheduled(payload, script)
+    panels = 128 // this_machine().lanes
+    assert lines_fetched(text) == -(-64 // (60 // 10 * panels)) * (128 * 4 // 64)
+    assert PREFETCHING not in text
+    assert COPIES not in text
+    without, _ = script_of(payload, **knobs, prefetch=False)
+    assert "memref.prefetch" not in scheduled(payload, without)
 
 
 def test_blocks_ahead_lie_where_the_next_ones_do():
@@ -122,4 +153,4 @@ def test_blocks_ahead_lie_where_the_next_ones_do():
     script, panels = script_of(payload, **knobs, prefetch=True)
     text = scheduled(payload, script, panels)
     assert "arith.cmpi uge" in text, "at or behind the last block"
-    assert f"arith.constant {64 // 2 * this_machine().lanes} : index" in text, "elements of half of 64 rows"
+    assert lines_fetched(text) == 64 // 2

@@ -12,6 +12,7 @@ from autotune.ir import vector_math
 from autotune.ir.arena import plan_arena
 from autotune.ir.hidden import skip_hidden
 from autotune.ir.module import describe, first_lines, parse, symbol
+from autotune.ir.prefetch import prefetch_copied
 from autotune.ir.zeros import start_from_zero
 
 ARENA = "autotune-arena"  # a pass of ours, not of MLIR; a pipeline may begin with it
@@ -96,6 +97,7 @@ def schedule(module: ir.Module, script: str) -> None:
     apply_script(module, script)
     skip_hidden(module)
     start_from_zero(module)
+    prefetch_copied(module)
     vector_math.approximate(module)
 
 

@@ -10,6 +10,7 @@ module attributes {transform.with_named_sequence} {
   // vector_width = 4
   // unroll_k = 2
   // pack_b = none
+  // prefetch = False
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op

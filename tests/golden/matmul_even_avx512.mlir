@@ -10,6 +10,7 @@ module attributes {transform.with_named_sequence} {
   // vector_width = 16
   // unroll_k = 4
   // pack_b = panels
+  // prefetch = True
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
@@ -24,6 +25,7 @@ module attributes {transform.with_named_sequence} {
     // region of 504 x 512 x 512 (m x n x k)
     %register_m_0 = transform.tune.knob<"register_m"> = 6 from options = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14] -> !transform.param<i64>
     %tiled_2, %loop_2 = transform.structured.tile_using_for %main_0 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_2 "autotune.strips_of_m" : !transform.any_op
     %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 64, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // copy B into panels, in the order the k loop reads it in
     transform.apply_patterns to %loop_0 {
@@ -37,13 +39,16 @@ module attributes {transform.with_named_sequence} {
     %pads_0 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
     %tiled_4, %loop_4, %loop_5 = transform.structured.tile_using_for %pads_0 tile_sizes [8, 64] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_4 vector_sizes [8, 64] : !transform.any_op
+    transform.annotate %loop_4 "autotune.copies" : !transform.any_op
     // region of 8 x 512 x 512 (m x n x k)
     %tiled_5, %loop_6 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_6 "autotune.strips_of_m" : !transform.any_op
     %tiled_6, %loop_7 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 64, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
     transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
     %tiled_7, %loop_8 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_8 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_8 "autotune.prefetching" : !transform.any_op
     transform.annotate %loop_8 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_7 : !transform.any_op
     transform.loop.unroll %loop_8 {factor = 4} : !transform.any_op
