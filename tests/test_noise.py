@@ -10,7 +10,6 @@ from autotune.errors import MachineError
 from autotune.machine import this_machine
 from autotune.noise import LEAST_FLOOR, Pair, floor_of, read_floor, write_floor
 from autotune.quiet import Disturbance, Watch, advise
-from autotune.selftest import judge
 from autotune.stats import is_different, relative_difference
 
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "noise" / "busy_core.json.gz").read_bytes()))
@@ -42,15 +41,6 @@ def test_differences_below_the_floor_of_a_busy_core_are_ties():
     near = [pair for pair in SLOWER if relative_difference(pair.a, pair.b) < floor]
     assert near
     assert not any(is_different(pair.a, pair.b, floor=floor) for pair in near)
-
-
-def test_selftest_judges_pairs():
-    steady = [Pair((1.0, 1.001) * 30, (1.001, 1.0) * 30)] * 4
-    slower = [Pair((1.0, 1.001) * 30, (1.05, 1.051) * 30)] * 4
-    equal, found = judge(steady, slower)
-    assert (equal.value, equal.holds, found.value, found.holds) == (0, True, 1, True)
-    equal, found = judge(slower, steady)
-    assert (equal.holds, found.holds) == (True, False)  # a floor of five per cent hides them
 
 
 def test_kept_floor_is_read_on_its_own_machine_only(tmp_path):
