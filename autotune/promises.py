@@ -62,6 +62,11 @@ class Figure:
     holds: bool
     detail: str = ""
 
+    @property
+    def shown(self) -> str:
+        """The value as people read it: a share in per cent, a count or seconds as they are."""
+        return f"{self.value:.1%}" if self.law.endswith("%") else f"{self.value:.3g}"
+
 
 @dataclass(frozen=True)
 class Report:
