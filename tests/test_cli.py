@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from bundle_support import make_bundle
+from bundle_support import make_bundle, no_care
 from sweep_support import fill_store
 from tuning_support import contraction_payload
 
@@ -14,7 +14,7 @@ from autotune.cli import app
 from autotune.ir.roofs import Roofs
 from autotune.space import Knob, Space
 from autotune.store import Store, trials
-from autotune.trial import RIGHT, Samples, Trial
+from autotune.trial import Samples, Trial
 from autotune.worker import Worker
 
 SPACE = Space((Knob("tile", (1, 2)), Knob("order", ("mn", "nm"))))
@@ -276,14 +276,14 @@ def test_no_arguments_show_help_and_no_traceback(autotune):
 
 def test_tune_prints_one_json_object_and_its_bundle_replays(autotune, place):
     (place / "mine.mlir").write_text(contraction_payload(5, 6, 7).text)
-    code, out, said = autotune("tune", "mine.mlir", "--trials", 2, "--store", "s", "--bundle", "b", "--json")
-    assert code == 0, said
-    result = json.loads(out)
-    assert result["payload"] == "mine.mlir"
-    assert set(result["trials"]) <= set(RIGHT)  # noisy beside other work
-    assert sum(result["trials"].values()) == 2
-    assert result["bundle"] == "b"
-    code, out, said = autotune("replay", "b", "--json")
+    with no_care():  # too few samples to be called noisy beside other work
+        code, out, said = autotune("tune", "mine.mlir", "--trials", 2, "--store", "s", "--bundle", "b", "--json")
+        assert code == 0, said
+        result = json.loads(out)
+        assert result["payload"] == "mine.mlir"
+        assert result["trials"] == {"ok": 2}
+        assert result["bundle"] == "b"
+        code, out, said = autotune("replay", "b", "--json")
     found = json.loads(out)
     assert found["outcome"] == "ok"
     assert code == (found["verdict"] == "weaker"), said  # as it may be beside other work
