@@ -10,8 +10,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := autotune schedules payload tests results/figures.py results/comparisons.py results/samplers.py \
-	results/regressions.py results/warmth.py results/ablations.py docs/_commands.py
+BLOCKS := figures comparisons regressions warmth ablations selftest
+SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py
 
 .PHONY: tune test check regress mutations format figures docs notebooks site clean
 
@@ -32,11 +32,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python results/figures.py render --check
-	$(BIN)/python results/comparisons.py render --check
-	$(BIN)/python results/regressions.py render --check
-	$(BIN)/python results/warmth.py render --check
-	$(BIN)/python results/ablations.py render --check
+	set -e; for block in $(BLOCKS); do $(BIN)/python results/$$block.py render --check; done
 	$(BIN)/python docs/_commands.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
@@ -47,18 +43,10 @@ mutations: $(VENV)/.installed
 	MUTATIONS=1000 $(BIN)/python -m pytest tests/test_mutation.py
 
 figures: $(VENV)/.installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/figures.py measure
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/comparisons.py measure
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/regressions.py measure
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/warmth.py measure
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/ablations.py measure
+	set -e; for block in $(BLOCKS); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/$$block.py measure; done
 
 docs: $(VENV)/.installed
-	$(BIN)/python results/figures.py render
-	$(BIN)/python results/comparisons.py render
-	$(BIN)/python results/regressions.py render
-	$(BIN)/python results/warmth.py render
-	$(BIN)/python results/ablations.py render
+	set -e; for block in $(BLOCKS); do $(BIN)/python results/$$block.py render; done
 	$(BIN)/python docs/_commands.py
 
 notebooks: $(VENV)/.installed

@@ -116,9 +116,7 @@ def show_figures(figures: Sequence[Figure]) -> None:
     for column in ("", "measured", "must be", "", "how"):
         table.add_column(column, overflow="fold")
     for figure in figures:
-        table.add_row(
-            figure.name, f"{figure.value:.3g}", figure.law, "kept" if figure.holds else "BROKEN", figure.detail
-        )
+        table.add_row(figure.name, figure.shown, figure.law, "kept" if figure.holds else "BROKEN", figure.detail)
     out().print(table)
 
 

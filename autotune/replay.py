@@ -16,7 +16,7 @@ from autotune.machine import Machine, this_machine
 from autotune.measure import Effort
 from autotune.records import Session
 from autotune.stats import Interval
-from autotune.trial import Outcome
+from autotune.trial import RIGHT, Outcome
 from autotune.worker import Worker
 
 Verdict = Literal["holds", "weaker", "stronger", "wrong", "unknown"]
@@ -59,7 +59,7 @@ class Replay:
     @property
     def is_right(self) -> bool:
         """Whether the schedule still compiles and computes what the oracle says."""
-        return self.outcome == "ok"
+        return self.outcome in RIGHT
 
     @property
     def is_fine(self) -> bool:
@@ -103,7 +103,7 @@ def replay(folder: Path) -> Replay:
     manifest, candidate = bundle.manifest, recorded_candidate(bundle)
     with Worker(MODEL_SECONDS) as worker:
         first = time_bundle(bundle, machine, worker, REPLAY_EFFORT)
-        hashes = worker.call(hash_stages, Claim(bundle.payload, candidate)) if first.ours.outcome == "ok" else None
+        hashes = worker.call(hash_stages, Claim(bundle.payload, candidate)) if first.ours.outcome in RIGHT else None
     sessions = [session for session in [first.session] if session is not None]
     while sessions and compare(speedup_of(sessions), manifest.speedup) == "weaker" and len(sessions) < MOST_SESSIONS:
         with Worker(MODEL_SECONDS) as worker:
@@ -128,7 +128,7 @@ def summarize(
         baseline_seconds=theirs.samples.median if theirs.samples else None,
         speedup=speedup,
         recorded=manifest.speedup,
-        verdict=compare(speedup, manifest.speedup) if ours.outcome == "ok" else "wrong",
+        verdict=compare(speedup, manifest.speedup) if ours.outcome in RIGHT else "wrong",
         max_error=ours.max_error,
         differences=tuple(differences(manifest, machine, compiler_version(), hashes)),
         same_machine=manifest.fingerprint == machine.fingerprint,

@@ -39,6 +39,9 @@ class Schedule(Protocol):
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Write the body that transforms ``%op``, one handle to the task's op, in terms of tensors and vectors.
 
+        Handles that are used must hold something, else the trial is ``transform-failed``; an op whose result may be
+        empty is marked ``{autotune.optional}``.
+
         Returns:
             Transform-dialect operations, one a line, without the surrounding named sequence.
         """

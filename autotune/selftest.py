@@ -6,134 +6,146 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 
-from autotune.choose import choose, pick_finalists, race, tied
+from autotune.choose import choose, race, tied
+from autotune.ir.evaluate import Candidate
 from autotune.machine import Machine, this_machine
 from autotune.measure import Effort
-from autotune.noise import Pair, floor_of, time_twins, time_unequal
-from autotune.promises import Amounts, Direct, Figure, open_search, product_task
+from autotune.noise import floor_of, time_twins, time_unequal
+from autotune.promises import (
+    Amounts,
+    Direct,
+    Figure,
+    Instant,
+    Report,
+    judge_isolation,
+    judge_pairs,
+    open_search,
+    product_task,
+    share_figure,
+)
 from autotune.registry import load_baseline
 from autotune.schedule import Baseline
-from autotune.stats import is_different
+from autotune.space import Config
 from autotune.store import Store
 from autotune.task import Task
+from autotune.task_search import TaskSearch
+from autotune.trial import Samples
 from autotune.worker import Worker
 
 SLOWER = 1.05
-QUIET_EFFORT = Effort(samples=120, seconds=6.0, sample_seconds=0.003)
-LONGEST_LIFE = 3.0  # seconds, of a tuner that is killed
-CHUNK = 5  # trials, isolated and not by turns
+QUIET_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.003)
+NEAR = 1.25  # trials that took longer, over the best, are not measured again
+LIVES = 5  # of tuners on one store; the next five get a new one
+LONGEST_LIVES = ((Direct, 3.0), (Instant, 1.0))  # seconds until a tuner is killed, by how it evaluates
+SHARED_MEMORY = Path("/dev/shm")
 
 
-def check_crashes(amounts: Amounts) -> list[Figure]:
+def check_crashes(amounts: Amounts, worker: Worker) -> list[Figure]:
     """Crash the isolated process again and again."""
-    me = psutil.Process()
     times = []
-    with Worker() as worker:
+    worker.call(abs, -1)
+    held = count_held()
+    for _ in range(amounts.crashes):
+        worker.call(signal.raise_signal, signal.SIGSEGV)
+        start = time.perf_counter()
         worker.call(abs, -1)
-        files = me.num_fds()
-        for _ in range(amounts.crashes):
-            worker.call(signal.raise_signal, signal.SIGSEGV)
-            start = time.perf_counter()
-            worker.call(abs, -1)
-            times.append(time.perf_counter() - start)
-        processes = me.children(recursive=True)
-        zombies = sum(child.status() == psutil.STATUS_ZOMBIE for child in processes)
-        leaked = me.num_fds() - files
+        times.append(time.perf_counter() - start)
+    leaked = {kind: count - held[kind] for kind, count in count_held().items()}
     said = f"{amounts.crashes} crashes; a new process after {statistics.median(times) * 1e3:.0f} ms (median)"
+    listed = ", ".join(f"{count} {kind}" for kind, count in leaked.items())
+    none = all(count <= 0 for count in leaked.values())
     return [
         Figure("respawn, seconds at most", max(times), "below 1", max(times) < 1.0, said),
-        Figure("zombies and leaked files", zombies + leaked, "0", zombies + leaked == 0, said),
+        Figure("processes, files and shared memory leaked", sum(leaked.values()), "0", none, f"{listed} more"),
     ]
 
 
-def check_isolation(amounts: Amounts) -> list[Figure]:
-    """The same trials in an isolated process and in this one, by turns."""
-    task, machine = product_task(), this_machine()
-    seconds = {"isolated": 0.0, "direct": 0.0}
-    affinity = os.sched_getaffinity(0)
-    with tempfile.TemporaryDirectory() as folder, Worker() as worker:
-        stores = {name: Store.open(Path(folder) / name) for name in seconds}
+def count_held() -> dict[str, int]:
+    """Processes of ours, zombies among them; open files of this process and its children; shared memory anywhere."""
+    me = psutil.Process()
+    return {
+        "processes": len(me.children(recursive=True)),
+        "files": sum(process.num_fds() for process in (me, *me.children())),
+        "of shared memory": len(os.listdir(SHARED_MEMORY)),
+    }
+
+
+def check_isolation(amounts: Amounts, worker: Worker) -> list[Figure]:
+    """The same trials in an isolated process and in this one, side by side in random order."""
+    task, machine, dice = product_task(), this_machine(), random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        stores = {name: Store.open(Path(folder) / name) for name in ("isolated", "direct")}
         searches = {name: open_search(store, task, machine, 0) for name, store in stores.items()}
-        workers = {"isolated": worker, "direct": Direct()}
-        for name, search in searches.items():
-            search.step(workers[name])  # type: ignore[arg-type]
-        for turn in range(amounts.trials // CHUNK):
-            for name in sorted(searches, reverse=turn % 2 == 1):
-                if name == "direct":
-                    os.sched_setaffinity(0, {max(affinity)})
-                start = time.perf_counter()
-                for _ in range(CHUNK):
-                    searches[name].step(workers[name])  # type: ignore[arg-type]
-                seconds[name] += time.perf_counter() - start
-                os.sched_setaffinity(0, affinity)
+        seconds: dict[str, list[float]] = {name: [] for name in searches}
+        for number in range(amounts.trials + 1):
+            for name in dice.sample(sorted(searches), 2):
+                with pinned() if name == "direct" else nullcontext():
+                    start = time.perf_counter()
+                    searches[name].step(worker if name == "isolated" else Direct())  # type: ignore[arg-type]
+                    seconds[name] += [time.perf_counter() - start] if number else []  # the first one warms up
         for store in stores.values():
             store.close()
-    count = amounts.trials // CHUNK * CHUNK
-    rates = {name: 60 * count / spent for name, spent in seconds.items()}
-    loss = 1 - rates["isolated"] / rates["direct"]
-    said = f"{rates['isolated']:.0f} trials a minute, {rates['direct']:.0f} without isolation, {count} each"
-    return [Figure("trials a minute lost to isolation", loss, "at most 10 %", loss <= 0.10, said)]
+    return [judge_isolation(seconds["isolated"], seconds["direct"])]
 
 
-def check_statistics(amounts: Amounts) -> list[Figure]:
-    """Equal programs must not be told apart, unequal ones must."""
-    machine = this_machine()
-    with Worker() as worker:
-        same = time_twins(machine, worker, amounts.pairs)
-        unequal = time_unequal(machine, worker, amounts.pairs, SLOWER)
-    return judge(same, unequal)
-
-
-def judge(same: list[Pair], unequal: list[Pair]) -> list[Figure]:
-    """How often pairs are called different; the floor is that of the first half of the pairs of equal programs."""
-    half = len(same) // 2
-    floor = floor_of(same[:half])
-    wrong = statistics.mean(is_different(pair.a, pair.b, floor=floor) for pair in same[half:])
-    found = statistics.mean(is_different(pair.a, pair.b, floor=floor) for pair in unequal)
-    said = f"{len(same) - half} and {len(unequal)} pairs, floor {floor:.2%}"
-    return [
-        Figure("equal programs called different", wrong, "at most 1 %", wrong <= 0.01, said),
-        Figure("programs 5 % slower found out", found, "at least 95 %", found >= 0.95, said),
-    ]
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Run on the core that candidates run on."""
+    affinity = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(affinity)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, affinity)
 
 
 def check_kills(amounts: Amounts) -> list[Figure]:
-    """Kill tuners on one store at random moments."""
+    """Kill tuners at random moments, and let the next go on with the store; half of them do little but record."""
     task, machine, dice = product_task(), this_machine(), random.Random(0)
-    lost = repeated = finished = 0
+    lost: set[str] = set()
+    again: set[str] = set()
+    finished: dict[Path, set[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "store.journal"
-        told: set[str] = set()
-        for _ in range(amounts.kills):
-            told |= keys_told_before_death(lambda tell: tune_for_ever(path, task, machine, tell), dice)
+        for number in range(amounts.kills):
+            evaluator, longest = LONGEST_LIVES[number % len(LONGEST_LIVES)]
+            path = Path(folder) / f"{evaluator.__name__}{number // (LIVES * len(LONGEST_LIVES))}"
+            work = partial(tune_for_ever, path, task, machine, evaluator())
+            told = keys_told_before_death(work, dice.uniform(0.0, longest))
             with Store.open(path) as store:
-                keys = [trial.key for sweep in store.sweeps() for trial in sweep.recorded]
-            lost = len(told - set(keys))
-            repeated = len(keys) - len(set(keys))
-            finished = len(keys)
-    said = f"{amounts.kills} kills, {finished} trials finished"
+                keys = Counter(trial.key for sweep in store.sweeps() for trial in sweep.recorded)
+            lost |= told - set(keys)
+            again |= told & finished.get(path, set()) | {key for key, times in keys.items() if times > 1}
+            finished[path] = set(keys)
+    count = sum(map(len, finished.values()))
+    said = f"{amounts.kills} kills, {count} trials finished"
     return [
-        Figure("finished trials lost to kill -9", lost, "0", lost == 0, said),
-        Figure("finished trials run again after kill -9", repeated, "0", repeated == 0, said),
+        Figure("finished trials lost to kill -9", len(lost), "0", not lost, said),
+        Figure("finished trials run again after kill -9", len(again), "0", not again, said),
     ]
 
 
-def tune_for_ever(path: Path, task: Task, machine: Machine, tell: Callable[[str], object]) -> None:
-    """Search, and tell the key of every trial once it is recorded."""
+def tune_for_ever(
+    path: Path, task: Task, machine: Machine, worker: Direct | Instant, tell: Callable[[str], object]
+) -> None:
+    """Search, and tell the key of every trial that is run, once it is recorded."""
     with Store.open(path) as store:
         search = open_search(store, task, machine, 0)
-        while (stepped := search.step(Direct())) is not None:  # type: ignore[arg-type]
-            tell(stepped[0].key)
+        while (stepped := search.step(worker)) is not None:  # type: ignore[arg-type]
+            if stepped[1]:
+                tell(stepped[0].key)
 
 
-def keys_told_before_death(work: Callable[[Callable[[str], object]], None], dice: random.Random) -> set[str]:
-    """Let a forked process work, and kill it at a random moment; the lines it told."""
+def keys_told_before_death(work: Callable[[Callable[[str], object]], None], seconds: float) -> set[str]:
+    """Let a forked process work, and kill it after a while; the lines it told."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -141,46 +153,72 @@ def keys_told_before_death(work: Callable[[Callable[[str], object]], None], dice
             work(lambda key: pipe.write(f"{key}\n".encode()))
         os._exit(0)
     os.close(write)
-    time.sleep(dice.uniform(0.0, LONGEST_LIFE))
+    time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     with os.fdopen(read) as lines:
         return {line.strip() for line in lines if line.endswith("\n")}
 
 
-def check_winners(amounts: Amounts, baseline: Baseline, floor: float) -> list[Figure]:
+def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Worker) -> list[Figure]:
     """Is the winner of a sweep, measured quietly again, among the fastest?"""
     task, machine = product_task(), this_machine()
     false = 0
     for seed in range(amounts.sweeps):
-        with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "s") as store, Worker() as worker:
+        with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "s") as store:
             search = open_search(store, task, machine, seed)
-            for _ in range(amounts.trials // 3):
+            for _ in range(amounts.sweep_trials):
                 search.step(worker)
             winner = choose(search, baseline, floor, worker).config
-            rivals = pick_finalists(search, search.family.default(task, machine))
-            times = race(search, [search.candidate(trial.config) for trial in rivals], QUIET_EFFORT, worker)
-            ran = {i: samples for i, samples in enumerate(times) if samples is not None}
-            false += winner is not None and winner not in [rivals[i].config for i in tied(ran, floor)]
-    rate = false / amounts.sweeps
-    said = f"{false} of {amounts.sweeps} sweeps of {amounts.trials // 3} trials; ties are below {floor:.2%}"
-    return [Figure("winners that a quiet measurement denies", rate, "at most 5 %", rate <= 0.05, said)]
+            false += winner not in fastest(search, winner, baseline, floor, worker)
+    said = f"sweeps of {amounts.sweep_trials} trials; ties are below {floor:.2%}"
+    return [share_figure("winners that a quiet measurement denies", false, amounts.sweeps, "at most 5 %", said)]
 
 
-def run_selftest(amounts: Amounts, baseline: str, stage: Callable[[str], None]) -> list[Figure]:
+def fastest(
+    search: TaskSearch, winner: Config | None, baseline: Baseline, floor: float, worker: Worker
+) -> list[Config | None]:
+    """What two new processes do not tell from the fastest: of all trials near the best, the winner among them."""
+    most = NEAR * (search.right[0].seconds or 0.0)
+    rivals: list[Config | None] = [t.config for t in search.right if (t.seconds or 0.0) <= most and t.config != winner]
+    rivals.append(winner)
+    plain = Candidate(None, baseline.pipeline)
+    candidates = [plain if config is None else search.candidate(config) for config in rivals]
+    races = []
+    for _ in range(2):
+        worker.call(signal.raise_signal, signal.SIGKILL)
+        races.append(race(search, candidates, QUIET_EFFORT, worker))
+    ran = {i: joined(a, b) for i, (a, b) in enumerate(zip(*races, strict=True)) if a and b}
+    return [rivals[i] for i in tied(ran, floor)]
+
+
+def joined(a: Samples, b: Samples) -> Samples:
+    """The times of one program in two processes."""
+    return replace(a, seconds=a.seconds + b.seconds, reference_seconds=a.reference_seconds + b.reference_seconds)
+
+
+def run_selftest(amounts: Amounts, baseline: str, stage: Callable[[str], None]) -> Report:
     """Every check, one after the other.
 
     Args:
         amounts: How much to do.
         baseline: Name of the pipeline that winners race against.
         stage: Told what begins.
+
+    Raises:
+        ScheduleError: There is no such baseline.
     """
-    figures: list[Figure] = []
-    checks = (("crashes", check_crashes), ("isolation", check_isolation), ("kill -9", check_kills))
-    for name, check in (*checks, ("statistics", check_statistics)):
-        stage(name)
-        figures += check(amounts)
-    stage("winners")
+    pipeline, machine, load, start = load_baseline(baseline), this_machine(), os.getloadavg()[0], time.perf_counter()
     with Worker() as worker:
-        floor = floor_of(time_twins(this_machine(), worker, min(20, amounts.pairs)))
-    return figures + check_winners(amounts, load_baseline(baseline), floor)
+        stage("crashes")
+        figures = check_crashes(amounts, worker)
+        stage("kill -9")
+        figures += check_kills(amounts)
+        stage("isolation")
+        figures += check_isolation(amounts, worker)
+        stage("statistics")
+        same = time_twins(machine, worker, 2 * amounts.pairs)
+        figures += judge_pairs(same, time_unequal(machine, worker, amounts.pairs, SLOWER))
+        stage("winners")
+        figures += check_winners(amounts, pipeline, floor_of(same), worker)
+    return Report(machine, load, time.perf_counter() - start, tuple(figures))

@@ -95,6 +95,16 @@ def median_interval(samples: Sequence[float], *, confidence: float = 0.95, seed:
     return interval((times,), np.median, times, confidence, seed)
 
 
+def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
+    """A share, between its exact (Clopper and Pearson) confidence limits.
+
+    >>> share_interval(0, 100).high < 0.04
+    True
+    """
+    found = stats.binomtest(count, of).proportion_ci(confidence)
+    return Interval(float(found.low), count / of, float(found.high))
+
+
 def interval(
     data: tuple[Times, ...], statistic: Callable[..., Any], seen: Times, confidence: float, seed: int
 ) -> Interval:

@@ -5,17 +5,12 @@ results/<machine>/ablations/.
 """
 
 import json
-import sys
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import typer
-from comparisons import run
-from figures import ROOT, home, read, replace_block, slug
-
-BEGIN, END = "<!-- ablations -->", "<!-- end of ablations -->"
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+from blocks import Only, home, keep, read, run, serve, slug
 
 
 @dataclass(frozen=True)
@@ -43,8 +38,7 @@ ABLATIONS = (
 )
 
 
-@app.command()
-def measure(only: Annotated[str, typer.Option(help="Only payloads that contain this.")] = "") -> None:
+def measure(only: Only = "") -> None:
     """Build every recorded bundle up from its baseline."""
     for ablation in ABLATIONS:
         if only not in ablation.payload:
@@ -53,33 +47,22 @@ def measure(only: Annotated[str, typer.Option(help="Only payloads that contain t
         found = json.loads(
             run(["autotune", "explain", str(bundle), "--steps", "--baseline", ablation.baseline, "--json"])
         )
-        target = home() / "ablations" / f"{slug(ablation.payload)}.json"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(found, indent=1) + "\n")
+        keep("ablations", ablation.payload, found)
         typer.echo(row(ablation, found, names_of([found])))
 
 
-@app.command()
-def render(check: Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")] = False) -> None:
-    """Write the README's table from the recorded ablations."""
-    replace_block(BEGIN, END, table(), check=check)
-
-
-def table() -> str:
-    """Every recorded machine's ablations."""
-    parts = []
-    for folder in sorted(ROOT.glob("*/ablations")):
-        found = {ablation: read(folder / f"{slug(ablation.payload)}.json") for ablation in ABLATIONS}
-        recorded = {ablation: data for ablation, data in found.items() if data}
-        names = names_of(list(recorded.values()))
-        rows = [row(ablation, data, names) for ablation, data in recorded.items()]
-        parts.append(
-            f"\nIn `results/{folder.parent.name}`: the time of the first program, then what each step more gains, with "
-            "its 95 % interval; all programs of a row interleaved, their outputs verified. A dash: the step changes "
-            f"nothing there.\n\n| payload | first | {' | '.join(names)} | last |\n"
-            f"|---{'|---' * (len(names) + 2)}|\n" + "\n".join(rows) + "\n"
-        )
-    return "".join(parts)
+def part(folder: Path) -> str:
+    """A recorded machine's ablations."""
+    found = {ablation: read(folder, ablation.payload) for ablation in ABLATIONS}
+    recorded = {ablation: data for ablation, data in found.items() if data}
+    names = names_of(list(recorded.values()))
+    rows = [row(ablation, data, names) for ablation, data in recorded.items()]
+    return (
+        f"\nIn `results/{folder.parent.name}`: the time of the first program, then what each step more gains, with "
+        "its 95 % interval; all programs of a row interleaved, their outputs verified. A dash: the step changes "
+        f"nothing there.\n\n| payload | first | {' | '.join(names)} | last |\n"
+        f"|---{'|---' * (len(names) + 2)}|\n" + "\n".join(rows) + "\n"
+    )
 
 
 def names_of(found: list[dict[str, Any]]) -> list[str]:
@@ -119,4 +102,4 @@ def seconds(step: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(app())
+    serve("ablations", measure, part)

@@ -5,21 +5,17 @@ command beside it, whose JSON goes to results/<machine>/comparisons/.
 """
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from figures import ROOT, home, read, replace_block, slug
+from blocks import Only, home, keep, read, run, serve, slug
 
 from autotune.tables import duration
 
-BEGIN, END = "<!-- comparisons -->", "<!-- end of comparisons -->"
 LIBRARIES = ("onnxruntime", "numpy", "torch", "iree")
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,7 @@ CONTESTS = (
 )
 
 
-@app.command()
-def measure(only: Annotated[str, typer.Option(help="Only payloads that contain this.")] = "") -> None:
+def measure(only: Only = "") -> None:
     """Tune every payload from an empty store, then compare it."""
     for contest in CONTESTS:
         if only in contest.payload:
@@ -76,9 +71,7 @@ def measure(only: Annotated[str, typer.Option(help="Only payloads that contain t
                 run(["autotune", "compare", contest.payload, "--bundle", str(bundle), *options(contest)])
             )
             del found["notes"]  # they name places on this machine
-            target = home() / "comparisons" / f"{slug(contest.payload)}.json"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(json.dumps(found, indent=1) + "\n")
+            keep("comparisons", contest.payload, found)
             typer.echo(row(contest, found))
 
 
@@ -87,32 +80,18 @@ def options(contest: Contest) -> list[str]:
     return ["--baseline", "none" if contest.baseline == "loops" else contest.baseline, "--json"]
 
 
-def run(command: list[str]) -> str:
-    """Run a command that must succeed; gives what it prints."""
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-@app.command()
-def render(check: Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")] = False) -> None:
-    """Write the README's table from the recorded comparisons."""
-    replace_block(BEGIN, END, table(), check=check)
-
-
-def table() -> str:
-    """Every recorded machine's comparisons."""
-    parts = []
-    for folder in sorted(ROOT.glob("*/comparisons")):
-        found = {contest: read(folder / f"{slug(contest.payload)}.json") for contest in CONTESTS}
-        rows = [row(contest, data) for contest, data in found.items() if data]
-        versions = sorted({version for data in found.values() if data for version in versions_of(data)})
-        head = "| payload | default | best | of the roof | " + " | ".join(LIBRARIES)
-        parts.append(
-            f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. The last column is best over "
-            "ONNX Runtime with its 95 % interval, and the target. The roof is that of fused multiply-adds, or, without "
-            "contractions, the time of copying as many bytes.\n\n"
-            f"{head} | over ONNX Runtime |\n|---{'|---' * (len(LIBRARIES) + 4)}|\n" + "\n".join(rows) + "\n"
-        )
-    return "".join(parts)
+def part(folder: Path) -> str:
+    """A recorded machine's comparisons."""
+    found = {contest: read(folder, contest.payload) for contest in CONTESTS}
+    rows = [row(contest, data) for contest, data in found.items() if data]
+    versions = sorted({version for data in found.values() if data for version in versions_of(data)})
+    head = "| payload | default | best | of the roof | " + " | ".join(LIBRARIES)
+    return (
+        f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. The last column is best over "
+        "ONNX Runtime with its 95 % interval, and the target. The roof is that of fused multiply-adds, or, without "
+        "contractions, the time of copying as many bytes.\n\n"
+        f"{head} | over ONNX Runtime |\n|---{'|---' * (len(LIBRARIES) + 4)}|\n" + "\n".join(rows) + "\n"
+    )
 
 
 def versions_of(data: dict[str, Any]) -> list[str]:
@@ -137,4 +116,4 @@ def row(contest: Contest, data: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(app())
+    serve("comparisons", measure, part)

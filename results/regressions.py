@@ -9,7 +9,6 @@ import json
 import random
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-from figures import ROOT, home, read, replace_block, slug
+from blocks import Only, home, keep, read, serve, slug
 
 from autotune.audit import speedup_of
 from autotune.bundle import read_bundle, write_bundle
@@ -27,17 +26,13 @@ from autotune.records import Session
 from autotune.regress import QUICK_SESSIONS
 from autotune.regression import is_settled, judge
 
-BEGIN, END = "<!-- regressions -->", "<!-- end of regressions -->"
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
 FACTOR = 1.05
 SIMULATIONS = 1000
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-
-@app.command()
 def measure(
-    only: Annotated[str, typer.Option(help="Only payloads that contain this.")] = "",
+    only: Only = "",
     runs: Annotated[int, typer.Option(help="Live runs of each kind.")] = 20,
 ) -> None:
     """Check every bundle `runs` times as it is, and as often with a slowdown injected."""
@@ -51,10 +46,8 @@ def measure(
             for _ in range(runs):
                 found["unchanged"].append(check(fresh))
                 found["slower"].append(check(spoilt))
-        target = home() / "regressions" / f"{slug(payload)}.json"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(summarize(found), indent=1) + "\n")
-        typer.echo(row(payload, read(target)))
+        keep("regressions", payload, summarize(found))
+        typer.echo(row(payload, read(home() / "regressions", payload)))
 
 
 def check(bundle: Path, *options: str) -> dict[str, object]:
@@ -107,24 +100,15 @@ def simulate(sessions: Sequence[Session], slowdown: float, seed: int = 0) -> Cou
     return verdicts
 
 
-@app.command()
-def render(check: Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")] = False) -> None:
-    """Write the README's table from what was measured."""
-    replace_block(BEGIN, END, table(), check=check)
-
-
-def table() -> str:
-    """Every recorded machine's checks."""
-    parts = []
-    for folder in sorted(ROOT.glob("*/regressions")):
-        rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder / f"{slug(payload)}.json"))]
-        parts.append(
-            f"\nIn `results/{folder.parent.name}`, `autotune regress --quick`, {FACTOR - 1:.0%} slowdown injected; "
-            f"{SIMULATIONS} simulations draw from the sessions of the live runs:\n\n"
-            "| bundle | live, caught | live, false alarms | simulated, caught | simulated, false alarms "
-            "| inconclusive live | seconds a run |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
-        )
-    return "".join(parts)
+def part(folder: Path) -> str:
+    """A recorded machine's checks."""
+    rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder, payload))]
+    return (
+        f"\nIn `results/{folder.parent.name}`, `autotune regress --quick`, {FACTOR - 1:.0%} slowdown injected; "
+        f"{SIMULATIONS} simulations draw from the sessions of the live runs:\n\n"
+        "| bundle | live, caught | live, false alarms | simulated, caught | simulated, false alarms "
+        "| inconclusive live | seconds a run |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
 
 
 def row(payload: str, data: dict[str, dict[str, dict[str, int]]]) -> str:
@@ -143,4 +127,4 @@ def row(payload: str, data: dict[str, dict[str, dict[str, int]]]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(app())
+    serve("regressions", measure, part)

@@ -4,41 +4,34 @@ Each payload is tuned from an empty store with a few seeds, cold and from the bu
 best trial of all these sweeps; a model counts every task's trials up to that point, those of all tasks together.
 """
 
-import json
 import subprocess
-import sys
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import typer
-from figures import ROOT, home, read, replace_block, slug
+from blocks import ROOT, Only, keep, read, serve
 
 from autotune.store import trials
 
-BEGIN, END = "<!-- warmth -->", "<!-- end of warmth -->"
 # Not recorded themselves; near to what is.
 PAYLOADS = {"matmul,m=384,n=512,k=512": 40, "gpt,d_model=64,heads=4,layers=2,d_ff=256,vocab=256,seq=48": 120}
 SEEDS = 3
 SHARE = 0.95
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-
-@app.command()
-def measure(only: Annotated[str, typer.Option(help="Only payloads that contain this.")] = "") -> None:
+def measure(only: Only = "") -> None:
     """Tune every payload cold and warm."""
     for payload, count in PAYLOADS.items():
         if only not in payload:
             continue
         kinds = {"cold": ["--cold"], "warm": []}
         frames = {kind: [sweep(payload, count, s, more) for s in range(SEEDS)] for kind, more in kinds.items()}
-        target = home() / "warmth" / f"{slug(payload)}.json"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(summarize(frames, count), indent=1) + "\n")
-        typer.echo(row(payload, read(target)))
+        found = summarize(frames, count)
+        keep("warmth", payload, found)
+        typer.echo(row(payload, found))
 
 
 def sweep(payload: str, count: int, seed: int, options: list[str]) -> pd.DataFrame:
@@ -74,25 +67,16 @@ def first_share(frame: pd.DataFrame, best: "pd.Series[float]") -> float:
     return float((best / first).mean())
 
 
-@app.command()
-def render(check: Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")] = False) -> None:
-    """Write the README's table from what was measured."""
-    replace_block(BEGIN, END, table(), check=check)
-
-
-def table() -> str:
-    """Every recorded machine's sweeps."""
-    parts = []
-    for folder in sorted(ROOT.glob("*/warmth")):
-        rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder / f"{slug(payload)}.json"))]
-        parts.append(
-            f"\nIn `results/{folder.parent.name}`, mean of {SEEDS} seeds; the first trial of each task, and trials "
-            f"until every task is within {SHARE:.0%} of the best of all sweeps:\n\n"
-            "| payload | first trial cold | first trial warm | trials cold | trials warm |\n|---|---|---|---|---|\n"
-            + "\n".join(rows)
-            + "\n"
-        )
-    return "".join(parts)
+def part(folder: Path) -> str:
+    """A recorded machine's sweeps."""
+    rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder, payload))]
+    return (
+        f"\nIn `results/{folder.parent.name}`, mean of {SEEDS} seeds; the first trial of each task, and trials "
+        f"until every task is within {SHARE:.0%} of the best of all sweeps:\n\n"
+        "| payload | first trial cold | first trial warm | trials cold | trials warm |\n|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
+    )
 
 
 def row(payload: str, data: dict[str, Any]) -> str:
@@ -104,4 +88,4 @@ def row(payload: str, data: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(app())
+    serve("warmth", measure, part)

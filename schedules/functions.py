@@ -23,5 +23,5 @@ def function_defaults(task: Task) -> dict[str, str]:
 def choose_functions(script: Script, config: Config, op: str) -> None:
     """Mark the functions inside an op, if the config wants libm; they keep the mark when they become vectors."""
     if config.get("math") == CALL:
-        found = moves.match_inside(script, op, FUNCTIONS)
+        found = moves.match_inside(script, op, *FUNCTIONS, optional=True)  # a group has ops without
         moves.annotate(script, found, LIBM)

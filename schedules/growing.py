@@ -149,7 +149,7 @@ def write_along(script: Script, op: str, sizes: tuple[int, ...], width: int) -> 
             op, _ = moves.tile_loop(script, op, rank, dim, 1)
     _, loop = moves.tile_loop(script, op, rank, rank - 1, width)
     main = peel_loop(script, loop)
-    moves.vectorize(script, only_generic(script, main))
+    moves.vectorize(script, moves.match_inside(script, main, "linalg.generic", stem="inside"))
 
 
 def peel_loop(script: Script, loop: str) -> str:
@@ -162,13 +162,6 @@ def peel_loop(script: Script, loop: str) -> str:
     script.emit(f"{main}, {rest} = transform.loop.peel {typed} : ({FOR}) -> ({ANY}, {ANY})")
     script.emit(f"transform.apply_patterns to {main} {{ transform.apply_patterns.canonicalization }} : {ANY}")
     return main
-
-
-def only_generic(script: Script, loop: str) -> str:
-    """The one linalg.generic in a loop."""
-    found = script.fresh("inside")
-    script.emit(f'{found} = transform.structured.match ops{{["linalg.generic"]}} in {loop} : ({ANY}) -> {ANY}')
-    return found
 
 
 GROWING = Growing()

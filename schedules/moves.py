@@ -7,6 +7,7 @@ leaves it invalid, as in the transform dialect itself. Drawings show the payload
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from autotune.script import OPTIONAL
 from autotune.space import Config, Knob
 
 ANY = "!transform.any_op"
@@ -90,10 +91,11 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int, *, knob: 
     return tiled, loop
 
 
-def match_inside(script: Script, scope: str, names: Sequence[str]) -> str:
-    """All ops of these names under `scope`; there may be none."""
-    found, quoted = script.fresh("found"), ", ".join(f'"{name}"' for name in names)
-    script.emit(f"{found} = transform.structured.match ops{{[{quoted}]}} in {scope} : ({ANY}) -> {ANY}")
+def match_inside(script: Script, scope: str, *names: str, stem: str = "found", optional: bool = False) -> str:
+    """All ops of these names under `scope`; that there are none is an error, unless `optional`."""
+    found, quoted = script.fresh(stem), ", ".join(f'"{name}"' for name in names)
+    mark = f" {{{OPTIONAL}}}" if optional else ""
+    script.emit(f"{found} = transform.structured.match ops{{[{quoted}]}} in {scope}{mark} : ({ANY}) -> {ANY}")
     return found
 
 
@@ -159,9 +161,7 @@ def drop_unit_batch(script: Script, op: str, rank: int) -> str:
         f"transform.apply_patterns to {loop} "
         f"{{ transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices }} : {ANY}"
     )
-    plain = script.fresh("plain")
-    script.emit(f'{plain} = transform.structured.match ops{{["linalg.generic"]}} in {loop} : ({ANY}) -> {ANY}')
-    return plain
+    return match_inside(script, loop, "linalg.generic", stem="plain")
 
 
 def simplify(script: Script, scope: str) -> None:
@@ -224,12 +224,11 @@ def drop_unit_dimensions(script: Script, loop: str, ops: int) -> list[str]:
         loop: Handle of the loop.
         ops: How many such ops it holds.
     """
-    found = script.fresh("plain")
     script.emit(f"transform.apply_patterns to {loop} {{")
     script.emit("  transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices")
     script.emit("  transform.apply_patterns.canonicalization")
     script.emit(f"}} : {ANY}")
-    script.emit(f'{found} = transform.structured.match ops{{["linalg.generic"]}} in {loop} : ({ANY}) -> {ANY}')
+    found = match_inside(script, loop, "linalg.generic", stem="plain")
     if ops == 1:
         return [found]
     parts = [script.fresh("plain") for _ in range(ops)]

@@ -33,6 +33,23 @@ def autotune(monkeypatch, capsys):
 
 
 @pytest.fixture
+def refused(autotune):
+    """Run a command that must be refused; gives the one line it says."""
+
+    def run(*arguments, words=""):
+        code, out, said = autotune(*arguments)
+        assert code == 2, said
+        assert out == ""
+        assert said.endswith("\n")
+        assert len(said.splitlines()) == 1, said
+        assert said.startswith("autotune: ")
+        assert words in said
+        return said
+
+    return run
+
+
+@pytest.fixture
 def golden(request):
     """Compare a text to a file of tests/golden, or write it there."""
 

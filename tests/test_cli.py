@@ -5,18 +5,21 @@ import os
 from pathlib import Path
 
 import pytest
-from bundle_support import make_bundle
+import typer
+from bundle_support import make_bundle, no_care
 from sweep_support import fill_store
 from tuning_support import contraction_payload
 
+from autotune.cli import app
 from autotune.ir.roofs import Roofs
 from autotune.space import Knob, Space
 from autotune.store import Store, trials
-from autotune.trial import RIGHT, Samples, Trial
+from autotune.trial import Samples, Trial
 from autotune.worker import Worker
 
 SPACE = Space((Knob("tile", (1, 2)), Knob("order", ("mn", "nm"))))
 ROOT = Path(__file__).parent.parent
+VERBS = typer.main.get_command(app).commands
 TINY = "matmul,m=4,n=4,k=4"
 MEMORY = "memref<4x4xf32>"
 COPY = f"memref.copy %a, %b : {MEMORY} to {MEMORY} return"
@@ -28,23 +31,6 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Worker, "roofs", lambda self, machine: Roofs(1e11, 1e10, 1e11))
     return tmp_path
-
-
-@pytest.fixture
-def refused(autotune):
-    """Run a command that must be refused; gives the one line it says."""
-
-    def run(*arguments, words=""):
-        code, out, said = autotune(*arguments)
-        assert code == 2, said
-        assert out == ""
-        assert said.endswith("\n")
-        assert len(said.splitlines()) == 1, said
-        assert said.startswith("autotune: ")
-        assert words in said
-        return said
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -274,7 +260,7 @@ def test_list_prints_every_name(autotune):
     assert {"nano", "vectorize", "passes"} <= set(out.split())
 
 
-@pytest.mark.parametrize("verb", ["tune", "compare", "inspect", "replay", "regress", "show", "doctor", "list"])
+@pytest.mark.parametrize("verb", sorted(VERBS))
 def test_help_of_every_verb_shows_an_example(autotune, verb):
     code, out, _ = autotune(verb, "--help")
     assert code == 0
@@ -290,14 +276,14 @@ def test_no_arguments_show_help_and_no_traceback(autotune):
 
 def test_tune_prints_one_json_object_and_its_bundle_replays(autotune, place):
     (place / "mine.mlir").write_text(contraction_payload(5, 6, 7).text)
-    code, out, said = autotune("tune", "mine.mlir", "--trials", 2, "--store", "s", "--bundle", "b", "--json")
-    assert code == 0, said
-    result = json.loads(out)
-    assert result["payload"] == "mine.mlir"
-    assert set(result["trials"]) <= set(RIGHT)  # noisy beside other work
-    assert sum(result["trials"].values()) == 2
-    assert result["bundle"] == "b"
-    code, out, said = autotune("replay", "b", "--json")
+    with no_care():  # too few samples to be called noisy beside other work
+        code, out, said = autotune("tune", "mine.mlir", "--trials", 2, "--store", "s", "--bundle", "b", "--json")
+        assert code == 0, said
+        result = json.loads(out)
+        assert result["payload"] == "mine.mlir"
+        assert result["trials"] == {"ok": 2}
+        assert result["bundle"] == "b"
+        code, out, said = autotune("replay", "b", "--json")
     found = json.loads(out)
     assert found["outcome"] == "ok"
     assert code == (found["verdict"] == "weaker"), said  # as it may be beside other work

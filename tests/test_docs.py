@@ -1,5 +1,6 @@
 """The documents: what they show is what there is, and what they tell somebody to run exists."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -76,3 +77,18 @@ def test_notebooks_are_saved_with_outputs_and_use_public_names(path):
 
 def test_notebooks_are_numbered_without_a_gap_up_to_replay():
     assert [path.stem for path in NOTEBOOKS][:4] == ["01_payload", "02_schedule_by_hand", "03_sweep", "04_replay"]
+
+
+def test_stale_block_of_the_readme_is_refused_and_can_be_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "results")
+    blocks = importlib.import_module("blocks")
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- x -->\nold\n<!-- end of x -->\nafter\n")
+    monkeypatch.setattr(blocks, "README", readme)
+    with pytest.raises(typer.Exit) as refused:
+        blocks.replace_block("x", "new\n", check=True)
+    assert refused.value.exit_code == 1
+    assert "make docs" in capsys.readouterr().err
+    blocks.replace_block("x", "new\n", check=False)
+    assert readme.read_text() == "before\n<!-- x -->\nnew\n<!-- end of x -->\nafter\n"
+    blocks.replace_block("x", "new\n", check=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
-from test_worker import GOOD, LOOPS_FOR_EVER, OUTPUT, PAYLOAD, TASK, exits, instead, job
+from test_worker import FINDS_NOTHING, GOOD, LOOPS_FOR_EVER, OUTPUT, PAYLOAD, TASK, exits, instead, job, with_body
 
 from autotune.ir.evaluate import Candidate
 from autotune.ir.lower import PLAIN
@@ -161,6 +161,7 @@ FAULTS = {
         "right at first, not after many calls",
     ),
     "broken-module": (Candidate(None, PLAIN, BROKEN_MODULE), "transform-failed", "redefinition"),
+    "finds-nothing": (with_body(FINDS_NOTHING), "transform-failed", "transform.structured.match: a handle that"),
     "still-right": (GOOD, "ok", ""),
 }
 

@@ -9,12 +9,14 @@ from bundle_support import edit_manifest, make_bundle, no_care
 from autotune.audit import speedup_of
 from autotune.bundle import read_bundle
 from autotune.differences import differences
+from autotune.ir.evaluate import Evaluation
 from autotune.machine import this_machine
 from autotune.manifest import parse_manifest
-from autotune.replay import compare, replay
+from autotune.replay import Timing, compare, replay, summarize
 from autotune.retune import retune_bundle
 from autotune.stats import Interval
 from autotune.store import Store
+from autotune.trial import Samples
 from autotune.tune import Progress
 
 SPEC = "matmul,m=17,n=24,k=9"
@@ -69,6 +71,15 @@ def test_a_claim_that_is_not_true_is_called_so(pristine, tmp_path, factor, verdi
     scale_samples(folder, factor)
     found = replay(folder)
     assert (found.verdict, found.is_right, found.is_fine) == (verdict, True, fine)
+
+
+def test_noise_is_not_called_wrong(pristine):
+    bundle = read_bundle(pristine)
+    session = bundle.manifest.samples[0]
+    ours = Evaluation("noisy", Samples(session.best_seconds), 1e-7, "halves of the samples must agree")
+    timing = Timing(Evaluation("ok", Samples(session.baseline_seconds)), ours)
+    found = summarize(bundle, timing, [session], this_machine(), None)
+    assert (found.outcome, found.verdict, found.is_right, found.is_fine) == ("noisy", "holds", True, True)
 
 
 def test_weaker_on_another_machine_is_no_failure(pristine, tmp_path):

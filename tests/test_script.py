@@ -1,6 +1,7 @@
 """Assembled scripts: valid transform dialect that matches by tag, insists on what it found, and stays readable."""
 
 import doctest
+import re
 
 import pytest
 
@@ -8,7 +9,7 @@ from autotune import script as module
 from autotune.errors import CompileError
 from autotune.ir.lower import apply_script
 from autotune.ir.module import context, parse
-from autotune.script import TAG, Step, assemble
+from autotune.script import OPTIONAL, TAG, Step, assemble
 
 GENERALIZE = "%done = transform.structured.generalize %op : (!transform.any_op) -> !transform.any_op"
 PAYLOAD = f"""
@@ -58,6 +59,67 @@ def test_other_number_of_ops_than_promised_is_an_error(ops):
 def test_tag_that_is_nowhere_is_an_error():
     with pytest.raises(CompileError):
         apply(assemble([Step("product", 1, GENERALIZE)]))
+
+
+ANY = "!transform.any_op"
+PADS = f'transform.structured.match ops{{["tensor.pad"]}} in %op : ({ANY}) -> {ANY}'
+# Ways to find nothing, most of which MLIR accepts in silence, and the op that finds it.
+NOTHING = {
+    "a match": (f"%x = {PADS}\ntransform.structured.vectorize %x : {ANY}", "structured.match"),
+    "a match that is only marked": (f'%x = {PADS}\ntransform.annotate %x "mark" : {ANY}', "structured.match"),
+    "a match that is gone over": (
+        f"%x = {PADS}\ntransform.foreach %x : {ANY} {{ ^bb0(%y: {ANY}): }}",
+        "structured.match",
+    ),
+    "a match inside a loop over ops": (
+        f"transform.foreach %op : {ANY} {{\n^bb0(%o: {ANY}):\n"
+        f"%x = {PADS.replace('%op', '%o')}\ntransform.structured.vectorize %x : {ANY}\n}}",
+        "structured.match",
+    ),
+    "a match inside consumers": (
+        f"%p = transform.get_parent_op %op : ({ANY}) -> {ANY}\n"
+        f'%all = transform.structured.match ops{{["linalg.add"]}} in %p : ({ANY}) -> {ANY}\n'
+        f"%a, %b = transform.split_handle %all : ({ANY}) -> ({ANY}, {ANY})\n"
+        f"%r = transform.get_consumers_of_result %b[0] : ({ANY}) -> {ANY}\n"
+        f'%x = transform.structured.match ops{{["linalg.add"]}} in %r : ({ANY}) -> {ANY}\n'
+        f"transform.structured.vectorize %x : {ANY}",
+        "structured.match",
+    ),
+    "a split of what may be nothing": (
+        f"%x = {PADS.replace(' :', f' {{{OPTIONAL}}} :')}\n"
+        f"%a, %b = transform.split_handle %x : ({ANY}) -> ({ANY}, {ANY})\ntransform.structured.vectorize %b : {ANY}",
+        "split_handle",
+    ),
+    "operands of what may be nothing": (
+        f"%x = {PADS.replace(' :', f' {{{OPTIONAL}}} :')}\n"
+        f"%v = transform.get_operand %x[0] : ({ANY}) -> !transform.any_value\n"
+        f"%y = transform.get_defining_op %v : (!transform.any_value) -> {ANY}\n"
+        f"transform.structured.vectorize %y : {ANY}",
+        "get_operand",
+    ),
+    "a producer": (f"%x = transform.get_producer_of_operand %op[1] : ({ANY}) -> {ANY}", "get_producer_of_operand"),
+}
+
+
+@pytest.mark.parametrize("way", NOTHING)
+def test_transform_that_finds_nothing_is_an_error_that_names_op_and_place(way):
+    body, op = NOTHING[way]
+    script = assemble([Step("sum", 2, body)])
+    with pytest.raises(CompileError) as error:
+        apply(script)
+    said = re.match(r"schedule:(\d+):(\d+): transform\.([\w.]+): ", str(error.value))
+    assert said, str(error.value)
+    line, column = int(said[1]), int(said[2])
+    assert (error.value.stage, said[3]) == ("transform", op)
+    assert script.splitlines()[line - 1][column - 1 :].find(f"transform.{op}") >= 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [f"%x = {PADS}", f"%x = {PADS.replace(' :', f' {{{OPTIONAL}}} :')}\ntransform.structured.vectorize %x : {ANY}"],
+)
+def test_handle_may_be_empty_where_it_is_unused_or_optional(body):
+    assert apply(assemble([Step("sum", 2, body)]))
 
 
 def test_every_line_of_a_note_becomes_a_comment():

@@ -1,9 +1,7 @@
-"""Real sweeps: tuners that share a store, get killed, meet duplicates; and a trial that is reproduced."""
+"""Real sweeps: tuners that share a store, meet duplicates; and a trial that is reproduced."""
 
 import os
 import random
-import signal
-import time
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
@@ -15,10 +13,9 @@ from autotune.errors import StoreError
 from autotune.ir.partition import partition
 from autotune.knobs import dead_knobs
 from autotune.machine import this_machine
-from autotune.promises import Amounts, Direct, open_search, product_task
+from autotune.promises import Direct, open_search, product_task
 from autotune.registry import families, load_payload
 from autotune.reproduce import find_task, reproduce
-from autotune.selftest import check_crashes, keys_told_before_death, tune_for_ever
 from autotune.space import Knob, Space
 from autotune.store import Store
 from autotune.task_search import TaskSearch
@@ -57,16 +54,6 @@ def test_two_tuners_on_one_store_share_the_work(tmp_path):
     keys = [trial.key for trial in recorded(path)]
     assert 12 <= len(keys) <= 13
     assert len(set(keys)) == len(keys)
-
-
-def test_tuner_killed_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path):
-    path, dice = tmp_path / "store.journal", random.Random(1)
-    told = set()
-    for _ in range(8):
-        told |= keys_told_before_death(lambda tell: tune_for_ever(path, TINY, this_machine(), tell), dice)
-    keys = [trial.key for trial in recorded(path)]
-    assert told <= set(keys)
-    assert len(set(keys)) == len(keys) > 0
 
 
 def test_interrupted_search_goes_on_in_the_same_order(tmp_path):
@@ -186,11 +173,3 @@ def test_reproduction_tells_what_changed(tmp_path, worker):
     found = reproduce(tmp_path / "s", "ffff", tmp_path / "again", 30.0)
     assert "not those of the record" in found.changed
     assert not found.is_same
-
-
-def test_selftest_of_crashes_keeps_its_promise():
-    start = time.monotonic()
-    figures = check_crashes(Amounts(crashes=5))
-    assert all(figure.holds for figure in figures), figures
-    assert time.monotonic() - start < 60
-    assert signal.getsignal(signal.SIGSEGV) == signal.SIG_DFL

@@ -23,6 +23,8 @@ def doctor(
     from autotune.doctor import A_A_PAIRS, MANY_PAIRS, examine
     from autotune.noise import write_floor
 
+    if noise:
+        home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
     found = examine(MANY_PAIRS if noise else A_A_PAIRS)
     if noise:
         path = write_floor(home(), found.machine, found.noise_floor, MANY_PAIRS)

@@ -19,19 +19,19 @@ def selftest(
 
     Example: autotune selftest --quick
     """
+    from autotune import promises
     from autotune.console import show_figures
-    from autotune.promises import Amounts
     from autotune.selftest import run_selftest
 
-    amounts = Amounts(crashes=100, trials=20, pairs=20, kills=10, sweeps=2) if quick else Amounts()
-    figures = run_selftest(amounts, baseline, lambda name: typer.echo(f"autotune: {name} ...", err=True))
-    plain = [figure.to_json() for figure in figures]
     if not quick:
-        home().mkdir(parents=True, exist_ok=True)
-        (home() / "selftest.json").write_text(json.dumps(plain, indent=1) + "\n")
+        home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
+    amounts = promises.QUICK if quick else promises.FULL
+    found = run_selftest(amounts, baseline, lambda name: typer.echo(f"autotune: {name} ...", err=True))
+    if not quick:
+        (home() / "selftest.json").write_text(json.dumps(found.to_json(), indent=1) + "\n")
     if as_json:
-        typer.echo(json.dumps(plain))
+        typer.echo(json.dumps(found.to_json()))
     else:
-        show_figures(figures)
-    if not all(figure.holds for figure in figures):
+        show_figures(found.figures)
+    if not all(figure.holds for figure in found.figures):
         raise typer.Exit(1)

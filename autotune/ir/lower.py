@@ -10,6 +10,7 @@ from autotune.buffers import BufferPlan
 from autotune.errors import CompileError
 from autotune.ir import vector_math
 from autotune.ir.arena import plan_arena
+from autotune.ir.handles import ENTRY, insist
 from autotune.ir.hidden import skip_hidden
 from autotune.ir.module import describe, first_lines, parse, symbol
 from autotune.ir.prefetch import prefetch_copied
@@ -47,14 +48,15 @@ PLAIN = (
 
 
 def apply_script(module: ir.Module, script: str) -> None:
-    """Apply a transform script to a module, in place.
+    """Apply a transform script to a module, in place; a handle that holds nothing where it is used is an error.
 
     Raises:
         CompileError: Stage ``transform``, with the op and location the interpreter names.
     """
     transform = parse(script, "schedule")
     try:
-        entry = next(op for op in transform.body.operations if symbol(op) == "__transform_main")
+        entry = next(op for op in transform.body.operations if symbol(op) == ENTRY)
+        insist(transform)
         interpreter.apply_named_sequence(module.operation, entry, transform.operation)
     except StopIteration:
         raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one") from None
@@ -104,17 +106,19 @@ def schedule(module: ir.Module, script: str) -> None:
 def name_op(text: str, script: str) -> str:
     """A diagnostic of the interpreter, with the place in the script as ``schedule:line:column`` and the op there.
 
+    A place with a name is one of `insist`'s, and the name says all.
+
     Example:
         >>> name_op('loc("-":1:6): too many tiles', "%t = transform.structured.fuse %op")
         'schedule:1:6: transform.structured.fuse: too many tiles'
     """
-    place = re.match(r'loc\("-":(\d+):(\d+)\): *', text)
+    place = re.match(r'loc\((?:"([^"]+)"\()?"-":(\d+):(\d+)\)+: *', text)
     if place is None:
         return text
-    line, column = int(place[1]), int(place[2])
+    line, column = int(place[2]), int(place[3])
     lines = script.splitlines()
     op = re.search(r"transform\.[\w.]+", lines[line - 1][column - 1 :]) if line <= len(lines) else None
-    return f"schedule:{line}:{column}: {f'{op[0]}: ' if op else ''}{text[place.end() :]}"
+    return f"schedule:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or text[place.end() :]}"
 
 
 def _without_preamble(text: str) -> str:

@@ -1,0 +1,44 @@
+"""What the tuner promises and does, in the README: run `autotune selftest` (`measure`), write its table (`render`).
+
+The command itself keeps its report, in results/<machine>/selftest.json.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from blocks import ROOT, serve
+
+from autotune.promises import Figure
+
+BROKEN = 1  # exit code where a promise is broken, which is a result too
+
+
+def measure() -> None:
+    """Run the self-test; about fifteen minutes."""
+    done = subprocess.run(["autotune", "selftest"], check=False, cwd=ROOT.parent)
+    if done.returncode not in (0, BROKEN):
+        sys.exit(done.returncode)
+
+
+def part(path: Path) -> str:
+    """A machine's promises."""
+    found = json.loads(path.read_text())
+    machine = found["machine"]
+    rows = [row(Figure(**figure)) for figure in found["figures"]]
+    return (
+        f"\nIn `results/{path.parent.name}`: {machine['cpu']}, {machine['isa']}, {machine['cores']} cores, load "
+        f"{found['load']:.1f} when it began:\n\n"
+        "| promise | measured | must be | | how |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def row(figure: Figure) -> str:
+    """One line of the table."""
+    kept = "kept" if figure.holds else "broken"
+    return f"| {figure.name} | {figure.shown} | {figure.law} | {kept} | {figure.detail} |"
+
+
+if __name__ == "__main__":
+    serve("selftest", measure, part, "selftest.json")
