@@ -32,7 +32,7 @@ class PreparedPayload:
         expected: For each case, what states and outputs should hold after a call.
     """
 
-    def __init__(self, payload: Payload, seed: int, pages: Pages) -> None:
+    def __init__(self, payload: Payload, seed: int, pages: Pages = "huge") -> None:
         self.payload = payload
         self.seed = seed
         self.pages = pages
