@@ -9,6 +9,7 @@ from rich.table import Table
 
 from autotune.comparison import Comparison
 from autotune.doctor import Diagnosis
+from autotune.pages import HUGE_BYTES, gives_huge_pages
 from autotune.promises import Figure
 from autotune.replay import Replay
 from autotune.reproduce import Reproduction
@@ -190,6 +191,8 @@ def show_diagnosis(found: Diagnosis) -> None:
         "memory roof", f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
     )
     table.add_row("noise floor", f"{found.noise_floor:.2%} (A/A, 95 of 100)")
+    kernel = "" if gives_huge_pages() else ": this kernel gives no huge ones"
+    table.add_row("pages", f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}")
     table.add_row("compiler", found.compiler)
     table.add_row("fingerprint", m.fingerprint)
     console.print(table)

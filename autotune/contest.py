@@ -10,7 +10,7 @@ from autotune.ir.evaluate import Candidate, build_and_verify
 from autotune.ir.module import first_lines
 from autotune.ir.prepared import PreparedPayload, prepare
 from autotune.ir.roofs import reference_run
-from autotune.machine import Machine
+from autotune.machine import Machine, this_machine
 from autotune.measure import Effort, Run, measure_interleaved
 from autotune.task import Payload
 from autotune.trial import Outcome, Samples
@@ -94,7 +94,7 @@ def admit(entry: Entry) -> tuple[Standing, Run | None]:
     """An entry's standing, and how to run it if it is right; from memory if it is there."""
     key = (entry.name, entry.payload.sha256, entry.payload.cases)
     if key not in _entered:
-        prepared = prepare(entry.payload, entry.seed)
+        prepared = prepare(entry.payload, entry.seed, this_machine().pages)
         ours = isinstance(entry.contender, Candidate)
         _entered[key] = admit_candidate(entry, prepared) if ours else admit_comparator(entry, prepared)
     return _entered[key]

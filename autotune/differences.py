@@ -42,9 +42,12 @@ def of_compiler(manifest: Manifest, compiler: str, ir_sha256: Mapping[str, str] 
 
 def of_machine(was: Machine, now: Machine) -> list[str]:
     """Vectors, registers, caches, model: what tiles were chosen for, and what is here."""
+    found = []
+    if was.pages != now.pages:
+        found.append(f"large arrays lay on {was.pages} pages, lie on {now.pages} ones: weights may load otherwise")
     if was.fingerprint == now.fingerprint:
-        return []
-    found = [f"machine was {was.cpu}, is {now.cpu}: times are not comparable, speed-ups only roughly"]
+        return found
+    found += [f"machine was {was.cpu}, is {now.cpu}: times are not comparable, speed-ups only roughly"]
     if was.isa != now.isa:
         found.append(f"ISA was {was.isa}, is {now.isa}: LLVM compiles the same vectors to other instructions")
     if was.vector_bits != now.vector_bits:

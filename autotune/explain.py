@@ -106,7 +106,7 @@ def observe(bundle: Bundle, winner: Candidate) -> tuple[Counts, Memory]:
 def run_counted(work: tuple[Payload, Candidate, int]) -> tuple[Counts, Memory]:
     """Compile, count and weigh a candidate. In the isolated process only."""
     payload, candidate, seed = work
-    prepared = prepare(payload, seed)
+    prepared = prepare(payload, seed, this_machine().pages)
     panels = dict(candidate.panels)
     program = compile_program(payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels)
     bound = program.bind([*prepared.arrays, *map(prepared.stored, program.weights)])

@@ -11,6 +11,7 @@ from pathlib import Path
 import archspec.cpu
 
 from autotune.errors import MachineError
+from autotune.pages import Pages, pages_of_run
 
 CACHE_DIRECTORY = Path("/sys/devices/system/cpu/cpu0/cache")
 TYPICAL_CACHES = {"L1": 32 * 1024, "L2": 512 * 1024, "L3": 8 * 1024 * 1024}
@@ -30,6 +31,7 @@ class Machine:
         l2_bytes: Second level.
         l3_bytes: Last level, usually shared; 0 where there is none.
         cores: CPUs this process may run on.
+        pages: What large arrays of a run lie on.
     """
 
     cpu: str
@@ -41,6 +43,7 @@ class Machine:
     l2_bytes: int
     l3_bytes: int
     cores: int
+    pages: Pages = "huge"
 
     @property
     def lanes(self) -> int:
@@ -49,8 +52,8 @@ class Machine:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for machines whose schedules and times may be compared (the core count is left out)."""
-        facts = {key: value for key, value in asdict(self).items() if key != "cores"}
+        """Equal for machines whose schedules and times may be compared (cores and pages are left out)."""
+        facts = {key: value for key, value in asdict(self).items() if key not in ("cores", "pages")}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -70,7 +73,7 @@ def this_machine() -> Machine:
     """Detect the host.
 
     Raises:
-        MachineError: No vector extension this project knows is present.
+        MachineError: No vector extension this project knows is present, or the environment asks for unknown pages.
     """
     target = archspec.cpu.host()
     isa = next((name for name in VECTOR_EXTENSIONS if name in target), None)
@@ -90,6 +93,7 @@ def this_machine() -> Machine:
         l2_bytes=caches["L2"],
         l3_bytes=caches["L3"],
         cores=len(os.sched_getaffinity(0)),
+        pages=pages_of_run(),
     )
 
 

@@ -20,7 +20,7 @@ from autotune.measure import Effort
 from autotune.recording import versions
 from autotune.records import Session
 from autotune.regression import ALARMS, Verdict, against_reference, is_settled, judge
-from autotune.replay import Timing, recorded_candidate, time_bundle
+from autotune.replay import Timing, recorded_candidate, recorded_pages, time_bundle
 from autotune.stats import Interval
 from autotune.worker import Worker
 
@@ -135,7 +135,7 @@ def left_out(bundle: Bundle) -> Finding:
 
 def check(bundle: Bundle, options: Options, say: Callable[[str], None]) -> Finding:
     """Measure a bundle in one process after another until it is clear what became of it."""
-    machine, manifest = this_machine(), bundle.manifest
+    machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
     effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
     notes = tuple(differences(manifest, machine, compiler_version()))
     name, folder = bundle.payload.name, str(bundle.folder)

@@ -1,7 +1,7 @@
 """Replay: build a bundle again, verify and time it, and say whether the recorded speed-up holds."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,7 +99,7 @@ def replay(folder: Path) -> Replay:
         BundleError: The bundle is incomplete, edited, or asks for what no bundle should.
     """
     bundle = read_bundle(folder)
-    machine = this_machine()
+    machine = recorded_pages(bundle, this_machine())
     manifest, candidate = bundle.manifest, recorded_candidate(bundle)
     with Worker(MODEL_SECONDS) as worker:
         first = time_bundle(bundle, machine, worker, REPLAY_EFFORT)
@@ -140,6 +140,11 @@ def time_bundle(bundle: Bundle, machine: Machine, worker: Worker, effort: Effort
     candidates = (Candidate(None, bundle.manifest.baseline.pipeline), recorded_candidate(bundle))
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
     return Timing(*worker.evaluate(job))
+
+
+def recorded_pages(bundle: Bundle, machine: Machine) -> Machine:
+    """This host with large arrays on pages as when a bundle was recorded, if it has such."""
+    return replace(machine, pages=bundle.manifest.machine.pages) if machine.pages == "huge" else machine
 
 
 def recorded_candidate(bundle: Bundle) -> Candidate:

@@ -182,6 +182,7 @@ class Task:
         contraction: What it computes, if it is one contraction with loops in the order (batch,) m, n, k.
         members: Where the task is several ops that feed one: that one, the root, which carries the tag, then the
             others, every op before those that it reads. Empty for a task of one op.
+        gathers: It reads elements of a tensor at places that another one holds.
     """
 
     tag: str
@@ -191,6 +192,7 @@ class Task:
     count: int = 1
     contraction: Contraction | None = None
     members: tuple[Member, ...] = ()
+    gathers: bool = False
 
     @property
     def grows(self) -> bool:

@@ -84,6 +84,8 @@ class TaskSearch:
             "schedule": family.name,
             "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
         }
+        if machine.pages != "huge":
+            identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size)
         first = starts(known, task, family.name, space, machine)

@@ -19,6 +19,7 @@ MATMUL = {"m": 512, "n": 512, "k": 512, "transpose_b": 0, "constant_b": 0}
 BATCH_MATMUL = {"batch": 12, "m": 128, "n": 128, "k": 64, "transpose_b": 0}
 ATTENTION = {"heads": 12, "seq": 128, "d": 64, "causal": 0}
 ROWS = {"rows": 512, "cols": 512}
+EMBEDDING = {"rows": 128, "cols": 768, "vocab": 50257}
 
 # operations an element, per row where it says so; see the bodies in payload.ops and payload.rowwise
 LAYER_NORM_FLOPS = 8  # sum 1, squares 3, affine 4
@@ -214,4 +215,28 @@ def gelu(parameters: dict[str, str]) -> Payload:
         body=body,
         oracle=reference.gelu,
         flops=GELU_FLOPS * shape[0] * shape[1],
+    )
+
+
+def embedding(parameters: dict[str, str]) -> Payload:
+    """Rows of a table ``(vocab, cols)`` at ``(rows)`` ids; by default 128 of ``(50257, 768)``, the tokens of GPT-2."""
+    sizes = read("embedding", parameters, EMBEDDING)
+    rows, columns, vocab = (sizes[name] for name in ("rows", "cols", "vocab"))
+    arguments = (
+        Argument("ids", "input", (rows,), "i32", low=0, high=vocab),
+        Argument("table", "weight", (vocab, columns)),
+        Argument("out", "output", (rows, columns)),
+    )
+
+    def body(f: Builder, t: Tensors) -> Value:
+        return rowwise.embed(f, t["table"], t["ids"])
+
+    return make(
+        "embedding",
+        sizes,
+        defaults=EMBEDDING,
+        arguments=arguments,
+        body=body,
+        oracle=reference.embed,
+        flops=0,
     )

@@ -53,6 +53,7 @@ CONTESTS = (
     Contest("layer_norm,rows=1024,cols=3072", "1"),
     Contest("softmax,rows=1024,cols=3072", "1"),
     Contest("gelu,rows=1024,cols=3072", "1"),
+    Contest("embedding,rows=128,cols=768,vocab=50257", "1"),
     Contest("nano", "1.5", 200),
     Contest("gpt2", "1.15", 80, "loops"),
 )

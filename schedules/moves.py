@@ -243,12 +243,12 @@ def enclosing_function(script: Script, op: str) -> str:
     return function
 
 
-def vectorize(script: Script, op: str) -> None:
-    """Replace an op of static shape by vector operations of that shape; consumes `op`.
+def vectorize(script: Script, op: str, *, gathers: bool = False) -> None:
+    """Replace an op of static shape by vector operations of that shape, also one that `gathers`; consumes `op`.
 
     C[0:6, 0:16] += A[0:6, k] * B[k, 0:16]   ->   vector.contract : vector<6x16xf32>
     """
-    script.emit(f"transform.structured.vectorize {op} : {ANY}")
+    script.emit(f"transform.structured.vectorize {op}{' {vectorize_nd_extract}' if gathers else ''} : {ANY}")
 
 
 def unroll_loop(script: Script, loop: str, factor: int) -> None:

@@ -28,7 +28,7 @@ class Vectorize:
 
     def covers(self, task: Task) -> bool:
         """Every op with known loops."""
-        return len(task.nest.sizes) > 0 and not task.members and not task.grows
+        return len(task.nest.sizes) > 0 and not task.members and not task.grows and not task.gathers
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and vectors of a tile."""
@@ -94,7 +94,15 @@ def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width:
 
 
 def tile_and_vectorize(
-    script: Script, op: str, sizes: tuple[int, ...], rows: int, width: int, *, mark: str = "", knob: str = ""
+    script: Script,
+    op: str,
+    sizes: tuple[int, ...],
+    rows: int,
+    width: int,
+    *,
+    mark: str = "",
+    knob: str = "",
+    gathers: bool = False,
 ) -> None:
     """Loops over everything but a tile of `rows` rows and `width` columns.
 
@@ -106,6 +114,7 @@ def tile_and_vectorize(
         width: Columns of a tile.
         mark: Put on the loop over columns.
         knob: Name of the knob that `rows` is.
+        gathers: The op reads elements at places that a tensor holds.
     """
     rank = len(sizes)
     tile = [1] * rank
@@ -120,7 +129,7 @@ def tile_and_vectorize(
                 moves.annotate(script, loop, mark)
     if loop:
         moves.annotate(script, loop, SUMS)
-    moves.vectorize(script, op)
+    moves.vectorize(script, op, gathers=gathers)
 
 
 VECTORIZE = Vectorize()

@@ -44,11 +44,16 @@ SPECS = (
     "layer_norm,rows=5,cols=33",
     "softmax,rows=5,cols=33",
     "gelu,rows=5,cols=33",
+    "embedding,rows=5,cols=33,vocab=19",
     "nano,seq=1",
     ODD,
 )
 LIBRARIES = ("numpy", "onnxruntime", "torch", "iree")
-COMPILED = ("matmul,m=8,n=17,k=24,transpose_b=1,constant_b=1", "gpt,d_model=12,heads=3,d_ff=20,vocab=11,seq=5,layers=1")
+COMPILED = (
+    "matmul,m=8,n=17,k=24,transpose_b=1,constant_b=1",
+    "embedding,rows=5,cols=33,vocab=19",
+    "gpt,d_model=12,heads=3,d_ff=20,vocab=11,seq=5,layers=1",
+)
 CASES = [(name, spec) for name in LIBRARIES for spec in (SPECS if name != "iree" else COMPILED)]
 QUICK = Effort(samples=6, seconds=0.05, sample_seconds=1e-4)
 ROW = {

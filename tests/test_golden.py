@@ -28,7 +28,9 @@ CASES = {
     ),
     "softmax_avx2": (lambda: load_payload("softmax,rows=16,cols=33"), 0, "avx2", {}),
     "attention_avx2": (lambda: load_payload("attention,heads=2,seq=64,d=32,causal=1"), 0, "avx2", {"rows": 32}),
-    "epilogue_avx2": (lambda: load_payload("gpt,d_model=128,heads=4,d_ff=256,vocab=64,seq=32,layers=1"), 6, "avx2", {}),
+    "epilogue_avx2": (lambda: load_payload("gpt,d_model=128,heads=4,d_ff=256,vocab=64,seq=32,layers=1"), 7, "avx2", {}),
+    "embedding_avx2": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx2", {}),
+    "embedding_avx512": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx512", {}),
     "gelu_neon": (lambda: load_payload("gelu,rows=8,cols=64"), 0, "neon", {"rows": 2, "vectors": 4}),
 }
 

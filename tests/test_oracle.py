@@ -191,6 +191,7 @@ def test_vectorized_transpose_is_right(machine, shape):
         ("layer_norm,rows=7,cols=33", "sse"),
         ("softmax,rows=7,cols=33", "avx512"),
         ("gelu,rows=7,cols=33", None),
+        ("embedding,rows=7,cols=33,vocab=19", "avx512"),
     ],
 )
 def test_whole_payload_with_every_default_is_what_the_reference_says(spec, machine):

@@ -20,6 +20,7 @@ SPECS = {
     "softmax,rows=7,cols=33": 5 * 7 * 33,
     "softmax,rows=1,cols=1": 5,
     "gelu,rows=7,cols=33": 9 * 7 * 33,
+    "embedding,rows=7,cols=33,vocab=19": 0,
 }
 
 
@@ -35,7 +36,9 @@ def test_kernel_matches_the_oracle(spec):
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("spec", [*SPECS, "matmul", "batch_matmul", "attention", "layer_norm", "softmax", "gelu"])
+@pytest.mark.parametrize(
+    "spec", [*SPECS, "matmul", "batch_matmul", "attention", "layer_norm", "softmax", "gelu", "embedding"]
+)
 def test_name_parses_back_and_payload_pickles(spec):
     payload = parse(spec)
     again = pickle.loads(pickle.dumps(payload))

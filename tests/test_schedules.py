@@ -35,6 +35,7 @@ def make_tasks():
         "softmax,rows=7,cols=33",
         "gelu,rows=5,cols=64",
         "layer_norm,rows=6,cols=40",
+        "embedding,rows=6,cols=40,vocab=9",
         "attention,heads=2,seq=24,d=8,causal=1",
         "nano",
     ):

@@ -86,7 +86,7 @@ _quiet = inf
 
 def evaluate(job: Job) -> list[Evaluation]:
     """Compile and verify every candidate, time those that are right, and look whether they still are."""
-    prepared = prepare(job.payload, job.seed)
+    prepared = prepare(job.payload, job.seed, job.machine.pages)
     built = []
     for number, candidate in enumerate(job.candidates):
         REPORTER.candidate = number

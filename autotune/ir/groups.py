@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import linalg
 
+from autotune.ir.gathers import gathered
 from autotune.ir.nests import dimensions, indexing_maps
 from autotune.ir.values import maker
 from autotune.loops import rows_of
@@ -66,9 +67,9 @@ class Shape:
 
 
 def shape_of(op: ir.Operation) -> Shape | None:
-    """An op as grouping sees it; `None` if it moves elements about, or its loops are unknown or in an unusual order."""
+    """An op as grouping sees it; `None` if it moves elements about, its loops are unknown or in an unusual order."""
     maps = indexing_maps(op)
-    if op.name == "linalg.transpose" or len(op.results) != 1 or not maps:
+    if op.name == "linalg.transpose" or gathered(op) != {} or len(op.results) != 1 or not maps:
         return None
     written = dimensions(maps[-1])
     iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]

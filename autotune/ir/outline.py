@@ -1,11 +1,13 @@
 """Outlining: structured ops as a module of their own, memrefs outside, tensors inside."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from mlir import ir
 from mlir.dialects import arith, bufferization, func, tensor
 
 from autotune.ir.extents import extent_of, first_part, static_shape
+from autotune.ir.gathers import gathered
 from autotune.ir.values import fill_of, is_constant, maker
 from autotune.script import TAG, WEIGHT_OF
 from autotune.task import DTYPES, Argument
@@ -28,8 +30,10 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     Tensors with a size that is known at run time only become arguments of its bound; the size itself, argument
     ``extent``. It must be the same everywhere.
 
+    Tensors that a body reads elements of become arguments too; those that hold places, of such as there are.
+
     Returns:
-        The module's text and its arguments; `None` if an op uses values from outside that are not constants,
+        The module's text and its arguments; `None` if a body uses other values from outside that are not constants,
         or element types that payloads do not have.
     """
     made = {(op, i) for op in ops for i in range(len(op.operands)) if is_made(op, i)}
@@ -38,10 +42,15 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     values = [op.operands[i] for op, i in passed]
     if len(ops) > 1:
         values = list(dict.fromkeys(values))
+    read = gathered(ops[-1])
+    if read is None:
+        return None
+    values += read
     results = list(ops[-1].results)
     outside = [value for op in ops for value in captured(op)]
-    everything = [*outside, *values, *(operand for op in ops for operand in op.operands), *results]
-    if any(not is_constant(value) for value in outside) or not all(supported(value) for value in everything):
+    everything = [*values, *(operand for op in ops for operand in op.operands), *results]
+    foreign = any(not is_constant(value) and value not in read for value in outside)
+    if foreign or not all(supported(value) for value in everything):
         return None
     extents = {extent for value in everything if (extent := extent_of(value)) is not None}
     if len(extents) > 1 or any(extent_of(value) is not None for value in results):
@@ -50,6 +59,8 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     arguments = [
         argument(f"in{j}", "weight" if value in weights else "input", value, positive) for j, value in enumerate(values)
     ]
+    bounded = ((a, read.get(value, 0)) for a, value in zip(arguments, values, strict=True))
+    arguments = [replace(a, low=0, high=bound) if bound else a for a, bound in bounded]
     arguments += [Argument(EXTENT, "input", (1,), "i64", low=1, high=extent.bound + 1) for extent in extents]
     arguments += [argument(f"out{j}", "output", value, positive) for j, value in enumerate(results)]
 
@@ -65,12 +76,12 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
         copies = dict(zip(values, tensors, strict=True))
         for op in ops:
             fresh = {i: make_again(op.operands[i], size) for i in range(len(op.operands)) if (op, i) in made}
-            constants = {value: make_again(value) for value in captured(op)}
+            constants = {value: make_again(value) for value in captured(op) if value not in read}
             clone = op.clone().operation
             for i, value in enumerate(op.operands):
                 single = len(ops) == 1 and i not in fresh
                 clone.operands[i] = fresh[i] if i in fresh else next(given) if single else copies[value]
-            replace_captured(clone, constants)
+            replace_captured(clone, copies | constants)
             if any(value in weights for value in op.operands):
                 clone.attributes[WEIGHT_OF] = ir.StringAttr.get("__weight_of__")
             copies |= dict(zip(op.results, clone.results, strict=True))

@@ -14,6 +14,7 @@ from autotune.case import Case
 from autotune.errors import PayloadError
 from autotune.ir.causal import hidden_loops
 from autotune.ir.extents import bound_empties
+from autotune.ir.gathers import gathered, read_places_by_position
 from autotune.ir.groups import Group, find_groups
 from autotune.ir.lower import run_pipeline
 from autotune.ir.module import context, parse, symbol
@@ -85,6 +86,7 @@ def prepare(module: ir.Module, function: ir.OpView) -> None:
     that no matmul schedule knows. It only touches values with a single use: contractions get a second one meanwhile.
     """
     for op, _ in list(structured_ops(function.regions[0].blocks[0])):
+        read_places_by_position(op.operation)
         if linalg.isa_contraction_op(op.operation):
             with ir.InsertionPoint.after(op.operation), op.operation.location:
                 for value in [*op.operation.operands, *op.operation.results]:
@@ -212,7 +214,8 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
         cases=grown,
     )
-    return Task(tag, payload, root.nest, contraction=alone, members=tuple(members) if len(members) > 1 else ())
+    several = tuple(members) if len(members) > 1 else ()
+    return Task(tag, payload, root.nest, contraction=alone, members=several, gathers=bool(gathered(group.ops[0])))
 
 
 def is_zeroed(op: ir.Operation) -> bool:
@@ -251,4 +254,5 @@ def name_contraction(c: Contraction) -> str:
 
 def name_generic(op: ir.Operation, nest: LoopNest, digest: str) -> str:
     """Kind, sizes and a hash of the body: equal for ops that compute the same."""
-    return f"{op.name.removeprefix('linalg.')}_{'x'.join(map(str, nest.sizes))}_{digest}"
+    kind = "gather" if gathered(op) else op.name.removeprefix("linalg.")
+    return f"{kind}_{'x'.join(map(str, nest.sizes))}_{digest}"

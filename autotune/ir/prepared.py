@@ -12,6 +12,7 @@ from autotune.ir.lower import PLAIN
 from autotune.ir.panels import PanelWeight
 from autotune.ir.program import BoundProgram, Program, aligned_empty, compile_program
 from autotune.measure import Run
+from autotune.pages import Pages
 from autotune.task import WRITTEN, Array, Payload
 from autotune.verify import Verdict, poison, verify
 
@@ -24,17 +25,19 @@ class PreparedPayload:
     Attributes:
         payload: Whose.
         seed: Of the data.
+        pages: What large arrays lie on.
         cases: Where it is verified and measured; one without values, where the payload names none.
         arrays: What programs are timed with, one for each argument, in order.
         fenced: What is written when a program is verified alone, in order.
         expected: For each case, what states and outputs should hold after a call.
     """
 
-    def __init__(self, payload: Payload, seed: int) -> None:
+    def __init__(self, payload: Payload, seed: int, pages: Pages = "huge") -> None:
         self.payload = payload
         self.seed = seed
+        self.pages = pages
         self.cases = payload.cases or (Case(),)
-        self.arrays = [aligned_empty(argument) for argument in payload.arguments]
+        self.arrays = [aligned_empty(argument, pages) for argument in payload.arguments]
         self._named = {argument.name: array for argument, array in zip(payload.arguments, self.arrays, strict=True)}
         self.fill(payload.make_inputs(seed))
         self._starts = {a.name: self._named[a.name].copy() for a in payload.arguments if a.role == "state"}
@@ -99,7 +102,7 @@ class PreparedPayload:
         """A weight in panels; packed once, however many candidates want it."""
         key = (weight.source, weight.columns, weight.transposed)
         if key not in self._stored:
-            array = aligned_empty(weight.argument(self.payload.arguments[weight.source]))
+            array = aligned_empty(weight.argument(self.payload.arguments[weight.source]), self.pages)
             array[...] = weight.pack(self.arrays[weight.source])
             self._stored[key] = array
         return self._stored[key]
@@ -166,14 +169,14 @@ def trespass_of(fence: Fenced) -> str:
     return found
 
 
-_prepared: OrderedDict[tuple[str, tuple[Case, ...], int], PreparedPayload] = OrderedDict()
+_prepared: OrderedDict[tuple[str, tuple[Case, ...], int, Pages], PreparedPayload] = OrderedDict()
 
 
-def prepare(payload: Payload, seed: int) -> PreparedPayload:
+def prepare(payload: Payload, seed: int, pages: Pages = "huge") -> PreparedPayload:
     """The prepared payload, from this worker's memory if it is there."""
-    key = (payload.sha256, payload.cases, seed)
+    key = (payload.sha256, payload.cases, seed, pages)
     if key not in _prepared:
-        _prepared[key] = PreparedPayload(payload, seed)
+        _prepared[key] = PreparedPayload(payload, seed, pages)
         while len(_prepared) > KEPT_PAYLOADS:
             _prepared.popitem(last=False)
     _prepared.move_to_end(key)

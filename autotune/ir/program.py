@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import mlir
-import numpy as np
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
@@ -18,6 +17,7 @@ from autotune.ir.module import check_module, context, describe, first_lines, par
 from autotune.ir.panel_loads import store_in_panels
 from autotune.ir.panels import PanelWeight, insert_panels
 from autotune.ir.partition import find_function
+from autotune.pages import Pages, empty_bytes
 from autotune.task import DTYPES, Argument, Array, Payload
 from autotune.watch import Stopwatch
 
@@ -170,8 +170,8 @@ def runner_libraries() -> list[str]:
     return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
 
 
-def aligned_empty(argument: Argument) -> Array:
+def aligned_empty(argument: Argument, pages: Pages = "huge") -> Array:
     """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
-    buffer = np.empty(argument.bytes + ALIGNMENT, np.uint8)
+    buffer = empty_bytes(argument.bytes + ALIGNMENT, pages)
     offset = -buffer.ctypes.data % ALIGNMENT
     return buffer[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)

@@ -88,6 +88,12 @@ def gelu(sizes: Mapping[str, int], *, x: Floats) -> Floats:
     return activate(x)
 
 
+def embedding(sizes: Mapping[str, int], *, ids: Array, table: Floats) -> Floats:
+    """Rows of a table ``(V, C)`` at ids ``(R)``."""
+    del sizes
+    return table[ids]
+
+
 def gpt(sizes: Mapping[str, int], *, tokens: Array, wte: Floats, wpe: Floats, **weights: Floats) -> Floats:
     """Logits ``(T, V)`` of a GPT at every position of `tokens` ``(T)``."""
     config = config_of(sizes)
@@ -106,6 +112,7 @@ KERNELS: dict[str, Callable[..., Floats]] = {
     "layer_norm": layer_norm,
     "softmax": softmax,
     "gelu": gelu,
+    "embedding": embedding,
     "gpt": gpt,
 }
 

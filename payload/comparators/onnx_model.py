@@ -110,6 +110,12 @@ def gelu(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     return g.op("Gelu", "x", approximate="tanh")
 
 
+def embedding(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
+    """Rows of a table at ids."""
+    del sizes, inputs
+    return g.op("Gather", "table", "ids")
+
+
 def gpt(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     """Logits of a GPT."""
     config = config_of(sizes)
@@ -152,6 +158,7 @@ KERNELS: dict[str, Callable[[Graph, Sizes, Inputs], str]] = {
     "layer_norm": layer_norm,
     "softmax": softmax,
     "gelu": gelu,
+    "embedding": embedding,
     "gpt": gpt,
     "gpt-decode": decode,
 }

@@ -66,6 +66,12 @@ def gelu(f: Functional, sizes: Sizes, w: Weights, x: Tensor) -> Tensor:
     return f.gelu(x, approximate="tanh")
 
 
+def embedding(f: Functional, sizes: Sizes, w: Weights, ids: Tensor) -> Tensor:
+    """Rows of a table at ids."""
+    del sizes
+    return f.embedding(ids, w["table"])
+
+
 def gpt(f: Functional, sizes: Sizes, w: Weights, tokens: Tensor) -> Tensor:
     """Logits ``(T, V)`` of a GPT."""
     config = config_of(sizes)
@@ -126,6 +132,7 @@ KERNELS: dict[str, Callable[..., Tensor]] = {
     "layer_norm": layer_norm,
     "softmax": softmax,
     "gelu": gelu,
+    "embedding": embedding,
     "gpt": gpt,
     "gpt-decode": decode,
 }

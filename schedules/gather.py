@@ -1,0 +1,56 @@
+"""Rows by place, such as the embedding of tokens: the place is read once a row, the row itself copied in vectors."""
+
+from dataclasses import dataclass
+
+from autotune.machine import Machine
+from autotune.space import Config, Knob, Space
+from autotune.task import Task
+from schedules.blocking import cut
+from schedules.functions import choose_functions, function_defaults, function_knobs
+from schedules.moves import Script, split_into
+from schedules.vectorize import tile_and_vectorize
+
+VECTORS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The family for ops that read elements at places that a tensor holds."""
+
+    name: str = "gather"
+    fallback: bool = False
+
+    def covers(self, task: Task) -> bool:
+        """Every gather; where a row's elements do not follow each other, vectors are gathered element by element."""
+        return task.gathers and not task.grows
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Vectors read and written at a time."""
+        fitting = tuple(v for v in VECTORS if v * machine.lanes <= task.nest.sizes[-1]) or VECTORS[:1]
+        return Space((Knob("vectors", fitting), *function_knobs(task)), ())
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Four vectors, or what a row has."""
+        vectors = self.space(task, machine).knobs[0].values
+        return {"vectors": max(v for v in vectors if int(v) <= 4), **function_defaults(task)}
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Cut rows of ``%op`` into pieces that vectors divide, and vectorize each, one row at a time."""
+        space = self.space(task, machine)
+        space.check(config)
+        script = Script(space.knobs, config)
+        choose_functions(script, config, "%op")
+        *rows, columns = task.nest.sizes
+        pieces = cut(columns, 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
+        parts = split_into(script, "%op", len(rows), [piece.size for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
+            if piece.register > 1:  # a last column of its own stays a loop of scalars
+                tile_and_vectorize(script, part, (*rows, piece.size), 1, piece.register, gathers=True)
+        return script.text
+
+    def panel(self, task: Task, config: Config) -> int:
+        """It leaves operands as they are."""
+        return 0
+
+
+GATHER = Gather()
