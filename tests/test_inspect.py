@@ -2,9 +2,7 @@
 
 import io
 import json
-import math
 import sys
-from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -17,18 +15,15 @@ from sweep_support import FLOPS, QUARTILE, fill_store, make_trial
 
 from autotune.errors import StoreError
 from autotune.frames import to_frame
-from autotune.history import Check, append_history, history_beside, read_history
 from autotune.holdings import keep, read_holdings
 from autotune.importance import knob_importance
 from autotune.overview import best_so_far, describe_sweeps, seconds_so_far
-from autotune.pictures import draw_all, draw_history, save_all, to_svg
+from autotune.pictures import draw_all, save_all, to_svg
+from autotune.pictures.style import OUTCOME_COLOURS, shorten
 from autotune.pictures.whole import budget, gains
-from autotune.stats import Interval
 from autotune.tables import draw_progress
-from autotune.versus import compare_sweeps
+from autotune.trial import OUTCOMES
 from autotune.winner import read_winner
-
-SLOWER = {"trials": 20, "factor": 2.0}
 
 
 @pytest.fixture
@@ -114,6 +109,18 @@ def test_every_picture_has_a_title_labels_and_a_legend_where_it_has_series(holdi
         assert picture.caption.endswith(".")
 
 
+def test_every_outcome_has_a_colour_of_its_own():
+    assert set(OUTCOME_COLOURS) == set(OUTCOMES)
+    assert len(set(OUTCOME_COLOURS.values())) == len(OUTCOMES)
+
+
+def test_shortened_names_still_differ_by_their_hashes():
+    names = [f"matmul_32x256x64_f32_w_fused_{tail}" for tail in ("9188e4", "a33819")]
+    assert len({*shorten(names)}) == 2
+    assert {len(name) for name in shorten(names)} == {28}
+    assert shorten(["short"]) == ["short"]
+
+
 def test_pictures_are_written_and_as_svg_follow_the_page(holdings, tmp_path):
     paths = save_all(draw_all(holdings), tmp_path / "plots")
     assert len(paths) == len(set(paths)) == 13
@@ -144,110 +151,6 @@ def test_curve_on_the_terminal_ends_full(holdings):
     assert "120" not in head
     assert all(line.endswith("█") for line in bars)
     assert {len(line) for line in (*bars, foot)} == {len(foot)}
-
-
-def test_the_faster_store_is_told_with_an_interval(tmp_path):
-    here, there = (str(fill_store(tmp_path / name, **kind)) for name, kind in (("a", {}), ("b", SLOWER)))
-    (found,) = compare_sweeps(here, there).pairs
-    assert isinstance(found.ratio, Interval)
-    assert found.ratio.low <= 2 <= found.ratio.high
-    assert math.isclose(found.ratio.estimate, 2, rel_tol=0.03)
-    assert (found.here.trials, found.there.trials) == (60, 20)
-    assert found.here.to_95 is not None
-    assert found.there.to_95 is None
-    assert found.here.gflops == pytest.approx(FLOPS / found.here.seconds / 1e9)
-    (turned,) = compare_sweeps(there, here).pairs
-    assert math.isclose(turned.ratio.estimate, 1 / found.ratio.estimate, rel_tol=1e-9)
-
-
-def test_stores_without_a_common_task_are_not_compared(tmp_path):
-    here, there = fill_store(tmp_path / "a"), fill_store(tmp_path / "b", tasks=("other",))
-    with pytest.raises(StoreError, match="share a task"):
-        compare_sweeps(here, str(there))
-
-
-def test_payloads_of_one_store_are_compared_by_the_tasks_they_share(tmp_path):
-    path = fill_store(tmp_path / "s", tasks=("first", "second"))
-    fill_store(path, payload="yours", tasks=("second", "third"), **SLOWER)
-    found = compare_sweeps(path, "yours")
-    assert (found.here, found.there) == ("mine", "yours")
-    assert [(pair.here.payload, pair.here.task, pair.there.task) for pair in found.pairs] == [("mine", *["second"] * 2)]
-    assert math.isclose(found.pairs[0].ratio.estimate, 2, rel_tol=0.03)
-
-
-def test_payloads_of_one_task_each_are_compared_whatever_their_tags(tmp_path):
-    fill_store(fill_store(tmp_path / "s"), payload="yours", tasks=("other",), **SLOWER)
-    (pair,) = compare_sweeps(tmp_path / "s", "mine", "yours").pairs
-    assert (pair.here.task, pair.there.task) == ("other", "first")
-    assert math.isclose(pair.ratio.estimate, 0.5, rel_tol=0.03)
-
-
-def test_a_payload_is_compared_with_its_sweeps_of_another_compiler(tmp_path):
-    path = fill_store(tmp_path / "s", **SLOWER)
-    with pytest.raises(StoreError, match="has one"):
-        compare_sweeps(path, "mine")
-    fill_store(path, machine="newer")
-    found = compare_sweeps(path, "mine", "mine")
-    (pair,) = found.pairs
-    assert (pair.here.trials, pair.there.trials) == (60, 20)
-    assert "begun last" in found.here
-    assert math.isclose(pair.ratio.estimate, 2, rel_tol=0.03)
-
-
-def test_what_to_compare_must_be_clear_and_there(tmp_path):
-    path = fill_store(tmp_path / "s")
-    for payload in ("yours", "theirs"):
-        fill_store(path, payload=payload)
-    with pytest.raises(StoreError, match="--payload must say"):
-        compare_sweeps(path, "yours")
-    with pytest.raises(StoreError, match="holds mine, yours, theirs"):
-        compare_sweeps(path, "nobody's")
-    with pytest.raises(StoreError, match="must hold trials of 'his'"):
-        compare_sweeps(path, "yours", "his")
-
-
-def history_of(path, checks, payloads=("mine",)):
-    """Write a history of ``verdict, compiler`` a day, the same of every payload; gives its frame."""
-    lines = []
-    for day, (verdict, compiler) in enumerate(checks, 1):
-        factors = [None if verdict == "wrong" else 2.0] * 4
-        when = datetime(2026, 1, day, tzinfo=UTC)
-        lines += [Check(1, when, payload, verdict, *factors, "m", compiler, "v") for payload in payloads]
-    append_history(path, lines)
-    return read_history(path)
-
-
-def test_history_shows_every_check_and_names_every_verdict(tmp_path):
-    checks = history_of(tmp_path / "h", [("ok", "old"), ("slower", "old"), ("wrong", "new"), ("ok", "new")])
-    (picture,) = draw_history(checks)
-    (axes,) = picture.figure.axes
-    (legend,) = picture.figure.legends
-    assert [text.get_text() for text in legend.texts] == ["ok", "slower", "wrong, no time", "compiler changed"]
-    shown = [line for line in axes.lines if line.get_marker() in ("o", "v", "X")]
-    assert sorted(len(line.get_xdata()) for line in shown) == [1, 1, 2]
-    assert axes.get_title(loc="left") == "mine"
-    assert axes.get_ylabel() == "speed-up"
-    assert "UTC" in axes.get_xlabel()
-
-
-def test_history_has_a_panel_a_payload_and_all_share_their_dates(tmp_path):
-    checks = history_of(tmp_path / "h", [("stale", "c"), ("faster", "c"), ("inconclusive", "c")], ("a", "b", "c"))
-    (picture,) = draw_history(checks)
-    panels = [axes for axes in picture.figure.axes if axes.axison]
-    assert [axes.get_title(loc="left") for axes in panels] == ["a", "b", "c"]
-    assert len({axes.get_xlim() for axes in panels}) == 1
-    assert list(draw_history(checks[checks["payload"] == "d"])) == []
-
-
-def test_history_is_found_beside_a_store_and_above_bundles(tmp_path):
-    home, other = tmp_path / "machine", tmp_path / "other"
-    for folder in (home / "bundles" / "nano", other):
-        folder.mkdir(parents=True)
-    (home / "history.jsonl").touch()
-    (home / "store.journal").touch()
-    assert history_beside(home / "store.journal") == history_beside(home / "bundles" / "nano") == home / "history.jsonl"
-    assert history_beside(other / "store.journal") is None
-    assert history_beside(f"sqlite:///{home}/store") is None
 
 
 def test_optuna_dashboard_opens_the_store(tmp_path):
