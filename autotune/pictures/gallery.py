@@ -77,7 +77,7 @@ def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
     """The picture of regression checks; none where there are no checks."""
     if len(checks):
         with mpl.rc_context(SETTINGS):
-            said = "Speed-ups that `autotune regress --update` accepted, and what it said of them."
+            said = "Speed-ups that autotune regress --update accepted, and what it said of them."
             yield Picture("history", said, past.history(checks))
 
 
