@@ -3,91 +3,96 @@
 Format history: 1 first version.
 """
 
-import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
+from typing import Annotated, Literal
 
 import pandas as pd
+from pydantic import Field, TypeAdapter, ValidationError
 
 from autotune.errors import StoreError
-from autotune.regress import Finding
 
-FORMAT_VERSION = 1
-COLUMNS = ("time", "payload", "verdict", "slowdown", "speedup", "low", "high", "machine", "compiler", "version")
+FORMAT_VERSION: Literal[1] = 1
+HISTORY_FILE = "history.jsonl"
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
 
 
-def append_history(path: Path, findings: Sequence[Finding], when: datetime, about: dict[str, str]) -> None:
-    """Add a line a finding.
+@dataclass(frozen=True)
+class Check:
+    """What `regress --update` accepted of a bundle.
 
-    Args:
-        path: The file; made where it is missing.
-        findings: Of one check.
-        when: It was.
-        about: ``machine`` (a fingerprint), ``compiler`` and ``version`` (of this project).
+    Attributes:
+        format_version: Of the line.
+        time: When, with a zone.
+        payload: Its name.
+        verdict: What the check said before the new figures were accepted.
+        slowdown: Speed-up recorded before over that of the check; `None` unless compared.
+        speedup: Of the check, over the baseline; `None` where nothing could be timed.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        machine: Fingerprint.
+        compiler: Its version.
+        version: Of this project.
     """
+
+    format_version: Literal[1]
+    time: datetime
+    payload: str
+    verdict: Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
+    slowdown: Factor
+    speedup: Factor
+    low: Factor
+    high: Factor
+    machine: str
+    compiler: str
+    version: str
+
+
+CHECK: TypeAdapter[Check] = TypeAdapter(Check)
+COLUMNS = tuple(name for name in Check.__dataclass_fields__ if name != "format_version")
+
+
+def append_history(path: Path, checks: Sequence[Check]) -> None:
+    """Add a line a check; the file is made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        for finding in findings:
-            file.write(json.dumps(line(finding, when, about)) + "\n")
+    with path.open("ab") as file:
+        for check in checks:
+            file.write(CHECK.dump_json(check) + b"\n")
 
 
-def line(finding: Finding, when: datetime, about: dict[str, str]) -> dict[str, Any]:
-    """A finding as the history holds it."""
-    speedup = finding.speedup
-    return {
-        "format_version": FORMAT_VERSION,
-        "time": when.isoformat(timespec="seconds"),
-        "payload": finding.payload,
-        "verdict": finding.verdict,
-        "slowdown": finding.slowdown,
-        "speedup": speedup.estimate if speedup else None,
-        "low": speedup.low if speedup else None,
-        "high": speedup.high if speedup else None,
-        **about,
-    }
+def read_history(path: Path, payload: str | None = None) -> pd.DataFrame:
+    """Every check, or those of a payload, a row a bundle, in the order of the file.
 
-
-def read_history(path: Path) -> pd.DataFrame:
-    """Every check, a row a bundle, in the order of the file; columns `COLUMNS`.
+    Columns are those of `Check`, ``time`` in UTC.
 
     Raises:
         StoreError: A line is none of this format.
     """
-    rows = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    checks = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            data = json.loads(text)
-            if data["format_version"] != FORMAT_VERSION:
-                raise ValueError(f"format_version {data['format_version']}")
-            rows.append({name: data[name] for name in COLUMNS})
-        except (ValueError, KeyError, TypeError) as error:
+            checks.append(asdict(CHECK.validate_json(line)))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = " ".join(map(str, ("line", number, *first["loc"])))
             raise StoreError(
-                f"lines of a history must be of format {FORMAT_VERSION}; {path} line {number}: {error!r}; restore it"
+                f"lines of a history must be of format {FORMAT_VERSION}; {path} {place}: {first['msg']}; restore it"
             ) from error
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.assign(time=pd.to_datetime(frame["time"], utc=True))
+    frame = pd.DataFrame(checks, columns=list(COLUMNS))
+    factors = dict.fromkeys(("slowdown", "speedup", "low", "high"), "float64")  # without a number None is no NaN yet
+    frame = frame.astype(factors).assign(time=pd.to_datetime(frame["time"], utc=True))
+    return frame if payload is None else frame[frame["payload"] == payload]
 
 
-def junit(findings: Sequence[Finding]) -> str:
-    """Findings as a JUnit report: alarms are failures, what could not be compared is skipped."""
-    suite = ElementTree.Element(
-        "testsuite",
-        name="autotune regress",
-        tests=str(len(findings)),
-        failures=str(sum(finding.alarms for finding in findings)),
-        skipped=str(sum(finding.verdict in ("stale", "inconclusive") for finding in findings)),
-    )
-    for finding in findings:
-        case = ElementTree.SubElement(
-            suite, "testcase", classname="bundles", name=finding.payload, time=f"{finding.seconds:.3f}"
-        )
-        said = f"{finding.verdict}: {finding.why}"
-        if finding.alarms:
-            ElementTree.SubElement(case, "failure", message=said).text = "\n".join(finding.notes)
-        elif finding.verdict in ("stale", "inconclusive"):
-            ElementTree.SubElement(case, "skipped", message=said)
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+def history_beside(location: str | Path) -> Path | None:
+    """Find the history that goes with a store or a bundle; `None` where there is none.
+
+    `regress --update` writes it beside the machine's store, which is beside the folder of the machine's bundles.
+    """
+    if "://" in str(location):
+        return None
+    place = Path(location).absolute()
+    near = place.parents[:2] if place.is_dir() else place.parents[:1]
+    return next((folder / HISTORY_FILE for folder in near if (folder / HISTORY_FILE).is_file()), None)

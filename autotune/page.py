@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -15,7 +16,7 @@ from autotune.console import factor, time_span
 from autotune.explain import Explanation
 from autotune.holdings import Holdings
 from autotune.overview import describe_sweeps
-from autotune.pictures import Picture, draw_all, to_svg
+from autotune.pictures import Picture, draw_all, draw_history, to_svg
 from autotune.portraits import draw_winner
 from autotune.tables import best_cells, duration
 from autotune.winner import TimedTask, Winner, describe
@@ -51,13 +52,19 @@ class Line:
     chosen: bool
 
 
-def report_bundle(folder: Path, holdings: Holdings | None = None, explanation: Explanation | None = None) -> str:
+def report_bundle(
+    folder: Path,
+    holdings: Holdings | None = None,
+    explanation: Explanation | None = None,
+    checks: pd.DataFrame | None = None,
+) -> str:
     """The page of a bundle.
 
     Args:
         folder: The bundle.
         holdings: Trials of its payload; drawn too.
         explanation: What its techniques are worth, if that was measured.
+        checks: The history of its regression checks; drawn too.
 
     Raises:
         BundleError: The bundle is incomplete or edited.
@@ -71,6 +78,8 @@ def report_bundle(folder: Path, holdings: Holdings | None = None, explanation: E
     if holdings is not None:
         tables += sweep_tables(holdings)
         pictures += draw_all(holdings)
+    if checks is not None:
+        pictures += draw_history(checks)
     return write_page(
         title=winner.payload,
         lead=winner_sentence(winner),
@@ -87,8 +96,8 @@ def report_bundle(folder: Path, holdings: Holdings | None = None, explanation: E
     )
 
 
-def report_store(holdings: Holdings, name: str) -> str:
-    """The page of a store: every payload in it."""
+def report_store(holdings: Holdings, name: str, checks: pd.DataFrame | None = None) -> str:
+    """The page of a store: every payload in it, and the history of regression checks beside it."""
     trials = len(holdings.frame)
     payloads = ", ".join(holdings.frame["payload"].unique()) or "nothing"
     right = int((holdings.frame["outcome"] == "ok").sum())
@@ -97,7 +106,7 @@ def report_store(holdings: Holdings, name: str) -> str:
         lead=f"{trials} trials in {name}, {right} of them right.",
         notes=(),
         tables=sweep_tables(holdings),
-        pictures=list(draw_all(holdings)),
+        pictures=[*draw_all(holdings), *(draw_history(checks) if checks is not None else ())],
         schedule=[],
         commands=[shlex.join(["autotune", "inspect", name])],
     )

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from autotune.holdings import Holdings
 from autotune.overview import Curve, best_so_far, describe_sweeps
-from autotune.versus import Versus
+from autotune.versus import Side, Versus
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 CURVE_ROWS, CURVE_COLUMNS = 5, 60
@@ -105,27 +105,30 @@ def spending(sweeps: list[dict[str, Any]]) -> str:
     return f"workers: {duration(total)} for {ran} trials, {ran / total:.2g} a second; {shares}"
 
 
-def show_versus(found: list[Versus]) -> None:
-    """Two stores task by task."""
+def show_versus(found: Versus) -> None:
+    """Two sides task by task."""
     table = Table(box=None, pad_edge=False)
-    for column in ("task", "here", "there", "there / here [95 %]", "trials here, there", "to 95 % here, there"):
-        table.add_column(column, overflow="fold", justify="left" if column == "task" else "right")
-    for one in found:
-        name = f"{one.payload} {one.task}" if one.payload != one.task else one.task
+    for column in ("task", "here", "there", "there / here [95 %]", "trials", "to 95 %"):
+        wraps = column == "task"
+        table.add_column(column, overflow="fold", justify="left" if wraps else "right", no_wrap=not wraps)
+    for one in found.pairs:
+        sides = (one.here, one.there)
+        names = dict.fromkeys(f"{s.payload} {s.task}" if s.payload != s.task else s.task for s in sides)
         ratio = f"{one.ratio.estimate:.3f} [{one.ratio.low:.3f}, {one.ratio.high:.3f}]" if one.ratio else "-"
-        reached = ", ".join(str(n) if n is not None else "-" for n in (one.here.to_95, one.there.to_95))
-        table.add_row(
-            name,
-            duration(one.here.seconds),
-            duration(one.there.seconds),
-            ratio,
-            f"{one.here.trials}, {one.there.trials}",
-            reached,
-        )
-    out().print(table)
-    out().print(
+        trials = ", ".join(str(side.trials) for side in sides)
+        reached = ", ".join(str(side.to_95) if side.to_95 is not None else "-" for side in sides)
+        table.add_row(" | ".join(names), *map(speed, sides), ratio, trials, reached)
+    console = out()
+    console.print(f"here: {found.here}; there: {found.there}", markup=False, soft_wrap=True)
+    console.print(table)
+    console.print(
         "Above 1: the sweep here found the faster config. Drift is divided out, but two sessions were compared."
     )
+
+
+def speed(side: Side) -> str:
+    """Time and rate of one side's best."""
+    return duration(side.seconds) + (f", {side.gflops:.1f} GFLOP/s" if side.gflops else "")
 
 
 def show_failures(frame: pd.DataFrame) -> None:

@@ -35,11 +35,11 @@ def make_trial(task, number, factor=1.0):
     return Trial(task, number, config, outcome, f"{task}{number}{factor}", "matmul", samples, phases=phases)
 
 
-def fill_store(path, *, tasks=("first",), trials=60, payload="mine", factor=1.0, summary=True):
+def fill_store(path, *, tasks=("first",), trials=60, payload="mine", machine="m", factor=1.0, summary=True):
     """Write a store."""
     with Store.open(path) as store:
         for task in tasks:
-            sweep = store.sweep(payload, task, {"machine": "m"}, flops=FLOPS, size=BYTES)
+            sweep = store.sweep(payload, task, {"machine": machine}, flops=FLOPS, size=BYTES)
             for number in range(trials):
                 sweep.add(make_trial(task, number, factor), SPACE)
         if summary:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sweep_support import fill_store
 from tuning_support import contraction_payload
 
 from autotune.cli import app
+from autotune.history import Check, append_history
 from autotune.ir.roofs import Roofs
 from autotune.space import Knob, Space
 from autotune.store import Store, trials
@@ -22,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 VERBS = typer.main.get_command(app).commands
 TINY = "matmul,m=4,n=4,k=4"
 MEMORY = "memref<4x4xf32>"
+CHECKS = [Check(1, datetime(2026, 1, 1, tzinfo=UTC), "other", "ok", 1.0, 2.0, 1.9, 2.1, "m", "c", "v")]
 COPY = f"memref.copy %a, %b : {MEMORY} to {MEMORY} return"
 
 
@@ -302,11 +305,29 @@ def test_inspect_draws_compares_and_filters(autotune, refused, place):
     assert "of roof" in out
     assert len(list((place / "pictures").glob("*.png"))) == len(said.splitlines()) == 10
     code, out, _ = autotune("inspect", "a", "--compare", "b", "--json")
-    assert (code, json.loads(out)[0]["task"]) == (0, "first")
+    assert (code, json.loads(out)["pairs"][0]["there"]["task"]) == (0, "first")
     assert "there / here" in autotune("inspect", "a", "--compare", "b")[1]
     refused("inspect", "a", "--where", "tile_x > 1", words="--where must be a pandas query")
     refused("inspect", "a", "--store", "b", words="give one store")
-    refused("inspect", "a", "--compare", "c", words="does not")
+    refused("inspect", "a", "--compare", "c", words="does not exist; the store holds mine")
+    refused("inspect", "a", "--compare", "b", "--payload", "yours", words="'yours'")
+    refused("inspect", "a", "--compare", "b", "--where", "tile_m >= 4", words="leave out")
+    fill_store(place / "a", payload="yours", factor=2.0)
+    code, out, _ = autotune("inspect", "a", "--compare", "yours")
+    assert (code, out.splitlines()[0]) == (0, "here: mine; there: yours")
+
+
+def test_inspect_draws_the_history_that_lies_beside(autotune, refused, place):
+    fill_store(place / "a")
+    append_history(place / "history.jsonl", CHECKS)
+    autotune("inspect", "a", "--plots", "pictures")
+    assert (place / "pictures" / "history.png").exists()
+    autotune("inspect", "a", "--plots", "elsewhere", "--payload", "mine")
+    assert not (place / "elsewhere" / "history.png").exists()
+    (place / "damaged").write_text("{")
+    refused("inspect", "a", "--plots", "elsewhere", "--history", "damaged", words="damaged line 1")
+    refused("inspect", "a", "--plots", "elsewhere", "--history", "nowhere", words="nowhere")
+    refused("inspect", "a", "--history", "history.jsonl", words="--plots")
 
 
 def test_inspect_reads_a_bundle_and_its_trials_it_has_not(autotune, refused, place):

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import sys
 
 import numpy as np
@@ -20,10 +19,10 @@ from autotune.holdings import keep, read_holdings
 from autotune.importance import knob_importance
 from autotune.overview import best_so_far, describe_sweeps, seconds_so_far
 from autotune.pictures import draw_all, save_all, to_svg
+from autotune.pictures.style import OUTCOME_COLOURS, shorten
 from autotune.pictures.whole import budget, gains
-from autotune.stats import Interval
 from autotune.tables import draw_progress
-from autotune.versus import compare_stores
+from autotune.trial import OUTCOMES
 from autotune.winner import read_winner
 
 
@@ -110,6 +109,18 @@ def test_every_picture_has_a_title_labels_and_a_legend_where_it_has_series(holdi
         assert picture.caption.endswith(".")
 
 
+def test_every_outcome_has_a_colour_of_its_own():
+    assert set(OUTCOME_COLOURS) == set(OUTCOMES)
+    assert len(set(OUTCOME_COLOURS.values())) == len(OUTCOMES)
+
+
+def test_shortened_names_still_differ_by_their_hashes():
+    names = [f"matmul_32x256x64_f32_w_fused_{tail}" for tail in ("9188e4", "a33819")]
+    assert len({*shorten(names)}) == 2
+    assert {len(name) for name in shorten(names)} == {28}
+    assert shorten(["short"]) == ["short"]
+
+
 def test_pictures_are_written_and_as_svg_follow_the_page(holdings, tmp_path):
     paths = save_all(draw_all(holdings), tmp_path / "plots")
     assert len(paths) == len(set(paths)) == 13
@@ -140,25 +151,6 @@ def test_curve_on_the_terminal_ends_full(holdings):
     assert "120" not in head
     assert all(line.endswith("█") for line in bars)
     assert {len(line) for line in (*bars, foot)} == {len(foot)}
-
-
-def test_the_faster_store_is_told_with_an_interval(tmp_path):
-    here, there = fill_store(tmp_path / "a"), fill_store(tmp_path / "b", trials=20, factor=2.0)
-    (found,) = compare_stores(here, there)
-    assert isinstance(found.ratio, Interval)
-    assert found.ratio.low <= 2 <= found.ratio.high
-    assert math.isclose(found.ratio.estimate, 2, rel_tol=0.03)
-    assert (found.here.trials, found.there.trials) == (60, 20)
-    assert found.here.to_95 is not None
-    assert found.there.to_95 is None
-    (turned,) = compare_stores(there, here)
-    assert math.isclose(turned.ratio.estimate, 1 / found.ratio.estimate, rel_tol=1e-9)
-
-
-def test_stores_without_a_common_task_are_not_compared(tmp_path):
-    here, there = fill_store(tmp_path / "a"), fill_store(tmp_path / "b", tasks=("other",))
-    with pytest.raises(StoreError, match="share a task"):
-        compare_stores(here, there)
 
 
 def test_optuna_dashboard_opens_the_store(tmp_path):

@@ -1,6 +1,7 @@
 """`autotune inspect`: what sweeps found."""
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,8 +24,12 @@ def inspect(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many configs a task.")] = 3,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw pictures there, as PNG.")] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of `regress`, for --plots; by default the one beside.")
+    ] = None,
     against: Annotated[
-        str | None, typer.Option("--compare", metavar="STORE", help="Set the sweeps beside those of another store.")
+        str | None,
+        typer.Option("--compare", metavar="PAYLOAD|STORE", help="Set the sweeps beside another payload's or store's."),
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as CSV.")] = None,
     parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as Parquet.")] = None,
@@ -39,19 +44,23 @@ def inspect(
     from autotune.holdings import read_holdings
     from autotune.overview import describe_sweeps
     from autotune.tables import show_holdings, show_versus
-    from autotune.versus import compare_stores
+    from autotune.versus import compare_sweeps
 
     if source is not None and store is not None:
         raise typer.BadParameter(f"give one store, got {source} and --store {store}")
     location = source or store or home() / "store.journal"
+    if history is not None and plots is None:
+        raise typer.BadParameter("--history goes with --plots DIR, which is missing")
     if (Path(location) / "manifest.json").exists():
         if any(option is not None for option in (payload, where, against, csv, parquet)):
             raise typer.BadParameter(f"{location} is a bundle, which holds no trials; name the store it comes from")
-        inspect_bundle(Path(location), plots, as_json)
+        inspect_bundle(Path(location), plots, history, as_json)
         return
     if against is not None:
-        found = compare_stores(location, against)
-        typer.echo(json.dumps([one.to_json() for one in found])) if as_json else show_versus(found)
+        if any(option is not None for option in (where, plots, csv, parquet)):
+            raise typer.BadParameter("--compare goes with --payload and --json alone; leave out the other options")
+        found = compare_sweeps(location, against, payload)
+        typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
         return
     holdings = read_holdings(location, payload=payload, where=where)
     if csv is not None:
@@ -61,7 +70,7 @@ def inspect(
     if plots is not None:
         from autotune.pictures import draw_all
 
-        save(draw_all(holdings), plots)
+        save(chain(draw_all(holdings), draw_past(location, history, payload)), plots)
     if as_json:
         typer.echo(json.dumps(describe_sweeps(holdings.frame, top, holdings.roofs)))
     else:
@@ -76,7 +85,16 @@ def save(pictures: "Iterable[Picture]", folder: Path) -> None:
         typer.echo(f"autotune: {path}", err=True)
 
 
-def inspect_bundle(folder: Path, plots: Path | None, as_json: bool) -> None:
+def draw_past(location: str | Path, history: Path | None, payload: str | None) -> "Iterable[Picture]":
+    """The picture of the history that is named, or lies beside a store or bundle; of one payload if that is named."""
+    from autotune.history import history_beside, read_history
+    from autotune.pictures import draw_history
+
+    path = history or history_beside(location)
+    return draw_history(read_history(path, payload)) if path is not None else ()
+
+
+def inspect_bundle(folder: Path, plots: Path | None, history: Path | None, as_json: bool) -> None:
     """Show what a bundle says of its winner."""
     from autotune.account import show_winner
     from autotune.winner import read_winner
@@ -85,5 +103,5 @@ def inspect_bundle(folder: Path, plots: Path | None, as_json: bool) -> None:
     if plots is not None:
         from autotune.portraits import draw_winner
 
-        save(draw_winner(winner), plots)
+        save(chain(draw_winner(winner), draw_past(folder, history, winner.payload)), plots)
     typer.echo(json.dumps(winner.to_json())) if as_json else show_winner(winner)

@@ -31,10 +31,8 @@ def regress(
     Example: autotune regress results/MACHINE/bundles/nano --quick
     """
     from autotune.console import Status
-    from autotune.findings import show_findings
-    from autotune.history import append_history, junit
-    from autotune.machine import this_machine
-    from autotune.recording import versions
+    from autotune.findings import junit, show_findings, to_checks
+    from autotune.history import HISTORY_FILE, append_history
     from autotune.regress import Options, bundles_in, regress
 
     options = Options(factor, quick, update)
@@ -46,7 +44,7 @@ def regress(
     if junit_file is not None:
         junit_file.write_text(junit(found))
     if update:
-        about = {"machine": this_machine().fingerprint, "compiler": versions().compiler, "version": versions().autotune}
-        append_history(history or home() / "history.jsonl", found, datetime.now(UTC), about)
+        now = datetime.now(UTC).replace(microsecond=0)
+        append_history(history or home() / HISTORY_FILE, to_checks(found, now))
     if any(finding.alarms for finding in found) and not update:
         raise typer.Exit(1)

@@ -23,17 +23,21 @@ def report(
     Example: autotune report results/MACHINE/bundles/nano --store results/MACHINE/store.journal -o nano.html
     """
     from autotune.explain import explain
+    from autotune.history import history_beside, read_history
     from autotune.holdings import read_holdings
     from autotune.page import report_bundle, report_store
     from autotune.winner import is_bundle, read_winner
 
+    past = history_beside(source)
     if is_bundle(source):
         payload = read_winner(Path(source)).payload
+        checks = read_history(past, payload) if past is not None else None
         holdings = read_holdings(store, payload=payload) if store is not None else None
-        page = report_bundle(Path(source), holdings, explain(Path(source)) if explained else None)
+        page = report_bundle(Path(source), holdings, explain(Path(source)) if explained else None, checks)
     elif store is not None or explained:
         raise typer.BadParameter(f"--store and --explain go with a bundle, {source} is none")
     else:
-        page = report_store(read_holdings(source), Path(source).name)
+        checks = read_history(past) if past is not None else None
+        page = report_store(read_holdings(source), Path(source).name, checks)
     output.write_text(page)
     typer.echo(f"autotune: {output}", err=True)

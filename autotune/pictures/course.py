@@ -1,6 +1,7 @@
 """How a search went: best so far, what became of the trials, what they cost."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,12 +27,15 @@ from autotune.trial import OUTCOMES
 Places = Callable[[pd.DataFrame], Curve]
 
 COMPILING = ("transform", "lower", "jit")
+END: Any = {"marker": "o", "markevery": [-1], "ms": 4}  # a dot where a line ends: one trial is no line
 MOST_BINS, MOST_SLICES = 40, 25
 
 
 def best_over_trials(rows: pd.DataFrame) -> Figure:
     """Best so far over trials: a line a task."""
-    return draw_curves(rows, "trial", lambda task: np.arange(1.0, len(task) + 1))
+    figure = draw_curves(rows, "trial of the task", lambda task: np.arange(1.0, len(task) + 1))
+    figure.axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
 
 
 def best_over_seconds(rows: pd.DataFrame) -> Figure:
@@ -43,21 +47,21 @@ def draw_curves(rows: pd.DataFrame, x: str, places: Places) -> Figure:
     """A line a task; several tasks are drawn as multiples of what each reached in the end."""
     tasks = list(rows.groupby("task", sort=False))
     figure, ((axes,),) = figure_of()
-    names = shorten(str(name) for name, _ in tasks)
+    names = shorten(str(name) for name, _ in tasks) if len(tasks) > 1 else ["best so far"]
     for index, ((_, task), name) in enumerate(zip(tasks, names, strict=True)):
         curve = best_so_far(task)
         if not np.isfinite(curve).any():
             continue
         if len(tasks) > 1:
             curve = curve / curve[-1]
-        axes.step(places(task), curve, where="post", color=colour_of(index), ls=style_of(index), label=name)
+        axes.step(places(task), curve, where="post", color=colour_of(index), ls=style_of(index), **END, label=name)
         if len(tasks) == 1:
             draw_trials(axes, task, places(task))
     if len(tasks) > 1:
         label(axes, "Best so far, task by task", x, "time of the best so far / of the best in the end")
         scale_log(axes.yaxis)
     else:
-        label(axes, f"Best so far of {names[0]}", x, "time of a call")
+        label(axes, f"Best so far of {rows['task'].iloc[0]}", x, "time of a call")
         scale_log(axes.yaxis, "s")
     legend(axes, outside=len(tasks) > 1)
     return figure
@@ -83,6 +87,7 @@ def distribution(rows: pd.DataFrame) -> Figure:
     middle = float(slower.median())
     axes.axvline(middle, color=colour_of(1), ls="--", label=f"median, {middle:.2f} x")
     label(axes, "How good configs are", "time / best time of the task", "trials")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     legend(axes)
     return figure
 
@@ -100,7 +105,7 @@ def outcomes(rows: pd.DataFrame) -> Figure:
         left = [float(x) for x in counts.index * width]
         axes.bar(left, values, width * 0.92, floor, align="edge", color=OUTCOME_COLOURS[outcome], label=said)
         floor = floor + values
-    label(axes, "What became of the trials", "trial", f"trials, of {width} in a row")
+    label(axes, "What became of the trials", "trial", f"trials, of {width} in a row" if width > 1 else "trials")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     legend(axes, outside=True)
     return figure

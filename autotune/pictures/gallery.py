@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from autotune.holdings import Holdings, RecordedRoofs
 from autotune.importance import knob_importance
-from autotune.pictures import course, knobs
+from autotune.pictures import course, knobs, past
 from autotune.pictures.roofline import roofline
 from autotune.pictures.style import INK, SETTINGS
 
@@ -71,6 +71,14 @@ def draw_knobs(name: str, task: str, rows: pd.DataFrame) -> Iterator[Picture]:
         first, second, *_ = shares
         said = f"The best time of {task} with every two values of its two weightiest knobs."
         yield Picture(f"{end}-pair", said, knobs.pair(task, rows, first, second))
+
+
+def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
+    """The picture of regression checks; none where there are no checks."""
+    if len(checks):
+        with mpl.rc_context(SETTINGS):
+            said = "Speed-ups that autotune regress --update accepted, and what it said of them."
+            yield Picture("history", said, past.history(checks))
 
 
 def plain_name(text: str) -> str:

@@ -66,6 +66,7 @@ def draw_slice(axes: Axes, right: pd.DataFrame, knob: str) -> None:
     axes.plot(range(len(values)), best, "_", ms=14, mew=2.5, color=colour_of(1), label="best with this value")
     scale_log(axes.yaxis, "s")
     tilt = 60 if sum(len(str(value)) for value in values) > 24 else 0
+    axes.set_xlim(-0.5, len(values) - 0.5)
     axes.set_xticks(range(len(values)), [str(v) for v in values], rotation=tilt, fontsize=8)
     axes.tick_params("y", which="both", labelsize=8)
     axes.set_xlabel(knob)
@@ -95,7 +96,7 @@ def pair(task: str, rows: pd.DataFrame, first: str, second: str) -> Figure:
     axes.set_xticks(np.arange(len(xs)) + 0.5, [str(x) for x in xs])
     axes.set_yticks(np.arange(len(ys)) + 0.5, [str(y) for y in ys])
     axes.grid(visible=False)
-    bar = figure.colorbar(shown, ax=axes, label="log2(time / best time)")
+    bar = figure.colorbar(shown, ax=axes, label="time / best time", format=lambda log, _: f"{2**log:.3g}")
     bar.outline.set_visible(False)
-    label(axes, f"Two knobs: best time found, as a multiple of the best\n{task}", second, first)
+    label(axes, f"Two knobs: best time found, as a multiple of the best; empty was not tried\n{task}", second, first)
     return figure

@@ -37,6 +37,6 @@ def roofline(rows: pd.DataFrame, roofs: RecordedRoofs) -> Figure | None:
         )
     scale_log(axes.xaxis)
     scale_log(axes.yaxis)
-    label(axes, "Roofline: every trial under the roofs of its machine", "operations a byte of the arguments", "GFLOP/s")
+    label(axes, "Roofline: every trial beside its machine's roofs", "operations a byte of the arguments", "GFLOP/s")
     legend(axes, outside=True)
     return figure

@@ -19,6 +19,7 @@ OUTCOME_COLOURS = {
     "duplicate": "#8a8a8a",
     "constraint": "#c0c0c0",
     "transform-failed": "#56B4E9",
+    "verify-failed": "#3a92c9",
     "lowering-failed": "#0072B2",
     "jit-failed": "#003f6b",
     "crashed": "#D55E00",
@@ -26,6 +27,7 @@ OUTCOME_COLOURS = {
     "out-of-memory": "#CC79A7",
     "wrong-result": "#a50026",
     "non-finite": "#5e0b15",
+    "noisy": "#a6d854",
 }
 SETTINGS: Any = {
     "font.size": 10.0,
@@ -50,6 +52,7 @@ SETTINGS: Any = {
 }
 WIDTH, HEIGHT = 7.0, 4.0  # inches
 FEW_DECADES = 300.0
+TAIL = 7  # characters at the end of a name that is shortened
 STYLES = ("-", "--", ":", "-.")
 
 
@@ -104,5 +107,5 @@ def legend(axes: Axes, *, outside: bool = False, columns: int = 1) -> None:
 
 
 def shorten(names: Iterable[str], length: int = 28) -> list[str]:
-    """Names that fit a legend."""
-    return [name if len(name) <= length else f"{name[: length - 1]}…" for name in names]
+    """Names that fit a legend: the middle goes, for tags that begin alike end in different hashes."""
+    return [name if len(name) <= length else f"{name[: length - TAIL - 1]}…{name[-TAIL:]}" for name in names]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from autotune.pictures.style import GREY, colour_of, figure_of, label, legend, scale_log, shorten
+from autotune.pictures.style import GREY, INK, colour_of, figure_of, label, legend, scale_log, shorten
 from autotune.stats import Interval
 
 
@@ -46,8 +46,9 @@ def gains(payload: str, tasks: Sequence[tuple[str, float]], baseline: str) -> Fi
     """
     places = np.arange(len(tasks))
     figure, ((axes,),) = figure_of(height=1.2 + 0.3 * len(tasks))
-    bars = axes.barh(places, [gain for _, gain in tasks], color=colour_of(2))
+    bars = axes.barh(places, [gain - 1 for _, gain in tasks], left=1.0, color=colour_of(2))
     axes.bar_label(bars, [f" {gain:.3g} x" for _, gain in tasks])
+    axes.axvline(1.0, color=INK, lw=0.8)
     axes.set_yticks(places, shorten(tag for tag, _ in tasks))
     axes.invert_yaxis()
     axes.margins(x=0.2)
