@@ -4,20 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.comparator import Comparator
 from autotune.comparison import Comparison, Row
 from autotune.contenders import (
     Contender,
     baseline_contender,
+    beside_contender,
     best_contender,
     copy_contender,
     default_contender,
     library_contender,
+    read_contender,
+    weight_bytes,
 )
 from autotune.contest import Entry, Race, Standing, enter, race
 from autotune.environment import one_thread
 from autotune.ir.evaluate import Evaluation
 from autotune.ir.partition import Partition, partition
+from autotune.ir.roofs import Roofs
 from autotune.machine import Machine, this_machine
 from autotune.measure import Effort
 from autotune.noise import measure_noise
@@ -33,7 +36,6 @@ EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
 SLOW = 3.0  # seconds a call; who takes longer runs afterwards, so that the others get their samples
 ENTRY_SECONDS = 900.0  # the baseline of a large model takes minutes, and so do compilers of others
 RACE_SECONDS = 3600.0
-COPY = "copy"  # which has no share of the FMA roof
 ANCHORS = ("best", "default")  # ratios are to the first of these that is right
 
 
@@ -46,12 +48,14 @@ class Options:
         baseline: Name of a pass pipeline; `None` leaves the row out.
         bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
         seed: Of the input data.
+        beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
     """
 
     against: tuple[str, ...]
     baseline: str | None = "passes"
     bundle: Path | None = None
     seed: int = 0
+    beside: tuple[Payload, ...] = ()
 
 
 @dataclass
@@ -90,7 +94,8 @@ def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher)
         PayloadError: The payload does not fit the machine, or its oracle is not finite.
     """
     libraries = [load_comparator(name) for name in dict.fromkeys(options.against)]
-    check_memory(payload)
+    for each in (payload, *options.beside):
+        check_memory(each)
     machine = this_machine()
     notes: list[str] = []
 
@@ -100,46 +105,68 @@ def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher)
 
     watcher.stage("partitioning the payload")
     parts = partition(payload)
-    contenders = gather(payload, parts, libraries, bundles, options, machine=machine, note=note)
+    flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+    ours = our_contenders(payload, parts, bundles, options, machine=machine, note=note)
+    theirs = [library_contender(library, payload, options.seed, note) for library in libraries]
     with one_thread() as unset, Worker(ENTRY_SECONDS) as worker:
         for name, value in unset.items():
             note(f"unset while libraries run: {name}={value}")
         watcher.stage("measuring roofs and noise of this machine")
         roofs, floor = worker.roofs(machine), measure_noise(machine, worker, NOISE_PAIRS)
+        roof = roof_contenders(payload, parts, flops, roofs, machine=machine, seed=options.seed)
+        contenders = [*ours, *roof, *theirs]
         standings = enter_all(contenders, worker, watcher)
         watcher.stage("running all of them in turn")
         times = race_all(contenders, standings, machine, worker)
-    flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
     return Comparison(
         payload=payload.name,
         machine=machine,
         roofs=roofs,
         noise_floor=floor,
-        rows=tuple(make_row(c, standings[c.name], times.get(c.name), flops=flops, machine=machine) for c in contenders),
+        rows=tuple(
+            make_row(c, standings[c.name], times.get(c.name), flops=flops_of(c, payload, flops), machine=machine)
+            for c in contenders
+        ),
         ratio_to=next((name for name in ANCHORS if name in times), None),
         seed=options.seed,
         notes=tuple(notes),
     )
 
 
-def gather(
+def our_contenders(
     payload: Payload,
     parts: Partition,
-    libraries: Sequence[Comparator],
     bundles: Path,
     options: Options,
     *,
     machine: Machine,
     note: Callable[[str], None],
 ) -> list[Contender]:
-    """Everybody who takes part, in the order of the rows."""
+    """Our own programs, in the order of the rows."""
     seed = options.seed
     baseline = [baseline_contender(options.baseline, payload, seed)] if options.baseline is not None else []
     best = best_contender(payload, options.bundle, bundles, machine, seed=seed, note=note)
-    ours = [*baseline, default_contender(payload, parts, machine, seed), *([best] if best is not None else [])]
-    contracts = any(task.contractions for task in parts.tasks)
-    roof = [] if contracts else [copy_contender(payload, machine, seed)]
-    return [*ours, *roof, *(library_contender(library, payload, seed, note) for library in libraries)]
+    others = {other.name: other for other in options.beside}.values()
+    beside = [beside_contender(other, bundles, machine, seed=seed, note=note) for other in others]
+    return [*baseline, default_contender(payload, parts, machine, seed), *([best] if best is not None else []), *beside]
+
+
+def roof_contenders(
+    payload: Payload, parts: Partition, flops: float, roofs: Roofs, *, machine: Machine, seed: int
+) -> list[Contender]:
+    """What no program can be faster than, where that is memory: a copy, or a read of all weights."""
+    if not any(task.contractions for task in parts.tasks):
+        return [copy_contender(payload, machine, seed)]
+    calls = sum(case.weight for case in payload.cases) if len(payload.cases) > 1 else 1
+    reading = calls * weight_bytes(payload) / roofs.dram_bytes
+    return [read_contender(payload, machine, seed)] if reading > flops / roofs.flops else []
+
+
+def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
+    """Operations of what a contestant computes, which may be another payload; 0 for a roof."""
+    if contender.entry is None or contender.entry.payload is payload:
+        return flops
+    return contender.entry.payload.flops
 
 
 def enter_all(contenders: Sequence[Contender], worker: Worker, watcher: Watcher) -> dict[str, Standing]:
@@ -198,7 +225,7 @@ def make_row(contender: Contender, standing: Standing, times: Times | None, *, f
         outcome=standing.status,
         version=standing.version or contender.version,
         seconds=median_interval(samples.seconds) if samples else None,
-        roof_fraction=share_of_roof(flops, samples, machine) if samples and flops and contender.name != COPY else None,
+        roof_fraction=share_of_roof(flops, samples, machine) if samples and flops else None,
         max_error=standing.max_error,
         ratio=ratio_interval(samples.seconds, anchor.seconds) if samples and anchor else None,
         diagnostic=standing.diagnostic,

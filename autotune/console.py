@@ -131,7 +131,7 @@ def show_comparison(found: Comparison) -> None:
     )
     table = Table(box=None, pad_edge=False)
     for column in ("", "time [95 %]", "of roof", f"over {found.ratio_to or 'nothing'} [95 %]", "max error"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+        table.add_column(column, justify="right" if column else "left", no_wrap=bool(column), overflow="fold")
     for row in found.rows:
         table.add_row(
             row.name,

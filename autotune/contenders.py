@@ -1,11 +1,12 @@
 """Who takes part in a comparison: our own rows, and the libraries that are installed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from autotune.bundle import Bundle, read_bundle
+from autotune.case import Case
 from autotune.comparator import Comparator
 from autotune.contest import Entry
 from autotune.differences import differences
@@ -14,7 +15,8 @@ from autotune.ir.copying import copy_payload
 from autotune.ir.evaluate import Candidate
 from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
-from autotune.ir.partition import Partition
+from autotune.ir.partition import Partition, partition
+from autotune.ir.roofs import read_payload
 from autotune.machine import Machine
 from autotune.manifest import MANIFEST_FILE
 from autotune.registry import family_for, load_baseline
@@ -63,11 +65,40 @@ def default_candidate(parts: Partition, machine: Machine) -> Candidate:
     return Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
 
 
+def choose_candidate(payload: Payload, bundles: Path, machine: Machine, note: Note) -> Candidate:
+    """How a payload is compiled best: by its newest bundle, or else by default schedules; `note` is told which."""
+    bundle = newest_bundle(payload, bundles, note)
+    if bundle is None:
+        note(f"{payload.name}: default schedules, no bundle of it is in {bundles}")
+        return default_candidate(partition(payload), machine)
+    note(f"{payload.name}: schedules of {bundle.folder}")
+    return recorded_candidate(bundle)
+
+
+def beside_contender(payload: Payload, bundles: Path, machine: Machine, *, seed: int, note: Note) -> Contender:
+    """Another payload of ours, in a row of its name."""
+    candidate = choose_candidate(payload, bundles, machine, note)
+    return Contender(payload.name, Entry(payload.name, payload, candidate, seed), compiler_version())
+
+
 def copy_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
     """A copy of as many bytes as the payload writes: the roof of what only moves and transforms rows."""
     count = sum(argument.bytes for argument in payload.outputs) // 4
     entry = Entry("copy", copy_payload(count, machine.lanes), Candidate(None, TAIL), seed)
     return Contender("copy", entry, f"{4 * count} bytes read and written once, {compiler_version()}")
+
+
+def read_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
+    """A read of as many bytes as the payload's weights take: the roof of what streams them once a call."""
+    size = weight_bytes(payload)
+    kernel = replace(read_payload(machine.lanes, size), cases=tuple(Case(weight=c.weight) for c in payload.cases))
+    entry = Entry("read", kernel, Candidate(None, TAIL), seed)
+    return Contender("read", entry, f"{size} bytes read once, {compiler_version()}")
+
+
+def weight_bytes(payload: Payload) -> int:
+    """Bytes of all weights."""
+    return sum(argument.bytes for argument in payload.arguments if argument.role == "weight")
 
 
 def best_contender(

@@ -1,5 +1,6 @@
 """A contest: our programs and other libraries enter one by one, then run together. In the isolated process only."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -112,16 +113,13 @@ def admit_candidate(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, 
 def admit_comparator(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, Run | None]:
     """A library. Whatever it raises is its standing."""
     assert not isinstance(entry.contender, Candidate)
-    payload, version, watch = entry.payload, "", Stopwatch()
-    if len(prepared.cases) > 1:
-        return Standing("unsupported", diagnostic="libraries run at one position; add position=127"), None
-    prepared.restart(prepared.cases[0])
+    version, watch = "", Stopwatch()
     try:
         version = entry.contender.version()
-        ready = entry.contender.prepare(payload, prepared.inputs)
-        version = ", ".join(part for part in (version, ready.how) if part)
+        ready = [prepare_at(case, entry.contender, prepared) for case in prepared.cases]
+        version = ", ".join(dict.fromkeys(part for part in (version, *(one.how for one in ready)) if part))
         with watch.phase("verify"):
-            verdict = check(payload, ready, prepared)
+            verdict = check(ready, prepared)
     except ComparatorError as error:
         return Standing("unsupported", diagnostic=str(error), version=version), None
     except MemoryError:
@@ -129,10 +127,36 @@ def admit_comparator(entry: Entry, prepared: PreparedPayload) -> tuple[Standing,
     except Exception as error:  # somebody else's code
         return Standing("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
     standing = Standing(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
-    return standing, ready.run if verdict.outcome == "ok" else None
+    return standing, run_all(ready, prepared.cases) if verdict.outcome == "ok" else None
 
 
-def check(payload: Payload, ready: Prepared, prepared: PreparedPayload) -> Verdict:
-    """Call a library once and compare the outputs it gives to the oracle's; where it keeps states is its own affair."""
-    wanted = [array for a, array in zip(payload.written, prepared.expected[0], strict=True) if a.role == "output"]
-    return verify(payload, ready.outputs(ready.call()), wanted, payload.outputs)
+def prepare_at(case: Case, library: Comparator, prepared: PreparedPayload) -> Prepared:
+    """A library at one case, which may be a constant to it; inputs that tell cases apart are copies."""
+    prepared.restart(case)
+    inputs = prepared.inputs
+    inputs |= {name: inputs[name].copy() for name, _ in case.values}
+    return library.prepare(replace(prepared.payload, cases=(case,)), inputs)
+
+
+def check(ready: Sequence[Prepared], prepared: PreparedPayload) -> Verdict:
+    """Call a library once a case and compare the outputs it gives to the oracle's; its states are its own affair."""
+    payload, worst = prepared.payload, 0.0
+    for one, expected in zip(ready, prepared.expected, strict=True):
+        wanted = [array for a, array in zip(payload.written, expected, strict=True) if a.role == "output"]
+        verdict = verify(payload, one.outputs(one.call()), wanted, payload.outputs)
+        if verdict.outcome != "ok":
+            return verdict
+        worst = max(worst, verdict.max_error)
+    return Verdict("ok", worst)
+
+
+def run_all(ready: Sequence[Prepared], cases: Sequence[Case]) -> Run:
+    """How a library is timed: as `PreparedPayload.runs` times a program."""
+    if len(ready) == 1:
+        return ready[0].run
+
+    def run(calls: int) -> None:
+        for one, case in zip(ready, cases, strict=True):
+            one.run(calls * case.weight)
+
+    return run

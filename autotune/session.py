@@ -5,14 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.contenders import Note, default_candidate, newest_bundle
+from autotune.contenders import Note, choose_candidate
 from autotune.errors import GenerationError, PayloadError
-from autotune.ir.evaluate import Candidate
 from autotune.ir.panels import PanelWeight
-from autotune.ir.partition import partition
 from autotune.ir.program import Program, aligned_empty, compile_program
 from autotune.machine import this_machine
-from autotune.replay import recorded_candidate
 from autotune.task import DTYPES, Argument, Array, Payload
 
 
@@ -29,15 +26,24 @@ class Session:
         self._bundles, self._note, self._seed = bundles, note, seed
         self._kept: dict[str, Array] = {}
         self._panels: dict[tuple[str, int, bool], Array] = {}
+        self._functions: dict[tuple[str, tuple[Argument, ...]], SessionFunction] = {}
 
     def load(self, payload: Payload) -> "SessionFunction":
-        """Compile a payload. States begin as zeros; weights are those that the session has by that name.
+        """Compile a payload, or give what it was compiled to.
+
+        States begin as zeros; weights are those that the session has by that name.
 
         Raises:
             PayloadError: A weight or state has another shape than the one the session has.
             CompileError: It cannot be compiled.
         """
-        candidate = self._candidate(payload)
+        key = (payload.sha256, payload.arguments)
+        if key not in self._functions:
+            self._functions[key] = self._compile(payload)
+        return self._functions[key]
+
+    def _compile(self, payload: Payload) -> "SessionFunction":
+        candidate = choose_candidate(payload, self._bundles, this_machine(), self._note)
         program = compile_program(
             payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
         )
@@ -50,14 +56,6 @@ class Session:
     def kept(self) -> Mapping[str, Array]:
         """Every weight and state, by name."""
         return self._kept
-
-    def _candidate(self, payload: Payload) -> Candidate:
-        bundle = newest_bundle(payload, self._bundles, self._note)
-        if bundle is not None:
-            self._note(f"{payload.name}: schedules of {bundle.folder}")
-            return recorded_candidate(bundle)
-        self._note(f"{payload.name}: default schedules, no bundle of it is in {self._bundles}")
-        return default_candidate(partition(payload), this_machine())
 
     def _make_kept(self, payload: Payload) -> None:
         """Make the weights and states that the session has not got yet."""

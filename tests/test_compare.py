@@ -19,6 +19,7 @@ from autotune.contest import Entry, Standing, enter
 from autotune.environment import ONE_THREAD, one_thread
 from autotune.errors import BundleError, ComparatorError
 from autotune.ir.evaluate import PreparedPayload
+from autotune.ir.partition import partition
 from autotune.ir.roofs import Roofs
 from autotune.machine import this_machine
 from autotune.measure import Effort
@@ -55,6 +56,7 @@ COMPILED = (
     "gpt,d_model=12,heads=3,d_ff=20,vocab=11,seq=5,layers=1",
 )
 CASES = [(name, spec) for name in LIBRARIES for spec in (SPECS if name != "iree" else COMPILED)]
+FED = ("input", "state")
 QUICK = Effort(samples=6, seconds=0.05, sample_seconds=1e-4)
 ROW = {
     "name",
@@ -120,6 +122,54 @@ def test_library_computes_what_the_oracle_says_on_every_call(name, spec):
     verdict = verify(payload, ready.outputs(ready.call()), expected)
     assert verdict.outcome == "ok", verdict.diagnostic
     assert all(np.array_equal(array, before[key]) for key, array in inputs.items())
+
+
+CACHED = "gpt,d_model=12,heads=3,d_ff=20,vocab=11,seq=5,layers=2,positions=9"
+
+
+@pytest.mark.parametrize("function", ["prefill", "decode", "decode,batch=2"])
+@pytest.mark.parametrize("name", ["onnxruntime", "torch"])
+def test_library_with_a_cache_computes_what_the_oracle_says_in_every_case(name, function):
+    payload = load_payload(f"{CACHED},function={function}")
+    prepared = PreparedPayload(payload, seed=0)
+    ready = [contest.prepare_at(case, installed(name), prepared) for case in prepared.cases]
+    assert len(ready) == len(payload.cases or (1,))
+    before = {key: array.copy() for key, array in prepared.inputs.items()}
+    contest.run_all(ready, prepared.cases)(2)
+    verdict = contest.check(ready, prepared)
+    assert verdict.outcome == "ok", verdict.diagnostic
+    assert all(np.array_equal(array, before[key]) for key, array in prepared.inputs.items())
+
+
+@pytest.mark.parametrize("function", ["prefill", "decode,position=3", "decode,position=0"])
+def test_onnx_runtime_fills_the_cache_that_the_oracle_fills(function):
+    from payload.comparators.onnx_model import build
+    from payload.comparators.onnxruntime import Session
+
+    installed("onnxruntime")
+    payload = load_payload(f"{CACHED},function={function}")
+    inputs, (keys, values, _) = inputs_of(payload)
+    graph = build(payload, inputs)
+    session = Session(payload, graph, inputs)
+    session.call()
+    kept = [session.values[name].numpy() for name in graph.kept]
+    for layer, (k, v) in enumerate(zip(kept[::2], kept[1::2], strict=True)):
+        np.testing.assert_allclose(k, keys[layer, :, : k.shape[1]], atol=1e-5)
+        np.testing.assert_allclose(v, values[layer, :, : v.shape[1]], atol=1e-5)
+
+
+def test_torch_fills_the_cache_that_the_oracle_fills():
+    torch = pytest.importorskip("torch")
+    from payload.comparators.torch import build_network
+
+    for function in ("prefill", "decode,position=3"):
+        payload = load_payload(f"{CACHED},function={function}")
+        inputs, expected = inputs_of(payload)
+        fed = {a.name: torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role in FED}
+        with torch.inference_mode():
+            build_network(payload, inputs)(*fed.values())
+        for name, wanted in zip(("keys", "values"), expected, strict=False):
+            np.testing.assert_allclose(fed[name].numpy(), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -238,6 +288,41 @@ def test_comparison_is_one_json_object(autotune, strange):
     assert rows["off_by_a_little"]["max_error"] == pytest.approx(0.01, rel=1e-3)
     assert all(rows[name]["seconds"] is rows[name]["samples"] is None for name in list(rows)[3:])
     assert "there is no row 'best'" in said
+
+
+def test_other_payloads_of_ours_race_in_rows_of_their_names(autotune):
+    others = [f"{CACHED},function=decode,weights={form}" for form in ("int8", "bf16", "int8")]
+    beside = [argument for other in others for argument in ("--beside", other)]
+    payload = f"{CACHED},function=decode"
+    code, out, said = autotune("compare", payload, "--against", "", "--baseline", "none", "--json", *beside)
+    assert code == 0, said
+    rows = {row["name"]: row for row in json.loads(out)["rows"]}
+    names = [load_payload(other).name for other in others[:2]]
+    assert list(rows) == ["default", *names, "read"]
+    assert all(row["outcome"] == "ok" and row["ratio"] > 0 for row in rows.values())
+    assert len({len(row["samples"]["seconds"]) for row in rows.values()}) == 1
+    assert rows[names[0]]["max_error"] != rows["default"]["max_error"]
+    assert rows["read"]["roof_fraction"] is None
+    assert all(rows[name]["roof_fraction"] > 0 for name in ("default", *names))
+
+
+@pytest.mark.parametrize(
+    ("spec", "roof"),
+    [
+        (f"{CACHED},function=decode", "read"),  # each weight is used once: memory bounds it
+        (f"{CACHED},function=decode,batch=64", None),
+        ("layer_norm,rows=5,cols=33", "copy"),
+    ],
+)
+def test_roof_is_a_copy_or_a_read_where_memory_bounds_a_call(spec, roof):
+    payload = load_payload(spec)
+    found = compare.roof_contenders(
+        payload, partition(payload), payload.flops, Roofs(1e11, 2e10, 1e11), machine=this_machine(), seed=0
+    )
+    assert [contender.name for contender in found] == ([roof] if roof else [])
+    if roof == "read":
+        assert found[0].version.startswith(f"{contenders.weight_bytes(payload)} bytes read once")
+        assert len(found[0].entry.payload.cases) == len(payload.cases)
 
 
 def test_missing_library_is_announced_and_has_a_row(autotune, monkeypatch):

@@ -18,11 +18,16 @@ def compare(
     bundle: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Bundle of the best schedules; by default the payload's newest.")
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PAYLOAD", help="Another payload of ours in a row of its own; may be given again."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the input data.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Time our schedules beside other libraries: one process, one thread, interleaved, every output verified.
 
+    Where weights bound a call, row `read` is the roof: as many bytes read once.
     Exit 1 if one of them computes something else, or fails. A library that is not installed is announced.
 
     Example: autotune compare nano --against numpy,onnxruntime
@@ -32,7 +37,8 @@ def compare(
     from autotune.registry import COMPARATORS, load_payload, registered
 
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
-    options = Options(tuple(names), None if baseline == "none" else baseline, bundle, seed)
+    others = tuple(map(load_payload, beside or []))
+    options = Options(tuple(names), None if baseline == "none" else baseline, bundle, seed, others)
     with Status() as status:
         watcher = Watcher(stage=status.say, note=status.note)
         found = compare(load_payload(payload), home() / "bundles", options, watcher)

@@ -28,12 +28,14 @@ class Graph:
         constants: Small arrays, part of the model.
         weights: Large arrays, handed to the session beside it.
         fed: Inputs that are no arguments of the payload, with their values: parts of its states.
+        kept: Outputs that are no arguments of the payload, with their shapes: parts of its states after a call.
     """
 
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     weights: dict[str, Array] = field(default_factory=dict)
     fed: dict[str, Array] = field(default_factory=dict)
+    kept: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401 - whatever an operator takes
         """Add an operator with one output; give that."""
@@ -56,6 +58,11 @@ class Graph:
         """Add an input that is no argument of the payload."""
         self.fed[name] = np.ascontiguousarray(array)
         return name
+
+    def keep(self, value: str, shape: tuple[int, ...]) -> str:
+        """Make a value an output besides; give it."""
+        self.kept[value] = shape
+        return value
 
     def weight(self, name: str, array: Array) -> str:
         """Add a large constant."""

@@ -18,6 +18,7 @@ from payload.reference import LAYER_NORM_EPSILON
 OPSET = 20  # the first with Gelu
 IR_VERSION = 10
 MASKED = -1e30
+WHOLE = ("tokens", "position", "length", "keys", "values", "wte", "wpe", "ln_f_gain", "ln_f_bias")  # not of a layer
 Sizes = Mapping[str, int]
 Inputs = Mapping[str, Array]
 
@@ -62,7 +63,7 @@ def serialize(g: Graph, payload: Payload) -> bytes:
         nodes,
         payload.kind,
         [*map(declare, taken), *(declare(Argument(n, "input", array.shape)) for n, array in g.fed.items())],
-        [declare(output)],
+        [declare(output), *(declare(Argument(n, "output", shape)) for n, shape in g.kept.items())],
         [
             *(numpy_helper.from_array(array, name) for name, array in g.constants.items()),
             *(external(name, array) for name, array in g.weights.items()),
@@ -118,15 +119,27 @@ def embedding(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
 
 def gpt(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
     """Logits of a GPT."""
-    config = config_of(sizes)
     table = g.weight("wte", inputs["wte"])
+    return predict(g, read_text(g, config_of(sizes), table, inputs, keep=False), table, inputs)  # T x V
+
+
+def prefill(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
+    """Logits of a GPT behind a prompt; keys and values of every layer are outputs besides."""
+    table = g.weight("wte", inputs["wte"])
+    x = read_text(g, config_of(sizes), table, inputs, keep=True)  # T x C
+    last = g.op("Sub", "length", g.constant([1]))
+    return predict(g, g.op("Gather", x, last), table, inputs)  # 1 x V
+
+
+def read_text(g: Graph, config: GPTConfig, table: str, inputs: Inputs, *, keep: bool) -> str:
+    """All blocks on tokens from position 0 on, ``(T, C)``."""
     x = g.op("Add", g.op("Gather", table, "tokens"), g.weight("wpe", inputs["wpe"][: config.seq]))  # T x C
     mask = causal_mask(g, config.seq)
-    whole = ("tokens", "wte", "wpe", "ln_f_gain", "ln_f_bias")
     for layer in range(config.layers):
-        stacked = (name for name in inputs if name not in whole)
-        x = block(g, x, {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}, config, mask)
-    return predict(g, x, table, inputs)  # T x V
+        stacked = (name for name in inputs if name not in WHOLE)
+        w = {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}
+        x = block(g, x, w, config, mask, keep=keep)
+    return x
 
 
 def predict(g: Graph, x: str, table: str, inputs: Inputs) -> str:
@@ -136,17 +149,17 @@ def predict(g: Graph, x: str, table: str, inputs: Inputs) -> str:
 
 
 def decode(g: Graph, sizes: Sizes, inputs: Inputs) -> str:
-    """Logits of a GPT behind one token, with a cache: past rows come in, each layer joins its own to them."""
+    """Logits of a GPT behind one token: past rows of a cache come in, each layer joins its own, all go out."""
     config, position = config_of(sizes), int(inputs["position"][0])
     table = g.weight("wte", inputs["wte"])
     x = g.op(
         "Add", g.op("Gather", table, "tokens"), g.op("Gather", g.weight("wpe", inputs["wpe"]), "position")
     )  # B x C
-    whole = ("tokens", "position", "keys", "values", "wte", "wpe", "ln_f_gain", "ln_f_bias")
-    stacked = [name for name in inputs if name not in whole]
+    stacked = [name for name in inputs if name not in WHOLE]
     for layer in range(config.layers):
         w = {name: g.weight(f"{name}_{layer}", inputs[name][layer]) for name in stacked}
-        past = [g.feed(f"{name}_{layer}", inputs[name][layer, :, :position]) for name in ("keys", "values")]
+        caches = ("keys", "values") if position else ()  # a tensor has one row at least
+        past = [g.feed(f"{name}_{layer}", inputs[name][layer, :, :position]) for name in caches]
         x = step_block(g, x, w, config, past)
     return predict(g, x, table, inputs)  # B x V
 
@@ -160,6 +173,7 @@ KERNELS: dict[str, Callable[[Graph, Sizes, Inputs], str]] = {
     "gelu": gelu,
     "embedding": embedding,
     "gpt": gpt,
+    "gpt-prefill": prefill,
     "gpt-decode": decode,
 }
 
@@ -187,24 +201,31 @@ def linear(g: Graph, x: str, weight: str, bias: str) -> str:
     return g.op("Add", g.op("MatMul", x, weight), bias)
 
 
-def block(g: Graph, x: str, w: dict[str, str], config: GPTConfig, mask: str) -> str:
-    """One pre-norm transformer block, ``(T, C) -> (T, C)``."""
+def block(g: Graph, x: str, w: dict[str, str], config: GPTConfig, mask: str, *, keep: bool) -> str:
+    """One pre-norm transformer block, ``(T, C) -> (T, C)``; keys and values ``(H, T, D)`` are kept where asked for."""
     rows, width, heads = config.seq, config.d_model, config.heads
     qkv = linear(g, normalize(g, x, w["ln_1_gain"], w["ln_1_bias"]), w["qkv_weight"], w["qkv_bias"])  # T x 3C
     by_head = g.constant([rows, heads, width // heads])
     parts = [g.op("Reshape", part, by_head) for part in g.ops("Split", (qkv,), 3, axis=1, num_outputs=3)]
     q, v = (g.op("Transpose", part, perm=[1, 0, 2]) for part in (parts[0], parts[2]))  # H x T x D
+    if keep:
+        for part in (g.op("Transpose", parts[1], perm=[1, 0, 2]), v):
+            g.keep(part, (heads, rows, width // heads))
     mixed = attend(g, q, g.op("Transpose", parts[1], perm=[1, 2, 0]), v, depth=width // heads, mask=mask)  # H x T x D
     merged = g.op("Reshape", g.op("Transpose", mixed, perm=[1, 0, 2]), g.constant([rows, width]))  # T x C
     return finish_block(g, x, merged, w)
 
 
 def step_block(g: Graph, x: str, w: dict[str, str], config: GPTConfig, past: list[str]) -> str:
-    """One block for one token of every sequence, ``(B, C) -> (B, C)``; `past` are keys and values, ``(BH, p, D)``."""
+    """One block for a token of every sequence, ``(B, C) -> (B, C)``; `past` is empty, or two of ``(BH, p, D)``."""
     qkv = linear(g, normalize(g, x, w["ln_1_gain"], w["ln_1_bias"]), w["qkv_weight"], w["qkv_bias"])  # B x 3C
     by_head = g.constant([config.batch * config.heads, 1, config.depth])
     q, *rows = (g.op("Reshape", part, by_head) for part in g.ops("Split", (qkv,), 3, axis=1, num_outputs=3))
-    k, v = (g.op("Concat", cache, row, axis=1) for cache, row in zip(past, rows, strict=True))  # BH x p+1 x D
+    filled = 1
+    if past:
+        filled += g.fed[past[0]].shape[1]
+        rows = [g.op("Concat", cache, row, axis=1) for cache, row in zip(past, rows, strict=True)]
+    k, v = (g.keep(row, (config.batch * config.heads, filled, config.depth)) for row in rows)  # BH x p+1 x D
     mixed = attend(g, q, g.op("Transpose", k, perm=[0, 2, 1]), v, depth=config.depth, mask=None)  # BH x 1 x D
     return finish_block(g, x, g.op("Reshape", mixed, g.constant([config.batch, config.d_model])), w)
 

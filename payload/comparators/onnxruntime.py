@@ -39,7 +39,11 @@ ONNXRUNTIME = OnnxRuntime()
 
 
 class Session:
-    """A session, and what must live as long as it does."""
+    """A session, and what must live as long as it does.
+
+    Attributes:
+        values: Where outputs go, by name: the payload's, and the graph's `kept`.
+    """
 
     def __init__(self, payload: Payload, graph: Graph, inputs: Mapping[str, Array]) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
@@ -61,8 +65,12 @@ class Session:
         for name, array in graph.fed.items():
             self._binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
         (output,) = payload.outputs
-        self._output = ort.OrtValue.ortvalue_from_shape_and_type(output.shape, DTYPES[output.dtype])
-        self._binding.bind_ortvalue_output(output.name, self._output)
+        shapes = {output.name: output.shape, **graph.kept}
+        floats = DTYPES[output.dtype]
+        self.values = {n: ort.OrtValue.ortvalue_from_shape_and_type(s, floats) for n, s in shapes.items()}
+        for name, value in self.values.items():
+            self._binding.bind_ortvalue_output(name, value)
+        self._output = self.values[output.name]
 
     def call(self) -> Any:  # noqa: ANN401 - its own class
         """Run once, from bound inputs to the bound output."""

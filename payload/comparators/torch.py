@@ -6,6 +6,7 @@ torch.compile needs a C++ compiler, and takes a minute or two for a large model.
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -95,7 +96,16 @@ def variants(network: Any, fed: tuple[Any, ...]) -> Iterator[Way]:  # noqa: ANN4
     yield "traced", lambda: torch.inference_mode()(torch.jit.freeze(torch.jit.trace(network, fed)))
     if any(shutil.which(compiler) for compiler in COMPILERS):
         torch.compiler.reset()  # it remembers other networks, and gives up after eight
-        yield "compiled", lambda: torch.inference_mode()(torch.compile(network, options={"freezing": True}))
+        yield "compiled", partial(compile_network, network, freezing=True)
+        yield "compiled with max-autotune", partial(compile_network, network, freezing=True, max_autotune=True)
+
+
+def compile_network(network: Any, **options: bool) -> Callable[..., Any]:  # noqa: ANN401
+    """A network compiled by torch.compile, with options of its inductor."""
+    import torch  # noqa: PLC0415
+
+    compiled: Callable[..., Any] = torch.inference_mode()(torch.compile(network, options=options))
+    return compiled
 
 
 def warm(make: Callable[[], Callable[..., Any]], fed: tuple[Any, ...]) -> Callable[[], Any]:

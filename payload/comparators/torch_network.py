@@ -78,8 +78,28 @@ def gpt(f: Functional, sizes: Sizes, w: Weights, tokens: Tensor) -> Tensor:
     x = f.embedding(tokens, w["wte"]) + w["wpe"][: config.seq]  # T x C
     for layer in range(config.layers):
         x = block(f, config, w, layer, x)
-    x = f.layer_norm(x, (config.d_model,), w["ln_f_gain"], w["ln_f_bias"], LAYER_NORM_EPSILON)
-    return f.linear(x, w["wte"])  # T x V
+    return predict(f, config, w, x)  # T x V
+
+
+def prefill(f: Functional, sizes: Sizes, w: Weights, *fed: Tensor) -> Tensor:
+    """Logits ``(1, V)`` behind a prompt; caches ``(L, H, P, D)`` are filled in place. Its length is a constant."""
+    tokens, _, keys, values = fed
+    config, length = config_of({name: size for name, size in sizes.items() if name != "length"}), sizes["length"]
+    x = f.embedding(tokens, w["wte"]) + w["wpe"][: config.seq]  # T x C
+    for layer in range(config.layers):
+
+        def mix(q: Tensor, k: Tensor, v: Tensor, layer: int = layer) -> Tensor:
+            for cache, rows in ((keys, k), (values, v)):
+                cache[layer, :, : config.seq] = rows[0]
+            return f.scaled_dot_product_attention(q, k, v, is_causal=True)  # 1 x H x T x D
+
+        x = block(f, config, w, layer, x, mix=mix)
+    return predict(f, config, w, x[length - 1 : length])  # 1 x V
+
+
+def predict(f: Functional, config: GPTConfig, w: Weights, x: Tensor) -> Tensor:
+    """Final norm and head, ``(T, C) -> (T, V)``."""
+    return f.linear(f.layer_norm(x, (config.d_model,), w["ln_f_gain"], w["ln_f_bias"], LAYER_NORM_EPSILON), w["wte"])
 
 
 def decode(f: Functional, sizes: Sizes, w: Weights, *fed: Tensor) -> Tensor:
@@ -93,17 +113,15 @@ def decode(f: Functional, sizes: Sizes, w: Weights, *fed: Tensor) -> Tensor:
     for layer in range(config.layers):
 
         def mix(q: Tensor, k: Tensor, v: Tensor, layer: int = layer) -> Tensor:
-            shape = (config.batch, config.heads, 1, config.depth)
             past = []
             for cache, row in ((keys, k), (values, v)):
                 whole = cache[layer].view(config.batch, config.heads, config.positions, config.depth)
-                whole[:, :, here : here + 1] = row.reshape(shape)
+                whole[:, :, here : here + 1] = row.transpose(0, 2)
                 past.append(whole[:, :, : here + 1])  # B x H x p+1 x D
-            return f.scaled_dot_product_attention(q.reshape(shape), *past)  # B x H x 1 x D
+            return f.scaled_dot_product_attention(q.transpose(0, 2), *past)  # B x H x 1 x D, from 1 x H x B x D
 
         x = block(f, config, w, layer, x, mix=mix)
-    x = f.layer_norm(x, (config.d_model,), w["ln_f_gain"], w["ln_f_bias"], LAYER_NORM_EPSILON)
-    return f.linear(x, w["wte"])  # B x V
+    return predict(f, config, w, x)  # B x V
 
 
 def block(
@@ -134,5 +152,6 @@ KERNELS: dict[str, Callable[..., Tensor]] = {
     "gelu": gelu,
     "embedding": embedding,
     "gpt": gpt,
+    "gpt-prefill": prefill,
     "gpt-decode": decode,
 }
