@@ -18,6 +18,8 @@ from payload.interface import read_request
 
 PRESETS = {"nano": NANO, "gpt2": GPT2, "gpt": NANO}
 LEAST_PROMPT = 16  # prompts are filled up to a power of two from here on: few functions to compile
+FIRST_LOOK = 4096  # tokens that are sorted to find those that reach top_p, if they do
+COLDEST = 1e-30  # temperature; below it, an f32 is zero
 GRAIN = 32  # a forward pass without caches is compiled for every multiple of this
 
 
@@ -101,7 +103,7 @@ class PlainModel:
         """Forget what was, and see the prompt.
 
         Raises:
-            GenerationError: The text gets too long, or has a token that is none.
+            GenerationError: The text is empty or gets too long, or has a token that is none.
         """
         check_tokens(prompt, self.config)
         check_length(len(prompt), self.config)
@@ -134,7 +136,9 @@ def forward_room(count: int, config: GPTConfig) -> int:
 
 
 def check_length(count: int, config: GPTConfig) -> None:
-    """Raise unless the model has so many positions."""
+    """Raise unless there is a token, and the model has so many positions."""
+    if count < 1:
+        raise GenerationError("a prompt must have at least one token, it has none; give one")
     if count > config.positions:
         raise GenerationError(
             f"prompt and new tokens must fit {config.positions} positions, they are {count}; generate fewer"
@@ -142,8 +146,10 @@ def check_length(count: int, config: GPTConfig) -> None:
 
 
 def check_tokens(tokens: Sequence[int], config: GPTConfig) -> None:
-    """Raise unless all tokens are in the vocabulary."""
+    """Raise unless all tokens are whole numbers in the vocabulary."""
     for token in tokens:
+        if not isinstance(token, (int, np.integer)):
+            raise GenerationError(f"tokens must be whole numbers, got {token!r}; convert it")
         if not 0 <= token < config.vocab:
             raise GenerationError(f"tokens must be from 0 to {config.vocab - 1}, got {token}; choose another")
 
@@ -158,15 +164,36 @@ def choose_token(logits: Array, sampling: Sampling, rng: np.random.Generator) ->
     """
     if sampling.temperature == 0:
         return int(np.argmax(logits))
-    scaled = logits.astype(np.float64) / sampling.temperature
-    order = np.argsort(-scaled, kind="stable")
-    if sampling.top_k:
-        order = order[: sampling.top_k]
-    weights = np.exp(scaled[order] - scaled[order[0]])
-    shares = weights / weights.sum()
-    before = np.cumsum(shares) - shares  # of likelier tokens: the first that reaches top_p is kept
-    kept = before < sampling.top_p
-    return int(rng.choice(order[kept], p=shares[kept] / shares[kept].sum()))
+    kept = largest(logits, sampling.top_k) if sampling.top_k else None
+    weights = soften(logits if kept is None else logits[kept], sampling.temperature)
+    if sampling.top_p < 1:
+        likely = nucleus(weights, sampling.top_p)
+        kept, weights = likely if kept is None else kept[likely], weights[likely]
+    sums = np.cumsum(weights)
+    place = min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
+    return place if kept is None else int(kept[place])
+
+
+def soften(logits: Array, temperature: float) -> Array:
+    """Weights in proportion to the probabilities; 1 for the likeliest."""
+    with np.errstate(over="ignore"):  # what is beyond all numbers below the likeliest has the weight 0
+        weights = (logits - logits.max()) / np.float32(max(temperature, COLDEST))
+    return np.asarray(np.exp(weights, out=weights))
+
+
+def nucleus(weights: Array, share: float) -> Array:
+    """Places of the largest weights, falling, as few as reach a share of the sum."""
+    needed, places = share * float(weights.sum()), largest(weights, FIRST_LOOK)
+    if weights[places].sum() < needed:
+        places = largest(weights, len(weights))
+    before = np.cumsum(weights[places]) - weights[places]  # the first that reaches the share is kept
+    return np.asarray(places[before < needed])
+
+
+def largest(values: Array, count: int) -> Array:
+    """Places of the `count` largest, falling. Nothing else is sorted: that would take milliseconds a token."""
+    places = np.argpartition(values, -count)[-count:] if count < len(values) else np.arange(len(values))
+    return np.asarray(places[np.argsort(-values[places])])
 
 
 def stream(model: Model, request: Request) -> Iterator[int]:

@@ -11,6 +11,7 @@ from mlir.passmanager import PassManager
 from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.task import DTYPES
+from payload.weights import BLOCK, FINAL, TABLES
 
 PIPELINE = (
     "builtin.module(eliminate-empty-tensors,one-shot-bufferize{bufferize-function-boundaries},canonicalize,"
@@ -52,3 +53,14 @@ class Program:
 def outputs_and_reference(payload, seed=0):
     arrays = payload.make_inputs(seed)
     return Program(payload)(**arrays), payload.reference(**arrays)
+
+
+def hugging_face(weights, config, prefix="", dtype=np.float32):
+    """Tensors by the names of a Hugging Face GPT-2 file, with those that are to be ignored."""
+    tensors = {prefix + name: weights[ours] for ours, name in (TABLES | FINAL).items()}
+    for layer in range(config.layers):
+        tensors |= {f"{prefix}h.{layer}.{name}": weights[ours][layer] for ours, name in BLOCK.items()}
+        size = config.positions
+        tensors[f"{prefix}h.{layer}.attn.bias"] = np.tri(size, dtype=np.float32)[None, None]
+    tensors["lm_head.weight"] = weights["wte"]
+    return {name: np.ascontiguousarray(tensor, dtype) for name, tensor in tensors.items()}

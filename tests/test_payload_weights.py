@@ -6,25 +6,16 @@ import struct
 
 import numpy as np
 import pytest
-from payload_support import Program
+from payload_support import Program, hugging_face
 from safetensors.numpy import save_file
 
 from autotune.errors import PayloadError
 from payload import gpt
 from payload.config import GPTConfig
-from payload.weights import BLOCK, FINAL, TABLES, declare, load_gpt2, random_weights
+from payload.weights import declare, load_gpt2, random_weights
 
 TINY = GPTConfig(seq=5, d_model=8, layers=3, heads=2, d_ff=12, vocab=11, positions=7)
 SIZES = {"seq": "5", "d_model": "8", "layers": "3", "heads": "2", "d_ff": "12", "vocab": "11", "positions": "7"}
-
-
-def hugging_face(weights, prefix="", dtype=np.float32):
-    tensors = {prefix + name: weights[ours] for ours, name in (TABLES | FINAL).items()}
-    for layer in range(TINY.layers):
-        tensors |= {f"{prefix}h.{layer}.{name}": weights[ours][layer] for ours, name in BLOCK.items()}
-        tensors[f"{prefix}h.{layer}.attn.bias"] = np.tri(7, dtype=np.float32)[None, None]
-    tensors["lm_head.weight"] = weights["wte"]
-    return {name: np.ascontiguousarray(tensor, dtype) for name, tensor in tensors.items()}
 
 
 @pytest.fixture
@@ -43,7 +34,7 @@ def test_random_weights_are_as_declared_and_follow_the_seed(weights):
 
 @pytest.mark.parametrize("prefix", ["", "transformer."])
 def test_a_file_gives_back_the_weights_it_was_written_from(tmp_path, weights, prefix):
-    save_file(hugging_face(weights, prefix), tmp_path / "model.safetensors")
+    save_file(hugging_face(weights, TINY, prefix), tmp_path / "model.safetensors")
     loaded = load_gpt2(str(tmp_path / "model.safetensors"), TINY)
     assert list(loaded) == [a.name for a in declare(TINY)]
     for name, array in weights.items():
@@ -52,7 +43,7 @@ def test_a_file_gives_back_the_weights_it_was_written_from(tmp_path, weights, pr
 
 
 def test_half_precision_is_widened(tmp_path, weights):
-    save_file(hugging_face(weights, dtype=np.float16), tmp_path / "half.safetensors")
+    save_file(hugging_face(weights, TINY, dtype=np.float16), tmp_path / "half.safetensors")
     loaded = load_gpt2(str(tmp_path / "half.safetensors"), TINY)
     assert loaded["wte"].dtype == np.float32
     np.testing.assert_array_equal(loaded["wte"], weights["wte"].astype(np.float16).astype(np.float32))
@@ -60,7 +51,7 @@ def test_half_precision_is_widened(tmp_path, weights):
 
 def test_payload_runs_with_the_weights_of_a_file(tmp_path, weights):
     path = str(tmp_path / "model.safetensors")
-    save_file(hugging_face(weights), path)
+    save_file(hugging_face(weights, TINY), path)
     payload = pickle.loads(pickle.dumps(gpt.gpt({**SIZES, "weights": path})))
     assert payload.name.endswith(f",weights={path}")
     first, second = payload.make_inputs(0), payload.make_inputs(1)
@@ -70,7 +61,7 @@ def test_payload_runs_with_the_weights_of_a_file(tmp_path, weights):
 
 
 def test_text_is_the_same_with_and_without_a_file(tmp_path, weights):
-    save_file(hugging_face(weights), tmp_path / "model.safetensors")
+    save_file(hugging_face(weights, TINY), tmp_path / "model.safetensors")
     with_file = gpt.gpt({**SIZES, "weights": str(tmp_path / "model.safetensors")})
     assert with_file.sha256 == gpt.gpt(SIZES).sha256
 
@@ -83,14 +74,14 @@ def message_of(path, config=TINY):
 
 
 def test_a_missing_tensor_is_named(tmp_path, weights):
-    tensors = hugging_face(weights)
+    tensors = hugging_face(weights, TINY)
     del tensors["h.1.mlp.c_fc.bias"]
     save_file(tensors, tmp_path / "model.safetensors")
     assert "weights must have tensor 'h.1.mlp.c_fc.bias'" in message_of(tmp_path / "model.safetensors")
 
 
 def test_a_tensor_of_another_shape_is_named(tmp_path, weights):
-    tensors = hugging_face(weights)
+    tensors = hugging_face(weights, TINY)
     tensors["wpe.weight"] = tensors["wpe.weight"][:4].copy()
     save_file(tensors, tmp_path / "model.safetensors")
     expected = "wpe.weight must be (7, 8) for these sizes, got (4, 8); change the sizes"
@@ -98,7 +89,7 @@ def test_a_tensor_of_another_shape_is_named(tmp_path, weights):
 
 
 def test_a_dtype_numpy_lacks_is_named(tmp_path, weights):
-    tensors = hugging_face(weights, dtype=np.float16)
+    tensors = hugging_face(weights, TINY, dtype=np.float16)
     header, data = {}, b""
     for name, tensor in tensors.items():
         span = [len(data), len(data) + tensor.nbytes]

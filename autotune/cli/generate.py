@@ -1,12 +1,19 @@
 """`autotune generate`: tokens from a language model."""
 
-from collections.abc import Callable
+import gc
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import home
+from autotune.cli.options import AsJson, home
+from autotune.machine import this_machine
+
+if TYPE_CHECKING:
+    from autotune.pace import Pace
 
 EXAMPLE = "autotune generate nano --prompt-tokens 1,2,3 --max-new 16"
 
@@ -24,18 +31,26 @@ def generate(
     stop: Annotated[str, typer.Option(metavar="N,N,...", help="Tokens that end the text.")] = "",
     seed: Annotated[int, typer.Option(help="Of the draws, and of weights without --weights.")] = 0,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep keys and values of earlier tokens.")] = True,
+    both: Annotated[
+        bool, typer.Option("--both", help="With the cache, without it, and with it again: the gain.")
+    ] = False,
+    bundles: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of bundles; by default results/MACHINE/bundles.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Generate tokens with tuned prefill and decode: tokens to stdout, tokens a second to stderr.
 
     Schedules are those of the newest bundles here, or defaults. Without --weights, weights are random.
+    Exit 1 if --both gives other tokens without the cache.
 
     Example: autotune generate nano --prompt-tokens 1,2,3 --max-new 16
     """
     from autotune.errors import GenerationError
     from autotune.generation import Request, Sampling
+    from autotune.pace import follow, follow_both
     from autotune.registry import load_generator, parse_spec
     from autotune.session import Session
-    from autotune.watch import Stopwatch
 
     name, parameters = parse_spec(model)
     if weights is not None:
@@ -43,39 +58,59 @@ def generate(
         parameters["weights"] = f"{form}:{weights}" if form else str(weights)
     if bool(prompt) == bool(prompt_tokens) or (prompt and tokenizer is None):
         raise GenerationError(f"a prompt must be --prompt-tokens, or --prompt with --tokenizer; try {EXAMPLE}")
+    if bundles is not None and not bundles.is_dir():
+        raise GenerationError(f"--bundles must be a folder of bundles, {bundles} is none; leave it out")
     coder = open_tokenizer(tokenizer) if tokenizer is not None else None
     tokens = coder.encode(prompt).ids if coder is not None and prompt else read_tokens(prompt_tokens)
     sampling = Sampling(temperature, top_k, top_p, seed)
     request = Request(tuple(tokens), max_new, sampling, frozenset(read_tokens(stop)), cache)
-    watch = Stopwatch()
-    with watch.phase("compile"):
-        session = Session(
-            home() / "bundles", note=lambda sentence: typer.echo(f"autotune: {sentence}", err=True), seed=seed
+    notes: list[str] = []
+
+    def note(sentence: str) -> None:
+        notes.append(sentence)
+        typer.echo(f"autotune: {sentence}", err=True)
+
+    session = Session(bundles or home() / "bundles", note, seed)
+
+    def start(cached: bool) -> Iterator[int]:
+        found = load_generator(name)(name, parameters, replace(request, cached=cached), session.load)
+        gc.freeze()  # what compiling left would be looked through again and again, milliseconds each time
+        return found
+
+    def say(token: int) -> None:
+        if coder is None and not as_json:
+            typer.echo(f"{token} ", nl=False)
+
+    paces = follow_both(start, say) if both else (follow(start(cache), say, cached=cache),)
+    if as_json:
+        found = {"model": model, "prompt": tokens, "runs": [asdict(pace) for pace in paces], "notes": notes}
+        machine = this_machine()
+        typer.echo(json.dumps(found | {"machine": asdict(machine) | {"fingerprint": machine.fingerprint}}))
+    else:
+        typer.echo(coder.decode(list(paces[0].tokens)) if coder is not None else "")
+    if not report(len(tokens), paces):
+        raise typer.Exit(1)
+
+
+def report(prompt: int, paces: "tuple[Pace, ...]") -> bool:
+    """Say how long it took, and whether all gave the same tokens."""
+    from autotune.pace import cache_gain
+
+    for pace in paces:
+        first, *rest = pace.seconds
+        rate = f"{len(rest) / sum(rest):.4g} tokens a second, " if rest else ""
+        typer.echo(
+            f"autotune: {len(pace.tokens)} tokens with{'' if pace.cached else 'out'} a cache, {rate}"
+            f"the first after {first * 1e3:.3g} ms behind a prompt of {prompt}",
+            err=True,
         )
-        found = load_generator(name)(name, parameters, request, session.load)
-    say: Callable[[int], None] = lambda token: typer.echo(f"{token} ", nl=False)  # noqa: E731
-    made: list[int] = []
-    with watch.phase("first"):
-        made.append(next(found))
-    with watch.phase("rest"):
-        if coder is None:
-            say(made[0])
-        for token in found:
-            made.append(token)
-            if coder is None:
-                say(token)
-    typer.echo(coder.decode(made) if coder is not None else "")
-    report(len(tokens), len(made), watch.phases)
-
-
-def report(prompt: int, made: int, seconds: dict[str, float]) -> None:
-    """Say how long it took."""
-    rest = f"{(made - 1) / seconds['rest']:.4g} tokens a second, " if made > 1 else ""
-    typer.echo(
-        f"autotune: {made} tokens, {rest}the first after {seconds['first'] * 1e3:.3g} ms behind a prompt of {prompt}; "
-        f"compiled in {seconds['compile']:.3g} s",
-        err=True,
-    )
+    if len(paces) > 1:
+        gain = cache_gain(paces, len(paces[0].tokens))
+        typer.echo(f"autotune: {gain:.3g} times as fast with the cache as without", err=True)
+    same = len({pace.tokens for pace in paces}) == 1
+    if not same:
+        typer.echo("autotune: tokens must be the same with and without the cache, they differ", err=True)
+    return same
 
 
 def read_tokens(text: str) -> list[int]:
