@@ -10,7 +10,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BLOCKS := figures comparisons regressions warmth ablations selftest
+BLOCKS := figures comparisons regressions warmth ablations generation selftest
 SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py
 
 .PHONY: tune test check regress mutations format figures docs notebooks site clean
