@@ -40,10 +40,17 @@ def gives_huge_pages(enabled: Path = ENABLED) -> bool:
 
 
 def empty_bytes(count: int, pages: Pages) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
-    """At least `count` bytes; where a huge page fits, on a boundary of one and advised as wanted."""
+    """At least `count` bytes; where a huge page fits, on a boundary of one and advised as wanted.
+
+    Raises:
+        MemoryError: There is no room for them.
+    """
     if count < HUGE_BYTES:
         return np.empty(count, np.uint8)
-    memory = mmap.mmap(-1, count + HUGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory = mmap.mmap(-1, count + HUGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"{count} bytes must fit what is left of memory: {error}") from error
     with suppress(OSError):  # a kernel without huge pages knows no such advice
         memory.madvise(mmap.MADV_HUGEPAGE if pages == "huge" else mmap.MADV_NOHUGEPAGE)
     whole = np.frombuffer(memory, np.uint8)

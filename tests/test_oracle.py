@@ -94,8 +94,9 @@ def test_cache_tiles_with_every_way_of_packing_and_unrolling_are_right(order, b)
     inputs = payload.make_inputs(0)
     wanted = {"tile_m": 64, "tile_n": 64, "tile_k": 64, "order": order}
     wanted |= {"register_m": 2, "register_n": 2, "vector_width": 4, "unroll_k": 2}
-    for pack in packing.values:
-        config = {**family.default(task, machine), **wanted, "pack_b": pack}
+    fetched = [(pack, ahead) for pack in packing.values for ahead in ((False, True) if pack == "panels" else (False,))]
+    for pack, ahead in fetched if b == "kn" else [(pack, False) for pack in packing.values]:
+        config = {**family.default(task, machine), **wanted, "pack_b": pack, "prefetch": ahead}
         space.check(config)
         assert space.broken_law(config) is None
         script = assemble([write_step(task, family, config, machine)])
