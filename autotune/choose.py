@@ -14,6 +14,7 @@ from autotune.watch import COMPILE
 from autotune.worker import Worker
 
 FINALISTS = 8
+WELL_TIED = 0.5  # share of the floor within which what is simpler is preferred
 CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
 HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
@@ -103,8 +104,12 @@ def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
 
 
 def settle(raced: Mapping[int, Samples], finalists: Sequence[Trial], default: Config, floor: float) -> int:
-    """Who wins: of those tied with the fastest the default config, or else the one that compiles fastest."""
-    return min(tied(raced, floor), key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))
+    """Who wins: of those well tied with the fastest the default config, or else the one that compiles fastest.
+
+    Well: within a part of the floor, for one at the rim of a tie falls out of it as often as not when measured again.
+    """
+    best = tied(raced, WELL_TIED * floor)
+    return min(best, key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))
 
 
 def compile_seconds(trial: Trial) -> float:
