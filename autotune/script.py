@@ -36,6 +36,9 @@ PREFETCHING, COPIES = "autotune.prefetching", "autotune.copies"
 BLOCKS_OF_N, BLOCKS_OF_K, STRIPS_OF_M = "autotune.blocks_of_n", "autotune.blocks_of_k", "autotune.strips_of_m"
 
 OPTIONAL = "autotune.optional"  # on ops of a script, whose handles may be empty though they are used
+# On the loop over blocks of rows of a group: where the next block of what it reads may be fetched.
+NEXT_ROWS = "autotune.next_rows"
+
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
 
 # From vectors on tensors to vectors on buffers. Each `apply_patterns` is a step of its own: merged into one, the

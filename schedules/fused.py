@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.script import HIDDEN, ROW_BLOCKS
+from autotune.script import HIDDEN, NEXT_ROWS, ROW_BLOCKS
 from autotune.space import Config, Space
 from autotune.task import Member, Task
 from schedules import moves
@@ -103,6 +103,8 @@ class FusedWriter:
             moves.shrink_empties(self.script, function)
             if self.skips:
                 moves.annotate(self.script, loops[0].handle, ROW_BLOCKS)
+            if self.config.get("prefetch_rows"):
+                moves.annotate(self.script, loops[0].handle, NEXT_ROWS)
         contractions = self.open_contractions(handles, fills, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction:

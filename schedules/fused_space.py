@@ -108,6 +108,8 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
     ]
     if shape.causal:
         knobs.append(Knob("hidden", ("skipped", "computed")))
+    if not shape.contractions:
+        knobs.append(Knob("prefetch_rows", (False, True)))
     if shape.columns:
         knobs.append(Knob("columns", (0, *(n for n in COLUMNS if n < shape.columns and shape.columns % n == 0))))
     for index, c in enumerate(shape.contractions):
@@ -139,6 +141,9 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         summed = cut(shape.contractions[last].k, int(config["tile_k" + suffix(shape, last)]), 1)
         return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows and len(summed) == 1
 
+    def ahead(config: Config) -> bool:
+        return not config.get("prefetch_rows") or (bool(config["fuse"]) and int(config["rows"]) < shape.most_rows)
+
     def matmuls(config: Config) -> bool:
         return all(lawful(shape, config, i, machine) for i in range(len(shape.contractions)))
 
@@ -152,6 +157,7 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         Constraint("rows is all of them and columns 0 where nothing is fused", idle),
         Constraint("columns is a multiple of the register tile of the contraction", aligned),
         Constraint("hidden is skipped only in blocks of rows, where tiles of the sum over columns divide it", skips),
+        Constraint("the next rows are prefetched only where blocks of them are fused", ahead),
         Constraint("every contraction obeys the laws of schedule 'matmul' for its tile", matmuls),
     )
 
@@ -179,11 +185,16 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
         fused["columns"] = max(fitting, default=0)
     if shape.causal:
         fused["hidden"] = "skipped"
+    if not shape.contractions:
+        several = int(fused["rows"]) < shape.most_rows
+        fused["prefetch_rows"] = several and BYTES * shape.sizes[0] * shape.width > machine.l2_bytes
     apart: dict[str, Any] = {**fused, "fuse": False, "rows": shape.most_rows}
     if shape.columns:
         apart["columns"] = 0
     if shape.causal:
         apart["hidden"] = "computed"
+    if not shape.contractions:
+        apart["prefetch_rows"] = False
     for frame in (fused, apart):
         config = with_contractions(shape, frame, machine)
         if space.broken_law(config) is None and all(config[name] in values[name] for name in values):

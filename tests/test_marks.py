@@ -11,7 +11,7 @@ from autotune.ir.partition import partition
 from autotune.ir.program import apply_schedule
 from autotune.machine import this_machine
 from autotune.registry import family_for, load_payload
-from autotune.script import COPIES, FROM_ZERO, PREFETCHING, ZEROS, assemble, write_step
+from autotune.script import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS, assemble, write_step
 
 
 def default_of(payload):
@@ -154,3 +154,20 @@ def test_blocks_ahead_lie_where_the_next_ones_do():
     text = scheduled(payload, script, panels)
     assert "arith.cmpi uge" in text, "at or behind the last block"
     assert lines_fetched(text) == 64 // 2
+
+
+@pytest.mark.parametrize("spec", ["softmax,rows=12,cols=100", "layer_norm,rows=12,cols=64"])
+def test_next_rows_are_fetched_once_and_change_no_result(spec):
+    """Three loops read a row of 100 or 64 columns; the last one fetches what lies a block of four rows below."""
+    payload = load_payload(spec)
+    inputs, texts = payload.make_inputs(0), {}
+    for ahead in (False, True):
+        script, _ = script_of(payload, fuse=True, rows=4, vectors=1, prefetch_rows=ahead)
+        texts[ahead] = scheduled(payload, script)
+        assert NEXT_ROWS not in texts[ahead]
+        found = run(payload, inputs, script, TAIL, text=partition(payload).payload.text)
+        agrees(payload, found, payload.reference(**inputs))
+    assert "memref.prefetch" not in texts[False]
+    rows = re.findall(r"memref.prefetch %(\w+)\[", texts[True])
+    assert rows
+    assert len(rows) == len(set(re.findall(r"memref.prefetch %\w+\[[^]]*\]", texts[True])))

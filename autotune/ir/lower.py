@@ -14,6 +14,7 @@ from autotune.ir.handles import ENTRY, insist
 from autotune.ir.hidden import skip_hidden
 from autotune.ir.module import describe, first_lines, parse, symbol
 from autotune.ir.prefetch import prefetch_copied
+from autotune.ir.prefetch_rows import prefetch_rows
 from autotune.ir.zeros import start_from_zero
 
 ARENA = "autotune-arena"  # a pass of ours, not of MLIR; a pipeline may begin with it
@@ -100,6 +101,7 @@ def schedule(module: ir.Module, script: str) -> None:
     skip_hidden(module)
     start_from_zero(module)
     prefetch_copied(module)
+    prefetch_rows(module)
     vector_math.approximate(module)
 
 
