@@ -24,7 +24,7 @@ from autotune.replay import Timing, recorded_candidate, recorded_pages, time_bun
 from autotune.stats import Interval
 from autotune.worker import Worker
 
-SESSIONS, QUICK_SESSIONS = 5, 3  # processes before an alarm
+SESSIONS, QUICK_SESSIONS = 7, 5  # processes before an alarm
 EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.003)
 QUICK_EFFORT = Effort(samples=40, seconds=1.5, sample_seconds=0.003)
 QUICK_SECONDS = 75.0  # after this no further bundle is begun

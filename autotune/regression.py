@@ -5,7 +5,8 @@ what slows both cancels. Rounds of one session are many but share its luck (wher
 over rounds sees any two processes differ; sessions are few. Hence three conditions: levels differ by more than
 halfway to the factor asked for, rounds differ in rank, and levels differ by more than sessions do among themselves.
 The last is a t-test whose variance is moderated by a prior (G. K. Smyth, "Linear models and empirical Bayes methods",
-2004), for three sessions tell little of their variance.
+2004), for few sessions tell little of their variance; sessions far from the others, as disturbed ones are, are drawn
+near (winsorised).
 """
 
 from collections.abc import Sequence
@@ -22,10 +23,11 @@ from autotune.records import Session
 Verdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
 ALARMS = ("slower", "wrong")
 ALPHA = 0.01  # of both tests
-LEAST_SESSIONS = 2
+LEAST_SESSIONS = 3
 QUARTILE = 0.25
 # The standard deviation of levels before any is measured, and how many sessions that knowledge is worth.
 USUAL_LUCK, PRIOR_SESSIONS = 0.01, 4
+FAR = 2.0  # standard deviations from the median of sessions; what is further away counts as if it were so far
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,16 @@ def judge(recorded: Sequence[Session], now: Sequence[Session], factor: float) ->
 
 def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float, float]:
     """Half of the 95 % interval of the difference of means, and the probability of such a difference by luck."""
-    squares = sum(float(np.var(levels)) * len(levels) for levels in (then, here))
+    away = [np.subtract(levels, median(levels)) for levels in (then, here)]
+    far = FAR * max(USUAL_LUCK, float(stats.median_abs_deviation(np.concatenate(away), scale="normal")))
+    near_then, near_here = (
+        median(levels) + each.clip(-far, far) for levels, each in zip((then, here), away, strict=True)
+    )
+    squares = sum(float(np.var(levels)) * len(levels) for levels in (near_then, near_here))
     freedom = len(then) + len(here) - 2 + PRIOR_SESSIONS
     variance = (PRIOR_SESSIONS * USUAL_LUCK**2 + squares) / freedom
     error = sqrt(variance * (1 / len(then) + 1 / len(here)))
-    difference = abs(float(np.mean(then) - np.mean(here)))
+    difference = abs(float(np.mean(near_then) - np.mean(near_here)))
     return float(stats.t.ppf(0.975, freedom)) * error, 2 * float(stats.t.sf(difference / error, freedom))
 
 
