@@ -1,6 +1,7 @@
 # make tune   tune the nano GPT end to end
 # make test   run the tests
 # make check  what CI runs besides the tests: style, types, the house's arrows
+# make gate   what CI runs last: nano's bundle recorded on this machine, and checked: the gate must not alarm by itself
 # make regress  check nano's recorded bundle: slower, or wrong?
 # make figures  record the bundles and figures again (two hours); make docs  write them into the README, the commands into docs/
 # make mutations  break a thousand schedules (the tests break 150): none may be accepted with a wrong result
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 BLOCKS := figures comparisons regressions warmth ablations generation selftest
 SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py
 
-.PHONY: tune test check regress mutations format figures docs notebooks site clean
+.PHONY: tune test check regress gate mutations format figures docs notebooks site clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +39,11 @@ check: $(VENV)/.installed
 
 regress: $(VENV)/.installed
 	$(BIN)/autotune regress results/*/bundles/nano --quick
+
+gate: $(VENV)/.installed
+	rm -rf build/gate && mkdir -p build/gate && cp -r $(firstword $(wildcard results/*/bundles/nano)) build/gate/nano
+	$(BIN)/autotune regress build/gate/nano --quick --update --history build/gate/history.jsonl
+	$(BIN)/autotune regress build/gate/nano --quick --factor 1.2
 
 mutations: $(VENV)/.installed
 	MUTATIONS=1000 $(BIN)/python -m pytest tests/test_mutation.py
