@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from blocks import Only, home, keep, read, run, serve, slug
+from blocks import Only, home, keep, read, run, serve, slug, table
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ def part(folder: Path) -> str:
     return (
         f"\nIn `results/{folder.parent.name}`: the time of the first program, then what each step more gains, with "
         "its 95 % interval; all programs of a row interleaved, their outputs verified. A dash: the step changes "
-        f"nothing there.\n\n| payload | first | {' | '.join(names)} | last |\n"
-        f"|---{'|---' * (len(names) + 2)}|\n" + "\n".join(rows) + "\n"
+        "nothing there.\n\n" + table(("payload", "first", *names, "last"), rows)
     )
 
 

@@ -6,7 +6,7 @@ results/<machine>/NAME. The README holds nothing that is not in these files: `re
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,6 +68,11 @@ def serve(name: str, measure: Callable[..., None], part: Callable[[Path], str], 
         replace_block(name, "".join(map(part, sorted(ROOT.glob(f"*/{place or name}")))), check=check)
 
     app()
+
+
+def table(head: Sequence[str], rows: Sequence[str]) -> str:
+    """Rows, each a line of Markdown, under their heads."""
+    return "\n".join((f"| {' | '.join(head)} |".replace("|  |", "| |"), f"|{'---|' * len(head)}", *rows)) + "\n"
 
 
 def replace_block(name: str, block: str, *, check: bool) -> None:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import Only, home, keep, read, run, serve, slug
+from blocks import Only, home, keep, read, run, serve, slug, table
 
 from autotune.tables import duration
 
@@ -86,12 +86,11 @@ def part(folder: Path) -> str:
     found = {contest: read(folder, contest.payload) for contest in CONTESTS}
     rows = [row(contest, data) for contest, data in found.items() if data]
     versions = sorted({version for data in found.values() if data for version in versions_of(data)})
-    head = "| payload | default | best | of the roof | " + " | ".join(LIBRARIES)
+    head = ("payload", "default", "best", "of the roof", *LIBRARIES, "over ONNX Runtime")
     return (
         f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. The last column is best over "
         "ONNX Runtime with its 95 % interval, and the target. The roof is that of fused multiply-adds, or, without "
-        "contractions, the time of copying as many bytes.\n\n"
-        f"{head} | over ONNX Runtime |\n|---{'|---' * (len(LIBRARIES) + 4)}|\n" + "\n".join(rows) + "\n"
+        "contractions, the time of copying as many bytes.\n\n" + table(head, rows)
     )
 
 

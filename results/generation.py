@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from blocks import home, keep, read, run, serve, slug
+from blocks import home, keep, read, run, serve, slug, table
 
 from autotune.pace import Pace, cache_gain
 from autotune.registry import load_payload
@@ -118,8 +118,7 @@ def part(folder: Path) -> str:
     return (
         f"\nIn `results/{folder.parent.name}`, {SHOWN}, one thread; ratios are of one run, programs in turn, with 95 % "
         "intervals. The memory roof is a read of as many bytes as the weights take. Without a cache, a whole forward "
-        "pass computes every token.\n\n| work | time | beside | ratio | at least |\n"
-        f"|{'---|' * 5}\n" + "\n".join(rows) + "\n"
+        "pass computes every token.\n\n" + table(("work", "time", "beside", "ratio", "at least"), rows)
     )
 
 

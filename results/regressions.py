@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-from blocks import Only, home, keep, read, serve, slug
+from blocks import Only, home, keep, read, serve, slug, table
 
 from autotune.audit import speedup_of
 from autotune.bundle import read_bundle, write_bundle
@@ -29,6 +29,17 @@ from autotune.regression import is_settled, judge
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
 FACTOR = 1.05
 SIMULATIONS = 1000
+
+
+HEAD = (
+    "bundle",
+    "live, caught",
+    "live, false alarms",
+    "simulated, caught",
+    "simulated, false alarms",
+    "inconclusive live",
+    "seconds a run",
+)
 
 
 def measure(
@@ -105,9 +116,7 @@ def part(folder: Path) -> str:
     rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder, payload))]
     return (
         f"\nIn `results/{folder.parent.name}`, `autotune regress --quick`, {FACTOR - 1:.0%} slowdown injected; "
-        f"{SIMULATIONS} simulations draw from the sessions of the live runs:\n\n"
-        "| bundle | live, caught | live, false alarms | simulated, caught | simulated, false alarms "
-        "| inconclusive live | seconds a run |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+        f"{SIMULATIONS} simulations draw from the sessions of the live runs:\n\n" + table(HEAD, rows)
     )
 
 

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from blocks import ROOT, serve
+from blocks import ROOT, serve, table
 
 from autotune.promises import Figure
 
 BROKEN = 1  # exit code where a promise is broken, which is a result too
+
+
+HEAD = ("promise", "measured", "must be", "", "how")
 
 
 def measure() -> None:
@@ -29,8 +32,7 @@ def part(path: Path) -> str:
     rows = [row(Figure(**figure)) for figure in found["figures"]]
     return (
         f"\nIn `results/{path.parent.name}`: {machine['cpu']}, {machine['isa']}, {machine['cores']} cores, load "
-        f"{found['load']:.1f} when it began:\n\n"
-        "| promise | measured | must be | | how |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+        f"{found['load']:.1f} when it began:\n\n" + table(HEAD, rows)
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import typer
-from blocks import ROOT, Only, keep, read, serve
+from blocks import ROOT, Only, keep, read, serve, table
 
 from autotune.store import trials
 
@@ -20,6 +20,9 @@ from autotune.store import trials
 PAYLOADS = {"matmul,m=384,n=512,k=512": 40, "gpt,d_model=64,heads=4,layers=2,d_ff=256,vocab=256,seq=48": 120}
 SEEDS = 3
 SHARE = 0.95
+
+
+HEAD = ("payload", "first trial cold", "first trial warm", "trials cold", "trials warm")
 
 
 def measure(only: Only = "") -> None:
@@ -72,10 +75,7 @@ def part(folder: Path) -> str:
     rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder, payload))]
     return (
         f"\nIn `results/{folder.parent.name}`, mean of {SEEDS} seeds; the first trial of each task, and trials "
-        f"until every task is within {SHARE:.0%} of the best of all sweeps:\n\n"
-        "| payload | first trial cold | first trial warm | trials cold | trials warm |\n|---|---|---|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
+        f"until every task is within {SHARE:.0%} of the best of all sweeps:\n\n" + table(HEAD, rows)
     )
 
 

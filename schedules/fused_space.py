@@ -9,7 +9,7 @@ from autotune.space import Config, Constraint, Knob, Space, Value
 from autotune.task import Task
 from schedules.blocking import cut, nest_order
 from schedules.matmul_model import default_config as matmul_default
-from schedules.matmul_space import BYTES, columns_of, constraints, matmul_space
+from schedules.matmul_space import BYTES, columns_of, constraints, matmul_space, may_fetch
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 COLUMNS = (64, 128, 256, 512, 768, 1024)
@@ -210,6 +210,7 @@ def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> 
         chosen = matmul_default(c, matmul_space(c, machine), machine)
         if c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1:
             # B is packed once for all blocks of rows, not once for each
-            chosen = {**chosen, "tile_k": 0, "prefetch": chosen["prefetch"] and bool(chosen["tile_n"])}
+            chosen = {**chosen, "tile_k": 0}
+            chosen["prefetch"] = may_fetch(c, chosen)
         config |= {name + suffix(shape, index): chosen[name] for name in inherited(c)}
     return config

@@ -12,6 +12,7 @@ from autotune.loops import Contraction
 from autotune.machine import Machine
 from autotune.space import Config, Space, Value
 from schedules.blocking import cut, nest_order
+from schedules.matmul_space import may_fetch
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
@@ -95,9 +96,7 @@ def fill_caches(
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
     main_n = cut(c.n, tile_n, tile.columns, powers_of_two=True)[0]
-    packed = packing(c, machine)
-    fetched = packed == "beforehand" or (packed == "panels" and not c.transposed_b)
-    return {
+    chosen: dict[str, Value] = {
         "tile_m": 0,
         "tile_n": tile_n,
         "tile_k": tile_k,
@@ -107,9 +106,9 @@ def fill_caches(
         "register_n": tile.vectors,
         "vector_width": tile.width,
         "unroll_k": max(values["unroll_k"], key=int),
-        "pack_b": packed,
-        "prefetch": fetched and (main_k.looped or main_n.looped),
+        "pack_b": packing(c, machine),
     }
+    return {**chosen, "prefetch": may_fetch(c, chosen)}
 
 
 def packing(c: Contraction, machine: Machine) -> str:

@@ -64,6 +64,13 @@ def cut_all(c: Contraction, config: Config) -> dict[str, tuple[Piece, ...]]:
     }
 
 
+def may_fetch(c: Contraction, config: Config) -> bool:
+    """Tell whether B has a next block to fetch: there are several, in panels that are not turned on the way."""
+    main = next(regions(cut_all(c, config)))
+    in_panels = config["pack_b"] == "beforehand" or (config["pack_b"] == "panels" and not c.transposed_b)
+    return in_panels and (main["n"].looped or main["k"].looped)
+
+
 def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
     """The laws between knobs, each a sentence."""
     lanes = machine.lanes
@@ -95,9 +102,7 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
         return len(register_loops(main, "nm")) == 2 or config["register_order"] == "nm"
 
     def fetched(config: Config) -> bool:
-        main = next(regions(cut_all(c, config)))
-        blocks = config["pack_b"] != "none" and (main["n"].looped or main["k"].looped)
-        return not config.get("prefetch") or (blocks and (not c.transposed_b or config["pack_b"] == "beforehand"))
+        return not config.get("prefetch") or may_fetch(c, config)
 
     return (
         Constraint(f"accumulators, a row of B and an element of A fit {machine.vector_registers} registers", registers),

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate
 
 from mlir import ir
-from mlir.dialects import arith, memref
+from mlir.dialects import memref
 
 from autotune.buffers import ALIGNMENT, BufferPlan, place
 from autotune.ir.lifetimes import Buffer, Steps, find_buffers
 from autotune.ir.module import symbol
+from autotune.ir.values import index
 
 NAME = "__autotune_arena"
 
@@ -53,7 +54,7 @@ def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], plan: BufferPl
         for buffer, offset in zip(buffers, plan.offsets, strict=True):
             with ir.InsertionPoint(buffer.alloc):
                 whole = memref.get_global(kind, name)
-                start = arith.constant(ir.IndexType.get(), offset)
+                start = index(offset)
                 view = memref.view(buffer.alloc.results[0].type, whole, start, [])
             buffer.alloc.results[0].replace_all_uses_with(view)
             buffer.alloc.erase()

@@ -39,6 +39,11 @@ def constant(value: ir.Value) -> int:
     return int(ir.IntegerAttr(made_by.attributes["value"]).value)
 
 
+def counter(loop: ir.Operation) -> ir.Value:
+    """What a loop counts with, inside it."""
+    return loop.regions[0].blocks[0].arguments[0]
+
+
 def trip_count(loop: ir.Operation) -> int:
     """Trips of a loop with constant bounds."""
     lower, upper, step = (constant(value) for value in list(loop.operands)[:3])

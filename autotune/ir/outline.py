@@ -8,7 +8,7 @@ from mlir.dialects import arith, bufferization, func, tensor
 
 from autotune.ir.extents import extent_of, first_part, static_shape
 from autotune.ir.gathers import gathered
-from autotune.ir.values import fill_of, is_constant, maker
+from autotune.ir.values import fill_of, index, is_constant, maker
 from autotune.script import TAG, WEIGHT_OF
 from autotune.task import DTYPES, Argument
 
@@ -108,7 +108,7 @@ def to_tensor(memref: ir.Value, value: ir.Value, size: ir.Value | None) -> ir.Va
 def read_extent(memref: ir.Value) -> ir.Value:
     """The index that an argument holds."""
     held = bufferization.to_tensor(ir.RankedTensorType.get([1], ir.IntegerType.get_signless(64)), memref, restrict=True)
-    first = arith.constant(ir.IndexType.get(), 0)
+    first = index(0)
     return arith.index_cast(ir.IndexType.get(), tensor.extract(held, [first]))
 
 

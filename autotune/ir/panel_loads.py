@@ -9,7 +9,7 @@ from mlir.dialects import arith, memref, vector
 from autotune.errors import CompileError
 from autotune.ir.panels import PanelWeight, update_type
 from autotune.ir.prefetch import prefetch_panels
-from autotune.ir.values import static_slice
+from autotune.ir.values import index, static_slice
 
 Indices = list[ir.Value]
 LOADS = ("vector.load", "vector.transfer_read", "memref.load")
@@ -71,7 +71,7 @@ class Loads:
     def load(self, op: ir.Operation, indices: Indices) -> ir.Value:
         """The same load from the panels."""
         *lead, k, n = indices
-        columns = arith.constant(ir.IndexType.get(), self.weight.columns)
+        columns = index(self.weight.columns)
         place = [*lead, arith.divui(n, columns), k, arith.remui(n, columns)]
         if op.name == "memref.load":
             return memref.load(self.argument, place)
@@ -98,7 +98,7 @@ def through(view: ir.Operation, logical: Callable[[Indices], Indices]) -> Callab
         given, of_view = iter(list(view.operands)[1:]), iter(indices)
         found = []
         for offset, is_kept in zip(offsets, kept, strict=True):
-            start = next(given) if offset == dynamic else arith.constant(ir.IndexType.get(), offset)
+            start = next(given) if offset == dynamic else index(offset)
             found.append(arith.addi(start, next(of_view)) if is_kept else start)
         return logical(found)
 
@@ -109,8 +109,8 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[bool]:
     """Which dimensions of size 1 a rank-reducing slice keeps."""
     left = list(shape)
     kept = []
-    for index, size in enumerate(sizes):
-        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - index)
+    for place, size in enumerate(sizes):
+        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - place)
         kept.append(keep)
         left = left[1:] if keep else left
     return kept

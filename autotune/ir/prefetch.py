@@ -13,8 +13,8 @@ from math import prod
 from mlir import ir
 from mlir.dialects import arith, memref, scf
 
-from autotune.ir.loops import constant, marked, parent_marked, parents, trip_count
-from autotune.ir.values import maker
+from autotune.ir.loops import constant, counter, marked, parent_marked, parents, trip_count
+from autotune.ir.values import index, maker
 from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PREFETCHING, STRIPS_OF_M
 
 LINE_BYTES = 64  # of x86, and of most Arm cores
@@ -81,7 +81,7 @@ def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Opera
     n_block = parent_marked(loop, BLOCKS_OF_N)
     with ir.InsertionPoint(loop), loop.location:
         start, shift = next_block(loop)
-        column = arith.addi(n_block.regions[0].blocks[0].arguments[0], shift) if n_block is not None else shift
+        column = arith.addi(counter(n_block), shift) if n_block is not None else shift
         first = arith.addi(start, arith.muli(turn(nest), index(rows)))
 
     def place(of: ir.Value) -> list[ir.Value]:
@@ -97,7 +97,7 @@ def next_block(loop: ir.Operation) -> tuple[ir.Value, ir.Value]:
     step = index(constant(n_block.operands[2]) if n_block is not None else 0)
     if k_block is None:
         return index(0), step
-    after = arith.addi(k_block.regions[0].blocks[0].arguments[0], k_block.operands[2])
+    after = arith.addi(counter(k_block), k_block.operands[2])
     ended = arith.cmpi(arith.CmpIPredicate.uge, after, k_block.operands[1])
     return arith.select(ended, index(0), after), arith.select(ended, step, index(0))
 
@@ -106,7 +106,7 @@ def turn(nest: list[ir.Operation]) -> ir.Value:
     """How often the body of nested loops, innermost first, has run before."""
     number = index(0)
     for loop in reversed(nest):
-        done = arith.subi(loop.regions[0].blocks[0].arguments[0], loop.operands[0])
+        done = arith.subi(counter(loop), loop.operands[0])
         number = arith.addi(arith.muli(number, index(trip_count(loop))), arith.divui(done, loop.operands[2]))
     return number
 
@@ -160,8 +160,3 @@ def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:
     for i, operand in enumerate(operands):
         clone.operands[i] = operand
     return clone.results[0]
-
-
-def index(value: int) -> ir.Value:
-    """A constant."""
-    return arith.constant(ir.IndexType.get(), value)

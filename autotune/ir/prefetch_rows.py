@@ -7,9 +7,9 @@ fetches what the next block will begin with.
 from mlir import ir
 from mlir.dialects import arith, memref
 
-from autotune.ir.loops import constant, marked
-from autotune.ir.prefetch import TO_L2, elements_of_line, index
-from autotune.ir.values import maker
+from autotune.ir.loops import constant, counter, marked
+from autotune.ir.prefetch import TO_L2, elements_of_line
+from autotune.ir.values import index, maker
 from autotune.script import NEXT_ROWS
 
 
@@ -32,7 +32,7 @@ def prefetch_rows(module: ir.Module) -> None:
 def prefetch_below(load: ir.Operation, loop: ir.Operation) -> None:
     """Fetch the lines of a load as many rows further down as a step of the loop takes, if its first index is a row."""
     source, row, *others = load.operands
-    if not others or not depends(row, loop.regions[0].blocks[0].arguments[0]):
+    if not others or not depends(row, counter(loop)):
         return
     width = ir.VectorType(load.results[0].type).shape[-1]
     with ir.InsertionPoint(load), load.location:

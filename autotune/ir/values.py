@@ -1,6 +1,7 @@
 """Where values come from."""
 
 from mlir import ir
+from mlir.dialects import arith
 
 
 def maker(value: ir.Value) -> ir.Operation | None:
@@ -27,3 +28,8 @@ def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
         list(ir.DenseI64ArrayAttr(cut.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
     )
     return offsets, sizes, strides
+
+
+def index(value: int) -> ir.Value:
+    """A constant of type index, at the insertion point."""
+    return arith.constant(ir.IndexType.get(), value)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from mlir import ir
 from mlir.dialects import arith, scf
 
-from autotune.ir.loops import marked, parent_marked
+from autotune.ir.loops import counter, marked, parent_marked
 from autotune.ir.values import maker
 from autotune.script import BLOCKS_OF_K, FROM_ZERO, ZEROS
 
@@ -50,7 +50,7 @@ def zero_accumulators(loop: ir.Operation) -> None:
         if block is None:
             loop.operands[3] = zeros
             return
-        first = arith.cmpi(arith.CmpIPredicate.eq, block.regions[0].blocks[0].arguments[0], block.operands[0])
+        first = arith.cmpi(arith.CmpIPredicate.eq, counter(block), block.operands[0])
         chosen = scf.IfOp(first, [kind], has_else=True)
         with ir.InsertionPoint(chosen.then_block):
             scf.yield_([zeros])
