@@ -9,13 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import psutil
 
-from autotune.choose import choose, race, tied
+from autotune.choose import PROCESSES, choose, race, tied
 from autotune.ir.evaluate import Candidate
 from autotune.machine import Machine, this_machine
 from autotune.measure import Effort
@@ -38,11 +37,10 @@ from autotune.space import Config
 from autotune.store import Store
 from autotune.task import Task
 from autotune.task_search import TaskSearch
-from autotune.trial import Samples
 from autotune.worker import Worker
 
 SLOWER = 1.05
-QUIET_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.003)
+QUIET_EFFORT = Effort(samples=60, seconds=6.0, sample_seconds=0.003)
 NEAR = 1.25  # trials that took longer, over the best, are not measured again
 LIVES = 5  # of tuners on one store; the next five get a new one
 LONGEST_LIVES = ((Direct, 3.0), (Instant, 1.0))  # seconds until a tuner is killed, by how it evaluates
@@ -178,23 +176,16 @@ def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Wo
 def fastest(
     search: TaskSearch, winner: Config | None, baseline: Baseline, floor: float, worker: Worker
 ) -> list[Config | None]:
-    """What two new processes do not tell from the fastest: of all trials near the best, the winner among them."""
+    """What new processes do not tell from the fastest: of all trials near the best, the winner among them."""
     most = NEAR * (search.right[0].seconds or 0.0)
     rivals: list[Config | None] = [t.config for t in search.right if (t.seconds or 0.0) <= most and t.config != winner]
     rivals.append(winner)
     plain = Candidate(None, baseline.pipeline)
     candidates = [plain if config is None else search.candidate(config) for config in rivals]
-    races = []
-    for _ in range(2):
-        worker.call(signal.raise_signal, signal.SIGKILL)
-        races.append(race(search, candidates, QUIET_EFFORT, worker))
-    ran = {i: joined(a, b) for i, (a, b) in enumerate(zip(*races, strict=True)) if a and b}
+    worker.renew()
+    times = race(search, candidates, QUIET_EFFORT, worker, processes=PROCESSES)
+    ran = {i: samples for i, samples in enumerate(times) if samples is not None}
     return [rivals[i] for i in tied(ran, floor)]
-
-
-def joined(a: Samples, b: Samples) -> Samples:
-    """The times of one program in two processes."""
-    return replace(a, seconds=a.seconds + b.seconds, reference_seconds=a.reference_seconds + b.reference_seconds)
 
 
 def run_selftest(amounts: Amounts, baseline: str, stage: Callable[[str], None]) -> Report:

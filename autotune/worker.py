@@ -123,6 +123,11 @@ class Worker:
         """
         return self._call(Call(function, argument), Patience(seconds or self.seconds))
 
+    def renew(self) -> None:
+        """Let what comes next run in a new process."""
+        if self._cell is not None:
+            self._end_cell()
+
     def roofs(self, machine: Machine) -> Roofs:
         """Measure the machine's roofs.
 

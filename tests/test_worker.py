@@ -1,5 +1,7 @@
 """Faults of every kind in real isolated workers: each is an outcome, and the next candidate is none the worse."""
 
+import os
+
 import pytest
 from tuning_support import contraction_payload
 
@@ -186,3 +188,17 @@ def test_same_seed_gives_the_same_error(worker):
     payload = load_payload("matmul,m=7,n=9,k=33")
     found = [worker.evaluate(job(Candidate(None, PLAIN), payload=payload))[0].max_error for _ in range(2)]
     assert found[0] == found[1] > 0
+
+
+def process_id(_):
+    """The process that runs this."""
+    return os.getpid()
+
+
+def test_renewed_worker_runs_in_another_process():
+    with Worker() as worker:
+        worker.renew()  # there is none yet
+        first = worker.call(process_id, None)
+        assert worker.call(process_id, None) == first
+        worker.renew()
+        assert worker.call(process_id, None) != first
