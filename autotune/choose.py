@@ -100,7 +100,7 @@ def race(
         processes: How many to measure in, one after the other; the first is the one that runs.
     """
     job = replace(search.job(candidates, effort), seed=search.seed + 1)
-    races = []
+    races: list[list[Samples | None]] = []
     for _ in range(processes):
         if races:
             worker.renew()

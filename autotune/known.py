@@ -14,6 +14,7 @@ from autotune.errors import BundleError
 from autotune.loops import Contraction, LoopNest
 from autotune.machine import Machine
 from autotune.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes
+from autotune.schedule import Schedule
 from autotune.space import Config, Knob, Space, Value
 from autotune.task import Task
 
@@ -113,38 +114,42 @@ def distance(known: Known, sizes: Sequence[int], machine: Machine) -> float:
     return shapes + vectors + registers + WEIGHT_OF_CACHES * min(caches, 8.0)
 
 
-def starts(known: Sequence[Known], task: Task, schedule: str, space: Space, machine: Machine) -> list[dict[str, Value]]:
+def starts(
+    known: Sequence[Known], task: Task, family: Schedule, space: Space, machine: Machine
+) -> list[dict[str, Value]]:
     """The configs of the nearest recorded tasks, nearest first, as configs of a space.
 
     Args:
         known: What is recorded.
         task: What is to be tuned.
-        schedule: Its family.
-        space: Its knobs; a value that a knob does not have becomes the nearest it has.
+        family: Covers it.
+        space: Its knobs; a value that a knob does not have becomes the nearest it has, one that is not recorded the
+            default config's.
         machine: The host.
     """
     structure, sizes = structure_of(task), sizes_of(task)
-    same = [k for k in known if k.schedule == schedule and k.structure == structure and len(k.sizes) == len(sizes)]
+    same = [k for k in known if k.schedule == family.name and k.structure == structure and len(k.sizes) == len(sizes)]
+    default = family.default(task, machine)
     found: list[dict[str, Value]] = []
     for each in sorted(same, key=lambda k: (distance(k, sizes, machine), k.source)):
-        config = fit(each.config, space)
+        config = fit({**default, **each.config}, space)
         if config is not None and config not in found:
             found.append(config)
     return found[:MOST_STARTS]
 
 
 def fit(config: Config, space: Space) -> dict[str, Value] | None:
-    """A config of another space as one of this; `None` where a knob is missing or a law is broken."""
+    """A config of another space as one of this; `None` where a value fits no knob or a law is broken."""
     fitted: dict[str, Value] = {}
     for knob in space.knobs:
-        value = nearest(config.get(knob.name), knob)
+        value = nearest(config[knob.name], knob)
         if value is None:
             return None
         fitted[knob.name] = value
     return fitted if space.broken_law(fitted) is None else None
 
 
-def nearest(value: Value | None, knob: Knob) -> Value | None:
+def nearest(value: Value, knob: Knob) -> Value | None:
     """The value of a knob that is most like another: itself, or the nearest number by ratio; `None` if none is."""
     if value in knob.values:
         return value

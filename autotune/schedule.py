@@ -8,6 +8,36 @@ from autotune.space import Config, Space
 from autotune.task import Task
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """What a group with an online softmax is computed in.
+
+    Attributes:
+        rows: Rows of a block; divides them.
+        columns: Columns of a block; divides them.
+        skips: Blocks that a causal mask hides whole are skipped.
+    """
+
+    rows: int
+    columns: int
+    skips: bool = False
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What happens to a task's op before the script sees it, which no op of the transform dialect can do.
+
+    Attributes:
+        panel: Columns of the panels that its constant B is stored in before any call; 0 leaves it as it is. The op then
+            reads B as (k, n), rows of a panel at a time.
+        blocks: What a task that may go online becomes loops over; `None` leaves it as it is. ``%op`` is then the
+            outermost loop, and ops inside are matched by the attribute ``autotune.part`` (`ir/online.py`).
+    """
+
+    panel: int = 0
+    blocks: Blocks | None = None
+
+
 class Schedule(Protocol):
     """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
 
@@ -47,11 +77,8 @@ class Schedule(Protocol):
         """
         ...
 
-    def panel(self, task: Task, config: Config) -> int:
-        """Columns of the panels that the task's constant B is stored in before any call; 0 leaves it as it is.
-
-        The op that `build` transforms then reads B as (k, n), rows of a panel at a time.
-        """
+    def prepare(self, task: Task, config: Config) -> Preparation:
+        """Tell what `build` takes for granted of the op."""
         ...
 
 

@@ -5,13 +5,13 @@ matching by tag, the check that the match found what it should, and the lowering
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
-from autotune.schedule import Schedule
+from autotune.schedule import Preparation, Schedule
 from autotune.space import Config
 from autotune.task import Task
 
@@ -38,6 +38,10 @@ BLOCKS_OF_N, BLOCKS_OF_K, STRIPS_OF_M = "autotune.blocks_of_n", "autotune.blocks
 OPTIONAL = "autotune.optional"  # on ops of a script, whose handles may be empty though they are used
 # On the loop over blocks of rows of a group: where the next block of what it reads may be fetched.
 NEXT_ROWS = "autotune.next_rows"
+
+# On a script: tasks that become loops over blocks before it is applied. On what is inside of those: which part it is.
+ONLINE, PART = "autotune.online", "autotune.part"
+ROWS, COLUMNS, FACTOR, ROW_TOTALS, TOTALS, MEMBER = "rows", "columns", "factor", "row_totals", "totals", "member_"
 
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
 
@@ -111,7 +115,7 @@ class Step:
         ops: How many of them the module holds.
         body: Transform ops on ``%op``, as `Schedule.build` gave them.
         note: What a reader should know: family and config.
-        panel: Columns of the panels the ops' constant B is stored in; 0 for B as the payload has it.
+        preparation: What happens to the ops first.
         config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
     """
 
@@ -119,7 +123,7 @@ class Step:
     ops: int
     body: str
     note: str = ""
-    panel: int = 0
+    preparation: Preparation = field(default_factory=Preparation)
     config: Config = field(default_factory=dict)
 
 
@@ -136,8 +140,8 @@ def write_step(
         alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
         note: What a reader should know, such as `origin`.
     """
-    body, panel = family.build(task, config, machine), family.panel(task, config)
-    return Step(task.tag, 1 if alone else task.ops, body, note, panel, config)
+    body, preparation = family.build(task, config, machine), family.prepare(task, config)
+    return Step(task.tag, 1 if alone else task.ops, body, note, preparation, config)
 
 
 def origin(task: Task, family: Schedule, config: Config) -> str:
@@ -148,7 +152,7 @@ def origin(task: Task, family: Schedule, config: Config) -> str:
 
 def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
     """Tags whose constant B is stored in panels, with their columns."""
-    return tuple((step.tag, step.panel) for step in steps if step.panel)
+    return tuple((step.tag, step.preparation.panel) for step in steps if step.preparation.panel)
 
 
 def assemble(steps: Sequence[Step]) -> str:
@@ -165,7 +169,20 @@ def assemble(steps: Sequence[Step]) -> str:
         + indent(calls + DESTINATIONS + LOWERING + FINISH, "  ")
         + "}\n"
     )
-    return "module attributes {transform.with_named_sequence} {\n" + indent(sequences + main, "  ") + "}\n"
+    attributes = ", ".join(("transform.with_named_sequence", *online(steps)))
+    return f"module attributes {{{attributes}}} {{\n" + indent(sequences + main, "  ") + "}\n"
+
+
+def online(steps: Sequence[Step]) -> Iterator[str]:
+    """The script's attribute that says which tasks become loops over blocks first; nothing if none does."""
+    blocks = {step.tag: step.preparation.blocks for step in steps}
+    said = [
+        f"{tag} = {{rows = {b.rows}, columns = {b.columns}, skips = {json.dumps(b.skips)}}}"
+        for tag, b in blocks.items()
+        if b is not None
+    ]
+    if said:
+        yield f"{ONLINE} = {{{', '.join(said)}}}"
 
 
 def before_lowering(script: str) -> str:

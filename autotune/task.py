@@ -150,6 +150,8 @@ class Member:
         filled: Number of the operand that is filled with a constant first, its destination; -1 if there is none.
         hidden: Its loop over columns of which a causal mask hides those behind the row's own: what is computed there
             changes no result. -1 if there is none.
+        column: Its loop over columns that may come block by block, since the group divides by the sum of a softmax in
+            the end. -1 if there is none.
     """
 
     nest: LoopNest
@@ -158,6 +160,7 @@ class Member:
     contraction: Contraction | None = None
     filled: int = -1
     hidden: int = -1
+    column: int = -1
 
     @property
     def flops(self) -> float:

@@ -88,7 +88,7 @@ class TaskSearch:
             identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size)
-        first = starts(known, task, family.name, space, machine)
+        first = starts(known, task, family, space, machine)
         search = Search(space, family.default(task, machine), sampler=sampler, seed=seed, starts=first)
         return cls(task, family, machine, space, search, sweep, seed)
 

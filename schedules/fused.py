@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
+from autotune.schedule import Blocks, Preparation
 from autotune.script import HIDDEN, NEXT_ROWS, ROW_BLOCKS
 from autotune.space import Config, Space
 from autotune.task import Member, Task
 from schedules import moves
-from schedules.blocking import DIMS, Loop, cut
+from schedules.blocking import DIMS, Loop
 from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.fused_space import (
     Shape,
@@ -20,13 +21,15 @@ from schedules.fused_space import (
     contraction_config,
     default_config,
     fused_space,
+    online_columns,
     shape_of,
     tile_of,
 )
 from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
-from schedules.vectorize import reduce_and_vectorize, tile_and_vectorize
+from schedules.online import OnlineWriter
+from schedules.vectorize import vectorize_rows
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,16 @@ class Fused:
         shape = shape_of(task)
         return {**default_config(shape, fused_space(shape, machine), machine), **function_defaults(task)}
 
-    def panel(self, task: Task, config: Config) -> int:
-        """Panels as wide as the register tile, if the config wants them made beforehand."""
+    def prepare(self, task: Task, config: Config) -> Preparation:
+        """Panels as wide as the register tile, if the config wants them made beforehand; blocks, if it goes online."""
         shape = shape_of(task)
+        if columns := online_columns(config):
+            return Preparation(blocks=Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped"))
         for index in range(len(shape.contractions)):
             chosen = contraction_config(shape, config, index)
             if chosen["pack_b"] == "beforehand":
-                return columns_of(chosen)
-        return 0
+                return Preparation(columns_of(chosen))
+        return Preparation()
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Find the members of ``%op``, fuse them into its loops, and schedule each."""
@@ -67,7 +72,8 @@ class Fused:
             )
         space = self.space(task, machine)
         space.check(config)
-        writer = FusedWriter(Script(space.knobs, config), task.members, shape_of(task), config, machine)
+        kind = OnlineWriter if online_columns(config) else FusedWriter
+        writer = kind(Script(space.knobs, config), task.members, shape_of(task), config, machine)
         writer.write()
         return writer.script.text
 
@@ -197,19 +203,9 @@ class FusedWriter:
     def write_rows(self, op: str, member: Member) -> None:
         """One row at a time, in vectors; consumes `op`."""
         choose_functions(self.script, self.config, op)
-        sizes, reduced = self.sizes_of(member), bool(member.nest.reduced)
-        if len(sizes) == 1:
-            tile_and_vectorize(self.script, op, sizes, 1, sizes[0] & -sizes[0])
-            return
-        rows, columns = sizes
-        pieces = cut(columns, 0, int(self.config["vectors"]) * self.machine.lanes, powers_of_two=True)
-        parts = moves.split_into(self.script, op, 1, [piece.size for piece in pieces])
-        for piece, part in zip(pieces, parts, strict=True):
-            mark = HIDDEN if self.skips and member.hidden >= 0 and piece == pieces[0] else ""
-            if reduced and piece.register < piece.size:
-                reduce_and_vectorize(self.script, part, (rows, piece.size), piece.register, mark=mark)
-            else:
-                tile_and_vectorize(self.script, part, (rows, piece.size), 1, piece.register, mark=mark)
+        mark = HIDDEN if self.skips and member.hidden >= 0 else ""
+        width, reduced = int(self.config["vectors"]) * self.machine.lanes, bool(member.nest.reduced)
+        vectorize_rows(self.script, op, self.sizes_of(member), width, reduced=reduced, mark=mark)
 
     def open_contractions(
         self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str

@@ -7,13 +7,14 @@ from autotune.loops import Contraction, rows_of
 from autotune.machine import Machine
 from autotune.space import Config, Constraint, Knob, Space, Value
 from autotune.task import Task
-from schedules.blocking import cut, nest_order
+from schedules.blocking import DIMS, cut, nest_order
 from schedules.matmul_model import default_config as matmul_default
 from schedules.matmul_space import BYTES, columns_of, constraints, matmul_space, may_fetch
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 COLUMNS = (64, 128, 256, 512, 768, 1024)
 VECTORS = (1, 2, 4, 8)
+ONLINE = (64, 128, 256, 512)
 INHERITED = (
     "tile_n",
     "tile_k",
@@ -25,7 +26,8 @@ INHERITED = (
     "pack_b",
 )
 MOST_WHOLE_K = 1024
-MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
+MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS, DEFAULT_ONLINE = 32, 4, 256, 512
+ROWS_A_COPY = 128  # where B is packed again for every block of rows
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Shape:
         contractions: In program order, each whole.
         width: Elements of a row.
         causal: A causal mask hides columns from rows; the last contraction sums over them.
+        keys: Columns that may come block by block; 0 if there are none.
+        along: For every contraction, which of its dimensions those are; empty if it has none of them.
     """
 
     sizes: tuple[int, ...]
@@ -45,6 +49,8 @@ class Shape:
     contractions: tuple[Contraction, ...]
     width: int = 1
     causal: bool = False
+    keys: int = 0
+    along: tuple[str, ...] = ()
 
     @property
     def columns(self) -> int:
@@ -65,8 +71,15 @@ def shape_of(task: Task) -> Shape:
     rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
     cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
     sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
+    found = [m for m in reversed(task.members) if m.contraction]
     return Shape(
-        sizes, rows, task.contractions, width=root.nest.sizes[-1], causal=any(m.hidden >= 0 for m in task.members)
+        sizes,
+        rows,
+        task.contractions,
+        width=root.nest.sizes[-1],
+        causal=any(m.hidden >= 0 for m in task.members),
+        keys=max((m.nest.sizes[m.column] for m in task.members if m.column >= 0), default=0),
+        along=tuple(DIMS[m.column - rows + 1] if m.column >= 0 else "" for m in found),
     )
 
 
@@ -90,12 +103,21 @@ def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
     c = replace(shape.contractions[index], batch=1, batched=False)
     if not config["fuse"]:
         return c
-    return replace(c, m=int(config["rows"]), n=block_columns(config) or c.n)
+    c = replace(c, m=int(config["rows"]), n=block_columns(config) or c.n)
+    columns, along = online_columns(config), shape.along[index]
+    if not columns or not along:
+        return c
+    return replace(c, n=columns) if along == "n" else replace(c, k=columns)
 
 
 def block_columns(config: Config) -> int:
     """Columns of a block; 0 for all of them, which is so too where they cannot be cut."""
     return int(config.get("columns", 0))
+
+
+def online_columns(config: Config) -> int:
+    """Columns of a block of an online softmax; 0 for whole rows."""
+    return int(config.get("online", 0))
 
 
 def fused_space(shape: Shape, machine: Machine) -> Space:
@@ -108,6 +130,8 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
     ]
     if shape.causal:
         knobs.append(Knob("hidden", ("skipped", "computed")))
+    if blocks := tuple(n for n in ONLINE if n < shape.keys and shape.keys % n == 0):
+        knobs.append(Knob("online", (0, *blocks)))
     if not shape.contractions:
         knobs.append(Knob("prefetch_rows", (False, True)))
     if shape.columns:
@@ -139,7 +163,11 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
             return True
         last = len(shape.contractions) - 1
         summed = cut(shape.contractions[last].k, int(config["tile_k" + suffix(shape, last)]), 1)
-        return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows and len(summed) == 1
+        whole = len(summed) == 1 or online_columns(config) > 0
+        return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows and whole
+
+    def online(config: Config) -> bool:
+        return not online_columns(config) or (bool(config["fuse"]) and int(config["rows"]) < shape.most_rows)
 
     def ahead(config: Config) -> bool:
         return not config.get("prefetch_rows") or (bool(config["fuse"]) and int(config["rows"]) < shape.most_rows)
@@ -157,6 +185,7 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         Constraint("rows is all of them and columns 0 where nothing is fused", idle),
         Constraint("columns is a multiple of the register tile of the contraction", aligned),
         Constraint("hidden is skipped only in blocks of rows, where tiles of the sum over columns divide it", skips),
+        Constraint("a softmax goes online only in blocks of rows that are fused", online),
         Constraint("the next rows are prefetched only where blocks of them are fused", ahead),
         Constraint("every contraction obeys the laws of schedule 'matmul' for its tile", matmuls),
     )
@@ -169,12 +198,15 @@ def lawful(shape: Shape, config: Config, index: int, machine: Machine) -> bool:
 
 
 def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
-    """Row groups a few rows at a time, in L1; attention in blocks of rows; an epilogue on blocks that stay in L2."""
+    """Row groups a few rows at a time, in L1; an epilogue on blocks that stay in L2; attention in blocks of rows.
+
+    It goes online where a block's scores would fill half of L2.
+    """
     values = {knob.name: knob.values for knob in space.knobs}
     fitting_l1 = machine.l1_bytes // 2 // (BYTES * shape.width)
     most = MANY_ROWS if shape.contractions else max(1, min(FEW_ROWS, fitting_l1))
-    if shape.columns:
-        most = 128
+    if shape.columns or shape.keys >= MOST_WHOLE_K:
+        most = ROWS_A_COPY
     fused: dict[str, Any] = {
         "fuse": True,
         "rows": max((int(r) for r in values["rows"] if int(r) <= most), default=int(values["rows"][0])),
@@ -188,11 +220,16 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     if not shape.contractions:
         several = int(fused["rows"]) < shape.most_rows
         fused["prefetch_rows"] = several and BYTES * shape.sizes[0] * shape.width > machine.l2_bytes
+    if "online" in values:
+        long = BYTES * int(fused["rows"]) * shape.keys > machine.l2_bytes // 2
+        fused["online"] = max(int(n) for n in values["online"] if int(n) <= DEFAULT_ONLINE) if long else 0
     apart: dict[str, Any] = {**fused, "fuse": False, "rows": shape.most_rows}
     if shape.columns:
         apart["columns"] = 0
     if shape.causal:
         apart["hidden"] = "computed"
+    if "online" in values:
+        apart["online"] = 0
     if not shape.contractions:
         apart["prefetch_rows"] = False
     for frame in (fused, apart):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from autotune.machine import Machine
+from autotune.schedule import Preparation
 from autotune.space import Config, Knob, Space
 from autotune.task import Task
 from schedules.blocking import cut
@@ -48,9 +49,9 @@ class Gather:
                 tile_and_vectorize(script, part, (*rows, piece.size), 1, piece.register, gathers=True)
         return script.text
 
-    def panel(self, task: Task, config: Config) -> int:
+    def prepare(self, task: Task, config: Config) -> Preparation:
         """It leaves operands as they are."""
-        return 0
+        return Preparation()
 
 
 GATHER = Gather()

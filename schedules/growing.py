@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from autotune.errors import ScheduleError
 from autotune.loops import LoopNest
 from autotune.machine import Machine
+from autotune.schedule import Preparation
 from autotune.space import Config, Knob, Space
 from autotune.task import Task
 from schedules import moves
@@ -43,9 +44,9 @@ class Growing:
         """Two vectors, four strands or what there are, two steps."""
         return {"vectors": 2, "strands": min(4, strands_for(task, machine)[-1]), "unroll": 2}
 
-    def panel(self, task: Task, config: Config) -> int:
+    def prepare(self, task: Task, config: Config) -> Preparation:
         """It leaves operands as they are."""
-        return 0
+        return Preparation()
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Find the members of ``%op`` and schedule each, the first that runs last."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from autotune.errors import ScheduleError
 from autotune.loops import Contraction
 from autotune.machine import Machine
+from autotune.schedule import Preparation
 from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, FROM_ZERO, HIDDEN, PREFETCHING, STRIPS_OF_M, SUMS, ZEROS
 from autotune.space import Config, Space
 from autotune.task import Task
@@ -50,7 +51,7 @@ class Matmul:
         script = Script(space.knobs, config)
         op = "%op"
         function = moves.enclosing_function(script, op)
-        if self.panel(task, config):
+        if self.prepare(task, config).panel:
             script.say("B is stored in panels beforehand")
             c = replace(c, transposed_b=False)
         zeros = moves.producer(script, op, 2) if c.zeroed else ""
@@ -60,9 +61,9 @@ class Matmul:
         MatmulWriter(script, function, c, config, zeros=zeros).write(op)
         return script.text
 
-    def panel(self, task: Task, config: Config) -> int:
+    def prepare(self, task: Task, config: Config) -> Preparation:
         """Panels as wide as the register tile, if the config wants them made beforehand."""
-        return columns_of(config) if config["pack_b"] == "beforehand" else 0
+        return Preparation(columns_of(config) if config["pack_b"] == "beforehand" else 0)
 
 
 def contraction_of(task: Task) -> Contraction:

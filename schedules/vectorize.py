@@ -6,6 +6,7 @@ It covers every structured op the partition could describe; families that know a
 from dataclasses import dataclass
 
 from autotune.machine import Machine
+from autotune.schedule import Preparation
 from autotune.script import SUMS
 from autotune.space import Config, Constraint, Knob, Space
 from autotune.task import Task
@@ -66,9 +67,9 @@ class Vectorize:
             )
         return script.text
 
-    def panel(self, task: Task, config: Config) -> int:
+    def prepare(self, task: Task, config: Config) -> Preparation:
         """It leaves operands as they are."""
-        return 0
+        return Preparation()
 
 
 def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width: int, *, mark: str = "") -> None:
@@ -91,6 +92,33 @@ def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width:
             moves.annotate(script, loop, name)
     for part in parts:
         moves.vectorize(script, part)
+
+
+def vectorize_rows(
+    script: Script, op: str, sizes: tuple[int, ...], width: int, *, reduced: bool, mark: str = ""
+) -> None:
+    """One row at a time, in vectors, and what they leave over in smaller ones; consumes `op`.
+
+    Args:
+        script: Where to write.
+        op: Handle of an op over rows, or rows and columns.
+        sizes: Trip counts of its loops.
+        width: Elements of a vector along the columns.
+        reduced: It reduces its columns.
+        mark: Attribute for the loop along whole vectors.
+    """
+    if len(sizes) == 1:
+        tile_and_vectorize(script, op, sizes, 1, sizes[0] & -sizes[0])
+        return
+    rows, columns = sizes
+    pieces = cut(columns, 0, width, powers_of_two=True)
+    parts = moves.split_into(script, op, 1, [piece.size for piece in pieces])
+    for piece, part in zip(pieces, parts, strict=True):
+        here = mark if piece == pieces[0] else ""
+        if reduced and piece.register < piece.size:
+            reduce_and_vectorize(script, part, (rows, piece.size), piece.register, mark=here)
+        else:
+            tile_and_vectorize(script, part, (rows, piece.size), 1, piece.register, mark=here)
 
 
 def tile_and_vectorize(

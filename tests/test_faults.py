@@ -13,6 +13,7 @@ from autotune.ir.evaluate import Candidate
 from autotune.ir.lower import PLAIN
 from autotune.machine import this_machine
 from autotune.patience import Patience
+from autotune.schedule import Preparation
 from autotune.search import Search
 from autotune.space import Knob, Space
 from autotune.store import Store
@@ -183,8 +184,8 @@ class FaultyFamily:
     def build(self, task, config, machine):
         return f"// {config['fault']}"
 
-    def panel(self, task, config):
-        return 0
+    def prepare(self, task, config):
+        return Preparation()
 
 
 class FaultySearch(TaskSearch):

@@ -28,6 +28,12 @@ CASES = {
     ),
     "softmax_avx2": (lambda: load_payload("softmax,rows=16,cols=33"), 0, "avx2", {}),
     "attention_avx2": (lambda: load_payload("attention,heads=2,seq=64,d=32,causal=1"), 0, "avx2", {"rows": 32}),
+    "attention_online_avx2": (
+        lambda: load_payload("attention,heads=2,seq=128,d=32,causal=1"),
+        0,
+        "avx2",
+        {"rows": 32, "online": 64},
+    ),
     "epilogue_avx2": (lambda: load_payload("gpt,d_model=128,heads=4,d_ff=256,vocab=64,seq=32,layers=1"), 7, "avx2", {}),
     "embedding_avx2": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx2", {}),
     "embedding_avx512": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx512", {}),
@@ -44,7 +50,8 @@ def write(name):
     space.check(config)
     assert space.broken_law(config) is None
     note = "\n".join(f"{knob} = {value}" for knob, value in config.items())
-    return assemble([Step(task.tag, task.ops, family.build(task, config, host), f"{task.tag} for {machine}\n{note}")])
+    said, preparation = f"{task.tag} for {machine}\n{note}", family.prepare(task, config)
+    return assemble([Step(task.tag, task.ops, family.build(task, config, host), said, preparation)])
 
 
 @pytest.mark.parametrize("name", CASES)

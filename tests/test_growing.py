@@ -11,7 +11,8 @@ from autotune.ir.partition import partition
 from autotune.machine import this_machine
 from autotune.measure import Effort
 from autotune.registry import family_for
-from autotune.script import Step, assemble, panels_of
+from autotune.script import Step, assemble, panels_of, write_step
+from autotune.task_search import candidate_of
 from payload import gpt
 from schedules.growing import GROWING
 
@@ -78,8 +79,7 @@ def test_decode_needs_no_memory_but_its_arena():
     for task in parts.tasks:
         family = family_for(task)
         config = family.default(task, MACHINES["avx2"])
-        body, panel = family.build(task, config, MACHINES["avx2"]), family.panel(task, config)
-        steps.append(Step(task.tag, task.ops, body, panel=panel))
+        steps.append(write_step(task, family, config, MACHINES["avx2"]))
     candidate = Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
     (found,) = evaluate(Job(payload, (candidate,), this_machine(), effort=QUICK))
     assert found.outcome == "ok", found.diagnostic
@@ -95,13 +95,12 @@ def test_stored_weights_are_contracted_by_the_families_of_matmuls(storage, batch
     for task in tasks:
         family = family_for(task)
         config = family.default(task, MACHINES["avx2"])
-        panels = ((task.tag, family.panel(task, config)),)
-        script = assemble([Step(task.tag, 1, family.build(task, config, MACHINES["avx2"]), panel=panels[0][1])])
-        job = Job(task.payload, (Candidate(script, TAIL, None, panels),), this_machine(), effort=QUICK)
+        step = write_step(task, family, config, MACHINES["avx2"], alone=True)
+        job = Job(task.payload, (candidate_of(step),), this_machine(), effort=QUICK)
         (found,) = evaluate(job)
         assert found.outcome == "ok", (task.tag, found.diagnostic)
         assert config["pack_b"] == "beforehand"
-        assert dict(panels)[task.tag] > 0
+        assert step.preparation.panel > 0
 
 
 def test_a_single_strip_of_rows_streams_whole_panels():

@@ -27,7 +27,7 @@ def known_of(task, machine=HERE, source="a", **changes):
 
 def starts_for(known, task, machine=HERE):
     family = family_for(task)
-    return starts(known, task, family.name, family.space(task, machine), machine)
+    return starts(known, task, family, family.space(task, machine), machine)
 
 
 def test_the_nearest_sizes_come_first():
@@ -67,13 +67,19 @@ def test_a_value_the_knob_does_not_have_becomes_the_nearest():
     assert config["tile_n"] == max(values)
 
 
-def test_a_config_that_breaks_a_law_or_lacks_a_knob_is_left_out():
+def test_a_config_that_breaks_a_law_is_left_out():
     task = task_of(64, 64, 64)
     family = family_for(task)
     never = Space(family.space(task, HERE).knobs, (Constraint("nothing is allowed", lambda config: False),))
-    more = Space((*family.space(task, HERE).knobs, Knob("new", ("a", "b"))))
-    for space in (never, more):
-        assert starts([known_of(task)], task, family.name, space, HERE) == []
+    assert starts([known_of(task)], task, family, never, HERE) == []
+
+
+def test_a_knob_that_was_not_recorded_has_its_default():
+    task = task_of(64, 64, 64)
+    recorded = known_of(task, register_m=3)
+    fewer = {name: value for name, value in recorded.config.items() if name != "unroll_k"}
+    (config,) = starts_for([replace(recorded, config=fewer)], task)
+    assert config == recorded.config
 
 
 def test_equal_configs_are_tried_once():

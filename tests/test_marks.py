@@ -11,7 +11,7 @@ from autotune.ir.partition import partition
 from autotune.ir.program import apply_schedule
 from autotune.machine import this_machine
 from autotune.registry import family_for, load_payload
-from autotune.script import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS, assemble, write_step
+from autotune.script import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS, assemble, panels_of, write_step
 
 
 def default_of(payload):
@@ -33,7 +33,7 @@ def scheduled(payload, script, panels=()):
 def script_of(payload, **knobs):
     _, task, family, config, machine = default_of(payload)
     step = write_step(task, family, {**config, **knobs}, machine)
-    return assemble([step]), [(step.tag, step.panel)] if step.panel else []
+    return assemble([step]), panels_of([step])
 
 
 @pytest.mark.parametrize("sizes", [(24, 32, 64), (33, 47, 21), (130, 70, 600), (5, 5, 5)], ids=str)
@@ -126,7 +126,7 @@ def test_prefetching_changes_no_result(spec):
         lawful = set(fetched) == set(config) and family.space(task, machine).broken_law(fetched) is None
         steps.append(write_step(task, family, fetched if lawful else config, machine))
     script = assemble(steps)
-    panels = [(step.tag, step.panel) for step in steps if step.panel]
+    panels = panels_of(steps)
     assert "prefetch" in script or "matmul" not in spec
     found = run(payload, inputs, script, TAIL, text=parts.payload.text, panels=panels)
     agrees(payload, found, payload.reference(**inputs))

@@ -37,6 +37,7 @@ def make_tasks():
         "layer_norm,rows=6,cols=40",
         "embedding,rows=6,cols=40,vocab=9",
         "attention,heads=2,seq=24,d=8,causal=1",
+        "attention,heads=1,seq=128,d=8,causal=1",
         "nano",
     ):
         tasks |= tasks_of(load_payload(spec))

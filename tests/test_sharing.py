@@ -16,6 +16,7 @@ from autotune.machine import this_machine
 from autotune.promises import Direct, open_search, product_task
 from autotune.registry import families, load_payload
 from autotune.reproduce import find_task, reproduce
+from autotune.schedule import Preparation
 from autotune.space import Knob, Space
 from autotune.store import Store
 from autotune.task_search import TaskSearch
@@ -91,8 +92,8 @@ class Twins:
         )
         return tiled if config["unroll"] == 1 else f"{tiled}{again} : (!transform.any_op) -> !transform.any_op"
 
-    def panel(self, task, config):
-        return 0
+    def prepare(self, task, config):
+        return Preparation()
 
 
 def test_same_code_is_never_timed_twice_and_dead_knobs_are_named(tmp_path, worker):
@@ -128,12 +129,12 @@ def test_no_knob_of_our_families_is_dead(family):
         declared |= {knob.name for knob in space.knobs if len(knob.values) > 1}
         drawn = ({knob.name: dice.choice(knob.values) for knob in space.knobs} for _ in range(2000))
         for config in islice((config for config in drawn if space.broken_law(config) is None), 20):
-            script = family.build(task, config, machine), family.panel(task, config)
+            script = family.build(task, config, machine), family.prepare(task, config)
             for knob in space.knobs:
                 for value in knob.values:
                     other = {**config, knob.name: value}
                     if knob.name not in alive and space.broken_law(other) is None:
-                        changed = family.build(task, other, machine), family.panel(task, other)
+                        changed = family.build(task, other, machine), family.prepare(task, other)
                         alive |= {knob.name} if changed != script else set()
     assert declared - alive == set()
 

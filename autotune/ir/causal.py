@@ -42,7 +42,8 @@ def hidden_loops(ops: Sequence[ir.Operation], rows: int) -> list[int]:
         rows: How many of those there are; the last of them is the mask's row.
     """
     none = [-1] * len(ops)
-    columns = column_loops(ops, rows)
+    compared = {op: column for op in ops for column in compared_with(op, rows - 1)}
+    columns = column_loops(ops, rows, compared)
     if columns is None or columns.get(ops[0], -1) in dimensions(indexing_maps(ops[0])[-1]):
         return none  # no mask, or its columns are results
     known: dict[ir.Value, str] = {}
@@ -56,9 +57,17 @@ def hidden_loops(ops: Sequence[ir.Operation], rows: int) -> list[int]:
     return [columns.get(op, -1) for op in ops]
 
 
-def column_loops(ops: Sequence[ir.Operation], rows: int) -> dict[ir.Operation, int] | None:
-    """The loop over the mask's columns in every op that has one; `None` if there is no mask, or they do not line up."""
-    found = {op: column for op in ops for column in compared_with(op, rows - 1)}
+def column_loops(
+    ops: Sequence[ir.Operation], rows: int, some: Mapping[ir.Operation, int]
+) -> dict[ir.Operation, int] | None:
+    """The loop over the columns in every op that has one; `None` if there are none, or they do not line up.
+
+    Args:
+        ops: The group: root first, every op before those that it reads.
+        rows: How many of their first loops are the group's rows.
+        some: The loop of some of them.
+    """
+    found = dict(some)
     made = {op.results[0]: op for op in ops}
     edges = [
         (op, made[value], dimensions(indexing_maps(op)[number]))

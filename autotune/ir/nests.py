@@ -1,12 +1,16 @@
 """Loops and layouts of structured ops, in the engine's own terms."""
 
+from collections.abc import Iterator
+
 from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.ir.extents import extent_of, open_dimensions, static_shape
+from autotune.ir.values import is_constant
 from autotune.loops import Contraction, LoopNest
 
 WIDENED = ("f32", "bf16", "i8")  # what B may be stored in
+UNTUNABLE = ("linalg.fill", "linalg.copy", "linalg.yield", "linalg.index", "linalg.pack", "linalg.unpack")
 
 
 def loop_nest(op: ir.Operation) -> LoopNest | None:
@@ -88,3 +92,27 @@ def element_type(value: ir.Value) -> str:
     """MLIR element type of a shaped value, or its own type."""
     kind = value.type
     return str(kind.element_type) if isinstance(kind, ir.ShapedType) else str(kind)
+
+
+def structured_ops(block: ir.Block, trips: int = 1) -> Iterator[tuple[ir.OpView, int]]:
+    """Linalg ops on tensors under a block, each with the number of times one call of the function executes it."""
+    for op in block.operations:
+        name = op.operation.name
+        if name.startswith("linalg.") and name not in UNTUNABLE and len(op.operation.results) > 0:
+            yield op, trips
+            continue
+        inner = trips * trip_count(op) if name == "scf.for" else trips
+        for region in op.regions:
+            for nested in region.blocks:
+                yield from structured_ops(nested, inner)
+
+
+def trip_count(loop: ir.OpView) -> int:
+    """Iterations of an scf.for with constant bounds; 1 where they are not known."""
+    bounds = []
+    for value in list(loop.operation.operands)[:3]:
+        if not is_constant(value):
+            return 1
+        bounds.append(int(ir.IntegerAttr(value.owner.attributes["value"]).value))
+    lower, upper, step = bounds
+    return max(0, -(-(upper - lower) // step))

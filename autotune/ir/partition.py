@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -18,9 +18,10 @@ from autotune.ir.gathers import gathered, read_places_by_position
 from autotune.ir.groups import Group, find_groups
 from autotune.ir.lower import run_pipeline
 from autotune.ir.module import context, parse, symbol
-from autotune.ir.nests import describe_contraction, loop_nest
+from autotune.ir.nests import describe_contraction, loop_nest, structured_ops
 from autotune.ir.outline import EXTENT, outline, start_value
-from autotune.ir.values import fill_of, is_constant, maker
+from autotune.ir.softmax import find_plan
+from autotune.ir.values import fill_of, maker
 from autotune.ir.weights import weight_behind
 from autotune.loops import Contraction, LoopNest, rows_of
 from autotune.oracle import contract
@@ -32,7 +33,6 @@ PREPARE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),ca
 SECOND_USE = "autotune.second_use"
 # A task with a size known at run time only is verified and measured at these parts of its bound.
 PARTS = (1024, 8, 2, 1)
-UNTUNABLE = ("linalg.fill", "linalg.copy", "linalg.yield", "linalg.index", "linalg.pack", "linalg.unpack")
 
 
 @dataclass(frozen=True)
@@ -132,30 +132,6 @@ def find_function(module: ir.Module, name: str) -> ir.OpView:
     raise PayloadError(f"the module must define function @{name}; it does not")
 
 
-def structured_ops(block: ir.Block, trips: int = 1) -> Iterator[tuple[ir.OpView, int]]:
-    """Linalg ops on tensors under a block, each with the number of times one call of the function executes it."""
-    for op in block.operations:
-        name = op.operation.name
-        if name.startswith("linalg.") and name not in UNTUNABLE and len(op.operation.results) > 0:
-            yield op, trips
-            continue
-        inner = trips * trip_count(op) if name == "scf.for" else trips
-        for region in op.regions:
-            for nested in region.blocks:
-                yield from structured_ops(nested, inner)
-
-
-def trip_count(loop: ir.OpView) -> int:
-    """Iterations of an scf.for with constant bounds; 1 where they are not known."""
-    bounds = []
-    for value in list(loop.operation.operands)[:3]:
-        if not is_constant(value):
-            return 1
-        bounds.append(int(ir.IntegerAttr(value.owner.attributes["value"]).value))
-    lower, upper, step = bounds
-    return max(0, -(-(upper - lower) // step))
-
-
 def mark(group: Group, task: Task) -> None:
     """Tag a task's root, and name the task on the contraction whose weight it may store as it likes."""
     group.ops[0].attributes[TAG] = ir.StringAttr.get(task.tag)
@@ -194,6 +170,9 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         rows = rows_of(members[0].nest.iterators, contracts=members[0].contraction is not None)
         hidden = hidden_loops(group.ops, rows)
         members = [replace(member, hidden=loop) for member, loop in zip(members, hidden, strict=True)]
+        plan = find_plan(group.ops) if not weights else None
+        columns = [plan.columns.get(op, -1) if plan is not None else -1 for op in group.ops]
+        members = [replace(member, column=loop) for member, loop in zip(members, columns, strict=True)]
     outlined = outline(group.in_order, weights)
     if outlined is None:
         return None

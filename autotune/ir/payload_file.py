@@ -6,8 +6,7 @@ from mlir import ir
 
 from autotune.errors import CompileError, PayloadError
 from autotune.ir.module import context, parse, symbol
-from autotune.ir.nests import loop_nest
-from autotune.ir.partition import structured_ops
+from autotune.ir.nests import loop_nest, structured_ops
 from autotune.task import DTYPES, WRITTEN, Argument, Payload
 
 ROLE = "autotune.role"

@@ -15,8 +15,9 @@ from autotune.ir.census import Census
 from autotune.ir.lower import run_pipeline, schedule
 from autotune.ir.module import check_module, context, describe, first_lines, parse, symbol
 from autotune.ir.panel_loads import store_in_panels
-from autotune.ir.panels import PanelWeight, insert_panels
+from autotune.ir.panels import PanelWeight
 from autotune.ir.partition import find_function
+from autotune.ir.preparation import prepare_module
 from autotune.pages import Pages, empty_bytes
 from autotune.task import DTYPES, Argument, Array, Payload
 from autotune.watch import Stopwatch
@@ -134,8 +135,7 @@ def apply_schedule(
     Returns:
         The arguments that the entry function has besides the payload's.
     """
-    roles = [argument.role for argument in payload.arguments]
-    weights = insert_panels(find_function(module, payload.entry), roles, panels) if panels else ()
+    weights = prepare_module(module, payload, script, panels)
     schedule(module, script)
     if weights:
         store_in_panels(find_function(module, payload.entry), weights)

@@ -9,8 +9,8 @@ from autotune.errors import CompileError
 from autotune.ir.evaluate import Candidate, build_and_verify
 from autotune.ir.lower import apply_script
 from autotune.ir.module import context, parse
-from autotune.ir.panels import PanelWeight, insert_panels
-from autotune.ir.partition import find_function
+from autotune.ir.panels import PanelWeight
+from autotune.ir.preparation import prepare_module
 from autotune.ir.prepared import PreparedPayload, prepare
 from autotune.ir.stages import compile_to
 from autotune.stats import tolerance
@@ -69,9 +69,7 @@ def transform(claim: Claim) -> Transformed:
     payload, candidate = claim.payload, claim.candidate
     with context():
         module = parse(candidate.text or payload.text, payload.name)
-        roles = [argument.role for argument in payload.arguments]
-        columns = dict(candidate.panels)
-        weights = insert_panels(find_function(module, payload.entry), roles, columns) if columns else ()
+        weights = prepare_module(module, payload, candidate.script, dict(candidate.panels))
         before = str(module)
         if candidate.script is not None:
             apply_script(module, candidate.script)

@@ -15,8 +15,7 @@ from autotune.ir.arena import plan_arena
 from autotune.ir.evaluate import Candidate
 from autotune.ir.lower import apply_script, plans_arena, run_pipeline
 from autotune.ir.module import context, parse
-from autotune.ir.panels import insert_panels
-from autotune.ir.partition import find_function
+from autotune.ir.preparation import prepare_module
 from autotune.ir.program import apply_schedule, runner_libraries
 from autotune.ir.tools import find_tool
 from autotune.script import before_lowering
@@ -77,9 +76,7 @@ def transform_only(module: ir.Module, payload: Payload, candidate: Candidate) ->
     Raises:
         ScheduleError: The script was written by a release that lowers otherwise.
     """
-    if candidate.panels:
-        roles = [argument.role for argument in payload.arguments]
-        insert_panels(find_function(module, payload.entry), roles, dict(candidate.panels))
+    prepare_module(module, payload, candidate.script, dict(candidate.panels))
     apply_script(module, before_lowering(candidate.script or ""))
 
 

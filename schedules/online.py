@@ -1,0 +1,93 @@
+"""A group with an online softmax, which the payload has as loops over blocks of rows and columns already.
+
+The script finds every part by its attribute, since loops lie between them, and schedules it where it is.
+"""
+
+from dataclasses import dataclass
+
+from autotune.machine import Machine
+from autotune.script import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TOTALS
+from autotune.space import Config
+from autotune.task import Member
+from schedules import moves
+from schedules.blocking import Loop
+from schedules.functions import choose_functions
+from schedules.fused_space import Shape, contraction_config, online_columns, tile_of
+from schedules.matmul import MatmulWriter, OpenLoop
+from schedules.moves import ANY, Script
+from schedules.vectorize import vectorize_rows
+
+
+@dataclass(frozen=True)
+class OnlineWriter:
+    """Writes the script of one group that is online.
+
+    Attributes:
+        script: Where to write.
+        members: The group's ops, the root first.
+        shape: Its rows and columns.
+        config: Value of every knob.
+        machine: For which host.
+    """
+
+    script: Script
+    members: tuple[Member, ...]
+    shape: Shape
+    config: Config
+    machine: Machine
+
+    def write(self) -> None:
+        """Schedule every part of the group."""
+        self.script.say("the softmax is online: loops over blocks of rows and columns are there")
+        function = moves.enclosing_function(self.script, "%op")
+        contractions = self.open_contractions(function)
+        for position, member in reversed(list(enumerate(self.members))):
+            if not member.contraction:
+                op = self.part(f"{MEMBER}{position}")
+                choose_functions(self.script, self.config, op)
+                self.write_rows(op, self.sizes_of(member), reduced=bool(member.nest.reduced))
+        rows, factor = int(self.config["rows"]), self.part(FACTOR)
+        choose_functions(self.script, self.config, factor)
+        self.write_rows(factor, (rows,))
+        self.write_rows(self.part(ROW_TOTALS), (rows,))
+        self.write_rows(self.part(TOTALS), (rows, self.shape.contractions[-1].n))
+        for writer in contractions:
+            writer.vectorize()
+
+    def part(self, name: str) -> str:
+        """The handle of a part."""
+        found = self.script.fresh(name)
+        match = f'transform.structured.match attributes{{{PART} = "{name}"}} in %op'
+        self.script.emit(f"{found} = {match} : ({ANY}) -> {ANY}")
+        return found
+
+    def sizes_of(self, member: Member) -> tuple[int, ...]:
+        """Sizes of an op's loops in a block, without leading dimensions."""
+        sizes = list(member.nest.sizes)
+        sizes[self.shape.rows - 1] = int(self.config["rows"])
+        if member.column >= 0:
+            sizes[member.column] = online_columns(self.config)
+        return tuple(sizes[self.shape.rows - 1 :])
+
+    def write_rows(self, op: str, sizes: tuple[int, ...], *, reduced: bool = False) -> None:
+        """One row at a time, in vectors; consumes `op`."""
+        vectorize_rows(self.script, op, sizes, int(self.config["vectors"]) * self.machine.lanes, reduced=reduced)
+
+    def open_contractions(self, function: str) -> list[MatmulWriter]:
+        """Tile and pack each contraction, in program order; vectors come when all of that is done."""
+        found = [(position, member) for position, member in enumerate(self.members) if member.contraction]
+        rows, columns = self.part(ROWS), self.part(COLUMNS)
+        writers = []
+        for index, (position, _) in enumerate(reversed(found)):
+            handle = self.part(f"{MEMBER}{position}")
+            tile, along = tile_of(self.shape, self.config, index), self.shape.along[index]
+            around = [OpenLoop(Loop("m", tile.m, "cache"), rows)]
+            if along:
+                around.append(OpenLoop(Loop(along, online_columns(self.config), "cache"), columns))
+            carried = along == "k"  # what it adds to comes from the block before
+            zeros = moves.producer(self.script, handle, 2) if tile.zeroed and not carried else ""
+            chosen = contraction_config(self.shape, self.config, index)
+            writer = MatmulWriter(self.script, function, tile, chosen, tuple(around), zeros)
+            writer.tile_and_pack(handle)
+            writers.append(writer)
+        return writers
