@@ -36,8 +36,8 @@ PREFETCHING, COPIES = "autotune.prefetching", "autotune.copies"
 BLOCKS_OF_N, BLOCKS_OF_K, STRIPS_OF_M = "autotune.blocks_of_n", "autotune.blocks_of_k", "autotune.strips_of_m"
 
 OPTIONAL = "autotune.optional"  # on ops of a script, whose handles may be empty though they are used
-# On the loop over blocks of rows of a group: where the next block of what it reads may be fetched.
-NEXT_ROWS = "autotune.next_rows"
+# On the loop over blocks of rows of a group: where the next block of what it reads may be fetched; and what it writes.
+NEXT_ROWS, WRITTEN_ROWS = "autotune.next_rows", "autotune.written_rows"
 
 # On a script: tasks that become loops over blocks before it is applied. On what is inside of those: which part it is.
 ONLINE, PART = "autotune.online", "autotune.part"

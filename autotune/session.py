@@ -24,6 +24,7 @@ class Session:
 
     def __init__(self, bundles: Path, note: Note = lambda sentence: None, seed: int = 0) -> None:
         self._bundles, self._note, self._seed = bundles, note, seed
+        self._machine = this_machine()
         self._kept: dict[str, Array] = {}
         self._panels: dict[tuple[str, int, bool], Array] = {}
         self._functions: dict[tuple[str, tuple[Argument, ...]], SessionFunction] = {}
@@ -43,12 +44,12 @@ class Session:
         return self._functions[key]
 
     def _compile(self, payload: Payload) -> "SessionFunction":
-        candidate = choose_candidate(payload, self._bundles, this_machine(), self._note)
+        candidate = choose_candidate(payload, self._bundles, self._machine, self._note)
         program = compile_program(
             payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
         )
         self._make_kept(payload)
-        arrays = {a.name: self._kept.get(a.name, zeros(a)) for a in payload.arguments}
+        arrays = {a.name: self._kept.get(a.name, self._zeros(a)) for a in payload.arguments}
         panels = [self._packed(payload, weight) for weight in program.weights]
         return SessionFunction(payload, program, arrays, panels)
 
@@ -68,20 +69,28 @@ class Session:
         missing = [a for a in payload.arguments if a.role == "weight" and a.name not in self._kept]
         values = payload.make_inputs(self._seed) if missing else {}
         for argument in missing:
-            self._kept[argument.name] = aligned_empty(argument)
+            self._kept[argument.name] = self._empty(argument)
             self._kept[argument.name][...] = values[argument.name]
         for argument in payload.arguments:
             if argument.role == "state":
-                self._kept.setdefault(argument.name, zeros(argument))
+                self._kept.setdefault(argument.name, self._zeros(argument))
 
     def _packed(self, payload: Payload, weight: PanelWeight) -> Array:
         """A weight in panels, packed once for all functions that read it so."""
         source = payload.arguments[weight.source]
         key = (source.name, weight.columns, weight.transposed)
         if key not in self._panels:
-            self._panels[key] = aligned_empty(weight.argument(source))
+            self._panels[key] = self._empty(weight.argument(source))
             self._panels[key][...] = weight.pack(self._kept[source.name])
         return self._panels[key]
+
+    def _empty(self, argument: Argument) -> Array:
+        return aligned_empty(argument, self._machine.pages)
+
+    def _zeros(self, argument: Argument) -> Array:
+        array = self._empty(argument)
+        array.fill(0)
+        return array
 
 
 class SessionFunction:
@@ -112,13 +121,6 @@ class SessionFunction:
             self._arrays[name][...] = array
         self._bound.run()
         return tuple(self._arrays[a.name] for a in self.payload.outputs)
-
-
-def zeros(argument: Argument) -> Array:
-    """An aligned array of zeros."""
-    array = aligned_empty(argument)
-    array.fill(0)
-    return array
 
 
 def check_input(argument: Argument, array: Array) -> None:

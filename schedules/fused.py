@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from autotune.errors import ScheduleError
 from autotune.machine import Machine
 from autotune.schedule import Blocks, Preparation
-from autotune.script import HIDDEN, NEXT_ROWS, ROW_BLOCKS
+from autotune.script import HIDDEN, NEXT_ROWS, ROW_BLOCKS, WRITTEN_ROWS
 from autotune.space import Config, Space
 from autotune.task import Member, Task
 from schedules import moves
@@ -111,6 +111,8 @@ class FusedWriter:
                 moves.annotate(self.script, loops[0].handle, ROW_BLOCKS)
             if self.config.get("prefetch_rows"):
                 moves.annotate(self.script, loops[0].handle, NEXT_ROWS)
+            if self.config.get("prefetch_written"):
+                moves.annotate(self.script, loops[0].handle, WRITTEN_ROWS)
         contractions = self.open_contractions(handles, fills, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction:

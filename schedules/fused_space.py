@@ -27,6 +27,7 @@ INHERITED = (
 )
 MOST_WHOLE_K = 1024
 MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS, DEFAULT_ONLINE = 32, 4, 256, 512
+ARRAYS = 4  # what is in L1 together: rows that are read, worked on and written, and the next ones
 ROWS_A_COPY = 128  # where B is packed again for every block of rows
 
 
@@ -133,7 +134,7 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
     if blocks := tuple(n for n in ONLINE if n < shape.keys and shape.keys % n == 0):
         knobs.append(Knob("online", (0, *blocks)))
     if not shape.contractions:
-        knobs.append(Knob("prefetch_rows", (False, True)))
+        knobs += [Knob("prefetch_rows", (False, True)), Knob("prefetch_written", (False, True))]
     if shape.columns:
         knobs.append(Knob("columns", (0, *(n for n in COLUMNS if n < shape.columns and shape.columns % n == 0))))
     for index, c in enumerate(shape.contractions):
@@ -172,6 +173,9 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     def ahead(config: Config) -> bool:
         return not config.get("prefetch_rows") or (bool(config["fuse"]) and int(config["rows"]) < shape.most_rows)
 
+    def written(config: Config) -> bool:
+        return not config.get("prefetch_written") or bool(config["prefetch_rows"])
+
     def matmuls(config: Config) -> bool:
         return all(lawful(shape, config, i, machine) for i in range(len(shape.contractions)))
 
@@ -187,6 +191,7 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         Constraint("hidden is skipped only in blocks of rows, where tiles of the sum over columns divide it", skips),
         Constraint("a softmax goes online only in blocks of rows that are fused", online),
         Constraint("the next rows are prefetched only where blocks of them are fused", ahead),
+        Constraint("what rows write is prefetched only where the next rows are", written),
         Constraint("every contraction obeys the laws of schedule 'matmul' for its tile", matmuls),
     )
 
@@ -203,7 +208,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     It goes online where a block's scores would fill half of L2.
     """
     values = {knob.name: knob.values for knob in space.knobs}
-    fitting_l1 = machine.l1_bytes // 2 // (BYTES * shape.width)
+    fitting_l1 = machine.l1_bytes // ARRAYS // (BYTES * shape.width)
     most = MANY_ROWS if shape.contractions else max(1, min(FEW_ROWS, fitting_l1))
     if shape.columns or shape.keys >= MOST_WHOLE_K:
         most = ROWS_A_COPY
@@ -220,6 +225,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     if not shape.contractions:
         several = int(fused["rows"]) < shape.most_rows
         fused["prefetch_rows"] = several and BYTES * shape.sizes[0] * shape.width > machine.l2_bytes
+        fused["prefetch_written"] = False
     if "online" in values:
         long = BYTES * int(fused["rows"]) * shape.keys > machine.l2_bytes // 2
         fused["online"] = max(int(n) for n in values["online"] if int(n) <= DEFAULT_ONLINE) if long else 0

@@ -89,7 +89,7 @@ def judge(case):
 
 def run_exactly(payload, program, layout, rng):
     """What a program makes of small integers, and what it should."""
-    arrays = {a.name: aligned_empty(a) for a in payload.arguments}
+    arrays = {a.name: aligned_empty(a, "huge") for a in payload.arguments}
     values = {a.name: arrays[a.name] for a in payload.arguments if a.role != "output"}
     for array in values.values():
         array[...] = rng.integers(-9, 10, array.shape)

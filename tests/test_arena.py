@@ -125,7 +125,7 @@ def test_a_model_gives_the_same_without_an_arena_and_call_after_call(model):
     payload, text, script = model
     first, second = payload.make_inputs(0), payload.make_inputs(1)
     (wanted,) = run(payload, first, script, ALLOCATING, text=text)
-    arrays = [aligned_empty(argument) for argument in payload.arguments]
+    arrays = [aligned_empty(argument, "huge") for argument in payload.arguments]
     bound = compile_program(payload, script, TAIL, text=text).bind(arrays)
     results = []
     for inputs in (first, second, first):
@@ -150,7 +150,7 @@ def test_a_kernel_gives_the_same_without_an_arena(spec):
 def test_two_programs_have_an_arena_each():
     payload, text, script = scheduled(KERNELS[1])
     inputs = [payload.make_inputs(seed) for seed in (0, 1)]
-    arrays = [[aligned_empty(argument) for argument in payload.arguments] for _ in inputs]
+    arrays = [[aligned_empty(argument, "huge") for argument in payload.arguments] for _ in inputs]
     programs = [compile_program(payload, script, TAIL, text=text).bind(mine) for mine in arrays]
     for values, mine in zip(inputs, arrays, strict=True):
         for argument, array in zip(payload.arguments, mine, strict=True):

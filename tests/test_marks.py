@@ -156,18 +156,25 @@ def test_blocks_ahead_lie_where_the_next_ones_do():
     assert lines_fetched(text) == 64 // 2
 
 
+@pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("spec", ["softmax,rows=12,cols=100", "layer_norm,rows=12,cols=64"])
-def test_next_rows_are_fetched_once_and_change_no_result(spec):
-    """Three loops read a row of 100 or 64 columns; the last one fetches what lies a block of four rows below."""
+def test_next_rows_are_fetched_once_and_change_no_result(spec, written):
+    """Several loops read a row of 100 or 64 columns; the last one fetches what lies a block of four rows below."""
     payload = load_payload(spec)
     inputs, texts = payload.make_inputs(0), {}
     for ahead in (False, True):
-        script, _ = script_of(payload, fuse=True, rows=4, vectors=1, prefetch_rows=ahead)
+        script, _ = script_of(
+            payload, fuse=True, rows=4, vectors=1, prefetch_rows=ahead, prefetch_written=ahead and written
+        )
         texts[ahead] = scheduled(payload, script)
         assert NEXT_ROWS not in texts[ahead]
         found = run(payload, inputs, script, TAIL, text=partition(payload).payload.text)
         agrees(payload, found, payload.reference(**inputs))
     assert "memref.prefetch" not in texts[False]
-    rows = re.findall(r"memref.prefetch %(\w+)\[", texts[True])
-    assert rows
-    assert len(rows) == len(set(re.findall(r"memref.prefetch %\w+\[[^]]*\]", texts[True])))
+    read, found = (re.findall(rf"memref.prefetch %\w+\[[^]]*\], {how}", texts[True]) for how in ("read", "write"))
+    rest = payload.arguments[0].shape[-1] % this_machine().lanes
+    assert sum("%arg0" in line for line in read) == (2 if rest else 1), (
+        "once for whole vectors, once for what they leave"
+    )
+    later = spec.startswith("softmax")  # its last pass is behind the last one that reads
+    assert bool(found) == (written and later)

@@ -83,7 +83,7 @@ def product_of(payload, arrays, *, a="mk", b="kn"):
 
 def run(payload, inputs, script, pipeline, *, text=None, panels=()):
     """Compile a payload, call it once on poisoned outputs, and give those."""
-    arrays = [aligned_empty(argument) for argument in payload.arguments]
+    arrays = [aligned_empty(argument, "huge") for argument in payload.arguments]
     for argument, array in zip(payload.arguments, arrays, strict=True):
         if argument.role == "output":
             poison(array)

@@ -10,6 +10,7 @@ from autotune.buffers import BufferPlan
 from autotune.errors import CompileError
 from autotune.ir import vector_math
 from autotune.ir.arena import plan_arena
+from autotune.ir.extrema import flags_of_extrema, keep_flags
 from autotune.ir.handles import ENTRY, insist
 from autotune.ir.hidden import skip_hidden
 from autotune.ir.module import describe, first_lines, parse, symbol
@@ -97,7 +98,9 @@ def run_pipeline(module: ir.Module, pipeline: str) -> BufferPlan | None:
 
 def schedule(module: ir.Module, script: str) -> None:
     """Apply a transform script, act on the marks it left, and turn functions of vectors into polynomials."""
+    flags = flags_of_extrema(module)
     apply_script(module, script)
+    keep_flags(module, flags)
     skip_hidden(module)
     start_from_zero(module)
     prefetch_copied(module)

@@ -18,7 +18,7 @@ from autotune.ir.values import index, maker
 from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PREFETCHING, STRIPS_OF_M
 
 LINE_BYTES = 64  # of x86, and of most Arm cores
-TO_L2 = 2  # locality hint: 3 is into all caches, 0 into none
+TO_L1, TO_L2 = 3, 2  # locality hints: into all caches, or all but the first
 
 
 def prefetch_panels(function: ir.OpView, panel: ir.Value) -> None:

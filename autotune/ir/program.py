@@ -170,7 +170,7 @@ def runner_libraries() -> list[str]:
     return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
 
 
-def aligned_empty(argument: Argument, pages: Pages = "huge") -> Array:
+def aligned_empty(argument: Argument, pages: Pages) -> Array:
     """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
     buffer = empty_bytes(argument.bytes + ALIGNMENT, pages)
     offset = -buffer.ctypes.data % ALIGNMENT

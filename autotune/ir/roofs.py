@@ -45,20 +45,20 @@ def measure_roofs(machine: Machine) -> Roofs:
 
 def fma_rate(machine: Machine, chains: int) -> float:
     """Best rate of a loop of independent FMAs, in operations a second."""
-    (samples,) = measure_interleaved([bind(fma_payload(machine.lanes, chains, STEPS)).run], EFFORT)
+    (samples,) = measure_interleaved([bind(fma_payload(machine.lanes, chains, STEPS), machine).run], EFFORT)
     return 2 * machine.lanes * chains * STEPS / min(samples.seconds)
 
 
 def read_rate(machine: Machine, size: int) -> float:
     """Best rate of summing an array of `size` bytes, in bytes a second."""
-    (samples,) = measure_interleaved([bind(read_payload(machine.lanes, size)).run], EFFORT)
+    (samples,) = measure_interleaved([bind(read_payload(machine.lanes, size), machine).run], EFFORT)
     return size / min(samples.seconds)
 
 
 @lru_cache(maxsize=1)
 def reference_run(machine: Machine) -> Callable[[int], None]:
     """The reference kernel that is timed between samples: FMAs in registers, about 0.1 ms a call."""
-    return bind(fma_payload(machine.lanes, REFERENCE_CHAINS, STEPS)).run
+    return bind(fma_payload(machine.lanes, REFERENCE_CHAINS, STEPS), machine).run
 
 
 def reference_flops(machine: Machine) -> int:
@@ -66,9 +66,9 @@ def reference_flops(machine: Machine) -> int:
     return 2 * machine.lanes * REFERENCE_CHAINS * STEPS
 
 
-def bind(payload: Payload) -> BoundProgram:
+def bind(payload: Payload, machine: Machine) -> BoundProgram:
     """Compile a roof kernel and bind it to data of its own."""
-    arrays = [aligned_empty(argument) for argument in payload.arguments]
+    arrays = [aligned_empty(argument, machine.pages) for argument in payload.arguments]
     for array in arrays:
         array.fill(np.float32(0.5))
     return compile_program(payload, None, TAIL).bind(arrays)

@@ -4,6 +4,7 @@ module attributes {transform.with_named_sequence} {
   // rows = 4
   // vectors = 4
   // prefetch_rows = False
+  // prefetch_written = False
   // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
