@@ -45,6 +45,7 @@ CONTESTS = (
     Contest("matmul,m=256,n=512,k=512", "1"),
     Contest("matmul,m=128,n=3072,k=768", "1"),
     Contest("attention,heads=1,seq=512,d=64", "1"),
+    Contest("attention,heads=1,seq=4096,d=64", "1"),
     Contest("attention,heads=12,seq=128,d=64", "1"),
     Contest("attention,heads=12,seq=128,d=64,causal=1", "1.5"),
     Contest("layer_norm,rows=128,cols=768", "1"),
