@@ -15,11 +15,11 @@ from autotune.task import Member, Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
 from schedules.functions import choose_functions, function_defaults, function_knobs
+from schedules.fused_model import default_config
 from schedules.fused_space import (
     Shape,
     block_columns,
     contraction_config,
-    default_config,
     fused_space,
     online_columns,
     shape_of,
