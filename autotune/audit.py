@@ -70,12 +70,15 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
     """Which files there are."""
     wanted = {"payload.mlir", "tagged.mlir", "schedule.mlir", *(f"tasks/{tag}.mlir" for tag in manifest.tasks)}
     wanted |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
-    wanted |= {"prepared.mlir"} if manifest.panels else set()
+    wanted |= {"prepared.mlir"} if manifest.panels or manifest.online else set()
     for name in sorted(wanted ^ set(manifest.sha256)):
         yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
     for tag in manifest.panels:
         if tag not in manifest.tasks:
             yield f"panels must be of its tasks, got {tag!r}"
+    for tag in manifest.online:
+        if tag not in manifest.tasks:
+            yield f"online must be of its tasks, got {tag!r}"
     if not {"transformed", "lowered"} <= manifest.ir_sha256.keys():
         yield f"ir_sha256 must hold transformed and lowered, got {', '.join(manifest.ir_sha256) or 'nothing'}"
 

@@ -73,6 +73,7 @@ class Manifest:
         command: The command line that tunes the same.
         notes: What did not go as hoped.
         cases: Inputs at which it was verified and measured, where there are several.
+        online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
     """
 
     format_version: int
@@ -101,6 +102,7 @@ class Manifest:
     command: tuple[Text, ...]
     notes: tuple[Text, ...] = field(default=())
     cases: Annotated[tuple[CaseRecord, ...], Field(max_length=1000)] = field(default=())
+    online: tuple[Name, ...] = field(default=())
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

@@ -65,7 +65,7 @@ def record(
     candidate = Candidate(assembly.script, TAIL, parts.payload.text, assembly.panels)
     claim = Claim(payload, candidate, seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
-    texts = files_of(payload, parts, assembly, choices) | ({PREPARED: applied.before} if applied.weights else {})
+    texts = files_of(payload, parts, assembly, choices) | prepared(applied)
     baseline = load_baseline(result.baseline_name)
     sessions = measure_sessions(payload, assembly, (Candidate(None, baseline.pipeline), candidate), result, seed)
     manifest = Manifest(
@@ -95,6 +95,7 @@ def record(
         command=tuple(command),
         notes=result.notes,
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
+        online=applied.online,
     )
     return texts, manifest
 
@@ -108,6 +109,11 @@ def called(found: T | Evaluation) -> T:
     if isinstance(found, Evaluation):
         raise BundleError(f"what was right must build again, it was {found.outcome}: {found.diagnostic}; tune again")
     return found
+
+
+def prepared(applied: Transformed) -> dict[str, str]:
+    """What the script applies to, where that is not the tagged module."""
+    return {PREPARED: applied.before} if applied.weights or applied.online else {}
 
 
 def files_of(payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]) -> dict[str, str]:

@@ -146,6 +146,7 @@ EDITS = {
     "bool for a number": (lambda m: first(m)["config"].update(unroll_k=True), "unroll_k"),
     "knob without values": (lambda m: first(m)["knobs"].update(unroll_k=[]), "unroll_k"),
     "panels of nobody": (lambda m: m["panels"].update(ghost=16), "prepared.mlir is missing"),
+    "online softmax of nobody": (lambda m: m.update(online=["ghost"]), "prepared.mlir is missing"),
     "panels of no columns": (lambda m: m["panels"].update(ghost=0), "panels.ghost"),
     "no hash of the IR": (lambda m: m.update(ir_sha256={}), "ir_sha256"),
 }

@@ -15,19 +15,27 @@ from autotune.errors import BundleError
 from autotune.ir.module import context, parse
 from autotune.ir.proof import Claim, transform
 from autotune.replay import recorded_candidate
+from schedules.fused_model import default_config
 
 MLIR_OPT = Path(next(iter(mlir.__path__))) / "bin" / "mlir-opt"
 SPECS = {
     "plain": "matmul,m=17,n=24,k=9",
     "panels": "matmul,m=16,n=40,k=24,constant_b=1",
     "group": "softmax,rows=5,cols=37",
+    "online": "attention,heads=2,seq=128,d=8",
 }
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory):
-    return {name: make_bundle(tmp_path_factory.mktemp(name), spec) for name, spec in SPECS.items()}
+    def go_online(*about):
+        config = default_config(*about)
+        return {**config, "online": 64} if "online" in config else config
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("schedules.fused.default_config", go_online)
+        return {name: make_bundle(tmp_path_factory.mktemp(name), spec) for name, spec in SPECS.items()}
 
 
 def mlir_opt(script, module):
@@ -43,7 +51,8 @@ def mlir_opt(script, module):
 @pytest.mark.parametrize("name", SPECS)
 def test_plain_mlir_opt_applies_the_schedule_and_gives_the_same_ir(bundles, name):
     bundle = read_bundle(bundles[name])
-    start = "prepared.mlir" if bundle.manifest.weights else "tagged.mlir"
+    start = "prepared.mlir" if name in ("panels", "online") else "tagged.mlir"
+    assert ("prepared.mlir" in bundle.texts) == (start == "prepared.mlir")
     ours = transform(Claim(bundle.payload, recorded_candidate(bundle))).after
     assert mlir_opt(bundle.folder / "schedule.mlir", bundle.folder / start) == ours
     assert ours != bundle.texts[start]

@@ -10,7 +10,7 @@ from autotune.ir.evaluate import Candidate, build_and_verify
 from autotune.ir.lower import apply_script
 from autotune.ir.module import context, parse
 from autotune.ir.panels import PanelWeight
-from autotune.ir.preparation import prepare_module
+from autotune.ir.preparation import blocks_of, prepare_module
 from autotune.ir.prepared import PreparedPayload, prepare
 from autotune.ir.stages import compile_to
 from autotune.stats import tolerance
@@ -50,14 +50,17 @@ class Transformed:
     """A module before and after its script, as `mlir-opt --transform-interpreter` applies it.
 
     Attributes:
-        before: What the script applies to: the candidate's module with an argument for every weight in panels.
+        before: What the script applies to: the candidate's module with an argument for every weight in panels, and
+            loops for every task that goes online.
         after: What it leaves.
         weights: Those arguments.
+        online: Tags of those tasks.
     """
 
     before: str
     after: str
     weights: tuple[PanelWeight, ...]
+    online: tuple[str, ...]
 
 
 def transform(claim: Claim) -> Transformed:
@@ -73,7 +76,7 @@ def transform(claim: Claim) -> Transformed:
         before = str(module)
         if candidate.script is not None:
             apply_script(module, candidate.script)
-        return Transformed(before, str(module), weights)
+        return Transformed(before, str(module), weights, tuple(blocks_of(candidate.script or "")))
 
 
 def hash_stages(claim: Claim) -> dict[str, str]:
