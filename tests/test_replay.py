@@ -73,12 +73,16 @@ def test_a_claim_that_is_not_true_is_called_so(pristine, tmp_path, factor, verdi
     assert (found.verdict, found.is_right, found.is_fine) == (verdict, True, fine)
 
 
+def seen_again(bundle, session, outcome="ok"):
+    """What a replay makes of these times of a bundle."""
+    ours = Evaluation(outcome, Samples(session.best_seconds), 1e-7)
+    timing = Timing(Evaluation("ok", Samples(session.baseline_seconds)), ours)
+    return summarize(bundle, timing, [session], this_machine(), None)
+
+
 def test_noise_is_not_called_wrong(pristine):
     bundle = read_bundle(pristine)
-    session = bundle.manifest.samples[0]
-    ours = Evaluation("noisy", Samples(session.best_seconds), 1e-7, "halves of the samples must agree")
-    timing = Timing(Evaluation("ok", Samples(session.baseline_seconds)), ours)
-    found = summarize(bundle, timing, [session], this_machine(), None)
+    found = seen_again(bundle, bundle.manifest.samples[0], "noisy")
     assert (found.outcome, found.verdict, found.is_right, found.is_fine) == ("noisy", "holds", True, True)
 
 
@@ -92,7 +96,7 @@ def test_weaker_on_another_machine_is_no_failure(pristine, tmp_path):
         data["fingerprint"] = other.fingerprint
 
     edit_manifest(folder, change)
-    found = replay(folder)
+    found = seen_again(read_bundle(folder), read_bundle(pristine).manifest.samples[0])
     assert (found.verdict, found.is_fine, found.same_machine) == ("weaker", True, False)
     said = " ".join(found.differences)
     for word in ("machine was another", "ISA was avx1024", "1024 bits", "--retune", "L2 was 16384 KiB"):
