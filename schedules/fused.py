@@ -14,10 +14,9 @@ from autotune.space import Config, Space
 from autotune.task import Member, Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
-from schedules.functions import choose_functions, function_defaults, function_knobs
+from schedules.functions import function_defaults, function_knobs
 from schedules.fused_model import default_config
 from schedules.fused_space import (
-    Shape,
     block_columns,
     contraction_config,
     fused_space,
@@ -25,11 +24,11 @@ from schedules.fused_space import (
     shape_of,
     tile_of,
 )
+from schedules.group import GroupWriter
 from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
 from schedules.online import OnlineWriter
-from schedules.vectorize import vectorize_rows
 
 
 @dataclass(frozen=True)
@@ -79,22 +78,8 @@ class Fused:
 
 
 @dataclass(frozen=True)
-class FusedWriter:
-    """Writes the script of one group.
-
-    Attributes:
-        script: Where to write.
-        members: The group's ops, the root first.
-        shape: Its rows and columns.
-        config: Value of every knob.
-        machine: For which host.
-    """
-
-    script: Script
-    members: tuple[Member, ...]
-    shape: Shape
-    config: Config
-    machine: Machine
+class FusedWriter(GroupWriter):
+    """Fuses the members into loops over the root's rows, and schedules each there."""
 
     def write(self) -> None:
         """Schedule the whole group."""
@@ -116,7 +101,7 @@ class FusedWriter:
         contractions = self.open_contractions(handles, fills, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction:
-                self.write_rows(handle, member)
+                self.write_member(handle, member)
         for writer in contractions:
             writer.vectorize()
 
@@ -202,12 +187,11 @@ class FusedWriter:
         """Columns that a causal mask hides are skipped, not computed."""
         return self.config.get("hidden") == "skipped"
 
-    def write_rows(self, op: str, member: Member) -> None:
-        """One row at a time, in vectors; consumes `op`."""
-        choose_functions(self.script, self.config, op)
+    def write_member(self, op: str, member: Member) -> None:
+        """Schedule a member that is no contraction; consumes `op`."""
+        self.choose_functions(op)
         mark = HIDDEN if self.skips and member.hidden >= 0 else ""
-        width, reduced = int(self.config["vectors"]) * self.machine.lanes, bool(member.nest.reduced)
-        vectorize_rows(self.script, op, self.sizes_of(member), width, reduced=reduced, mark=mark)
+        self.write_rows(op, self.sizes_of(member), reduced=bool(member.nest.reduced), mark=mark)
 
     def open_contractions(
         self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str

@@ -5,36 +5,19 @@ The script finds every part by its attribute, since loops lie between them, and 
 
 from dataclasses import dataclass
 
-from autotune.machine import Machine
 from autotune.script import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TOTALS
-from autotune.space import Config
 from autotune.task import Member
 from schedules import moves
 from schedules.blocking import Loop
-from schedules.functions import choose_functions
-from schedules.fused_space import Shape, contraction_config, online_columns, tile_of
+from schedules.fused_space import contraction_config, online_columns, tile_of
+from schedules.group import GroupWriter
 from schedules.matmul import MatmulWriter, OpenLoop
-from schedules.moves import ANY, Script
-from schedules.vectorize import vectorize_rows
+from schedules.moves import ANY
 
 
 @dataclass(frozen=True)
-class OnlineWriter:
-    """Writes the script of one group that is online.
-
-    Attributes:
-        script: Where to write.
-        members: The group's ops, the root first.
-        shape: Its rows and columns.
-        config: Value of every knob.
-        machine: For which host.
-    """
-
-    script: Script
-    members: tuple[Member, ...]
-    shape: Shape
-    config: Config
-    machine: Machine
+class OnlineWriter(GroupWriter):
+    """Schedules the parts of a group where they are."""
 
     def write(self) -> None:
         """Schedule every part of the group."""
@@ -44,10 +27,10 @@ class OnlineWriter:
         for position, member in reversed(list(enumerate(self.members))):
             if not member.contraction:
                 op = self.part(f"{MEMBER}{position}")
-                choose_functions(self.script, self.config, op)
+                self.choose_functions(op)
                 self.write_rows(op, self.sizes_of(member), reduced=bool(member.nest.reduced))
         rows, factor = int(self.config["rows"]), self.part(FACTOR)
-        choose_functions(self.script, self.config, factor)
+        self.choose_functions(factor)
         self.write_rows(factor, (rows,))
         self.write_rows(self.part(ROW_TOTALS), (rows,))
         self.write_rows(self.part(TOTALS), (rows, self.shape.contractions[-1].n))
@@ -68,10 +51,6 @@ class OnlineWriter:
         if member.column >= 0:
             sizes[member.column] = online_columns(self.config)
         return tuple(sizes[self.shape.rows - 1 :])
-
-    def write_rows(self, op: str, sizes: tuple[int, ...], *, reduced: bool = False) -> None:
-        """One row at a time, in vectors; consumes `op`."""
-        vectorize_rows(self.script, op, sizes, int(self.config["vectors"]) * self.machine.lanes, reduced=reduced)
 
     def open_contractions(self, function: str) -> list[MatmulWriter]:
         """Tile and pack each contraction, in program order; vectors come when all of that is done."""
