@@ -133,9 +133,12 @@ def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
 def settle(raced: Mapping[int, Samples], finalists: Sequence[Trial], default: Config, floor: float) -> int:
     """Who wins: of those well tied with the fastest the default config, or else the one that compiles fastest.
 
-    Well: within a part of the floor, for one at the rim of a tie falls out of it as often as not when measured again.
+    Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower by
+    more, and one at the rim of a tie falls out of it as often as not when measured again.
     """
-    best = tied(raced, WELL_TIED * floor)
+    times = {i: quiet_time(samples.seconds) for i, samples in raced.items()}
+    most = (1 + WELL_TIED * floor) * min(times.values())
+    best = [i for i, seconds in times.items() if seconds <= most]
     return min(best, key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))
 
 
