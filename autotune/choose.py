@@ -133,8 +133,8 @@ def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
 def settle(raced: Mapping[int, Samples], finalists: Sequence[Trial], default: Config, floor: float) -> int:
     """Who wins: of those well tied with the fastest the default config, or else the one that compiles fastest.
 
-    Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower by
-    more, and one at the rim of a tie falls out of it as often as not when measured again.
+    Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower
+    by more, and one at the rim of a tie falls out of it as often as not when measured again.
     """
     times = {i: quiet_time(samples.seconds) for i, samples in raced.items()}
     most = (1 + WELL_TIED * floor) * min(times.values())
