@@ -73,12 +73,10 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
     wanted |= {"prepared.mlir"} if manifest.panels or manifest.online else set()
     for name in sorted(wanted ^ set(manifest.sha256)):
         yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
-    for tag in manifest.panels:
-        if tag not in manifest.tasks:
-            yield f"panels must be of its tasks, got {tag!r}"
-    for tag in manifest.online:
-        if tag not in manifest.tasks:
-            yield f"online must be of its tasks, got {tag!r}"
+    for key, tags in (("panels", manifest.panels), ("online", manifest.online)):
+        for tag in tags:
+            if tag not in manifest.tasks:
+                yield f"{key} must be of its tasks, got {tag!r}"
     if not {"transformed", "lowered"} <= manifest.ir_sha256.keys():
         yield f"ir_sha256 must hold transformed and lowered, got {', '.join(manifest.ir_sha256) or 'nothing'}"
 

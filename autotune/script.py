@@ -5,7 +5,7 @@ matching by tag, the check that the match found what it should, and the lowering
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
 
@@ -169,20 +169,18 @@ def assemble(steps: Sequence[Step]) -> str:
         + indent(calls + DESTINATIONS + LOWERING + FINISH, "  ")
         + "}\n"
     )
-    attributes = ", ".join(("transform.with_named_sequence", *online(steps)))
-    return f"module attributes {{{attributes}}} {{\n" + indent(sequences + main, "  ") + "}\n"
+    return (
+        f"module attributes {{transform.with_named_sequence{online(steps)}}} {{\n{indent(sequences + main, '  ')}}}\n"
+    )
 
 
-def online(steps: Sequence[Step]) -> Iterator[str]:
-    """The script's attribute that says which tasks become loops over blocks first; nothing if none does."""
-    blocks = {step.tag: step.preparation.blocks for step in steps}
+def online(steps: Sequence[Step]) -> str:
+    """The script's attribute that says which tasks become loops over blocks first; empty if none does."""
+    blocks = ((step.tag, step.preparation.blocks) for step in steps)
     said = [
-        f"{tag} = {{rows = {b.rows}, columns = {b.columns}, skips = {json.dumps(b.skips)}}}"
-        for tag, b in blocks.items()
-        if b is not None
+        f"{tag} = {{rows = {b.rows}, columns = {b.columns}, skips = {json.dumps(b.skips)}}}" for tag, b in blocks if b
     ]
-    if said:
-        yield f"{ONLINE} = {{{', '.join(said)}}}"
+    return f", {ONLINE} = {{{', '.join(said)}}}" if said else ""
 
 
 def before_lowering(script: str) -> str:

@@ -49,7 +49,7 @@ class Session:
             payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
         )
         self._make_kept(payload)
-        arrays = {a.name: self._kept.get(a.name, self._zeros(a)) for a in payload.arguments}
+        arrays = {a.name: self._kept[a.name] if a.name in self._kept else self._zeros(a) for a in payload.arguments}
         panels = [self._packed(payload, weight) for weight in program.weights]
         return SessionFunction(payload, program, arrays, panels)
 

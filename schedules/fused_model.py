@@ -9,7 +9,7 @@ from schedules.matmul_model import default_config as matmul_default
 from schedules.matmul_space import BYTES, matmul_space, may_fetch
 
 MOST_WHOLE_K = 1024  # of a contraction whose B is packed once for all blocks of rows
-MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS, DEFAULT_ONLINE = 32, 4, 256, 512
+MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
 ARRAYS = 4  # what is in L1 together: rows that are read, worked on and written, and the next ones
 ROWS_A_COPY = 128  # where B is packed again for every block of rows
 APART = {"fuse": False, "columns": 0, "hidden": "computed", "online": 0, "prefetch_rows": False}  # each op alone
@@ -41,7 +41,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
         fused["prefetch_written"] = False
     if "online" in values:
         long = BYTES * int(fused["rows"]) * shape.keys > machine.l2_bytes // 2
-        fused["online"] = max(int(n) for n in values["online"] if int(n) <= DEFAULT_ONLINE) if long else 0
+        fused["online"] = max(values["online"], key=int) if long else 0
     apart = {**fused, **{name: value for name, value in APART.items() if name in fused}, "rows": shape.most_rows}
     for frame in (fused, apart):
         config = with_contractions(shape, frame, machine)

@@ -146,6 +146,9 @@ def inherited(c: Contraction) -> tuple[str, ...]:
 def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     """The laws between knobs, each a sentence."""
 
+    def in_blocks(config: Config) -> bool:
+        return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows
+
     def looped(config: Config) -> bool:
         more = shape.rows > 1 or 0 < block_columns(config) < shape.columns or int(config["rows"]) < shape.most_rows
         return more if config["fuse"] else True
@@ -159,13 +162,13 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         last = len(shape.contractions) - 1
         summed = cut(shape.contractions[last].k, int(config["tile_k" + suffix(shape, last)]), 1)
         whole = len(summed) == 1 or online_columns(config) > 0
-        return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows and whole
+        return in_blocks(config) and whole
 
     def online(config: Config) -> bool:
-        return not online_columns(config) or (bool(config["fuse"]) and int(config["rows"]) < shape.most_rows)
+        return not online_columns(config) or in_blocks(config)
 
     def ahead(config: Config) -> bool:
-        return not config.get("prefetch_rows") or (bool(config["fuse"]) and int(config["rows"]) < shape.most_rows)
+        return not config.get("prefetch_rows") or in_blocks(config)
 
     def written(config: Config) -> bool:
         return not config.get("prefetch_written") or bool(config["prefetch_rows"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import tensor
 
+from autotune.ir.extents import static_shape
 from autotune.ir.nests import dimensions
 from autotune.ir.softmax import Plan
 from autotune.schedule import Blocks
@@ -43,8 +44,8 @@ class Block:
     def extents(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> tuple[list[ir.Value | None], list[int]]:
         """Where the block starts in each dimension of a value (`None`: where that does), and how long it is there."""
         parts = [self.part(op, loop) for loop in dimensions(amap)]
-        shape = list(ir.RankedTensorType(value.type).shape)
-        return [start for start, _ in parts], [length or whole for (_, length), whole in zip(parts, shape, strict=True)]
+        sizes = [length or whole for (_, length), whole in zip(parts, static_shape(value), strict=True)]
+        return [start for start, _ in parts], sizes
 
     def shape(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> list[int]:
         """Sizes of a value's part, without leading dimensions."""

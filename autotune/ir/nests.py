@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from mlir import ir
 from mlir.dialects import linalg
 
+from autotune.ir import loops
 from autotune.ir.extents import extent_of, open_dimensions, static_shape
 from autotune.ir.values import is_constant
 from autotune.loops import Contraction, LoopNest
@@ -109,10 +110,5 @@ def structured_ops(block: ir.Block, trips: int = 1) -> Iterator[tuple[ir.OpView,
 
 def trip_count(loop: ir.OpView) -> int:
     """Iterations of an scf.for with constant bounds; 1 where they are not known."""
-    bounds = []
-    for value in list(loop.operation.operands)[:3]:
-        if not is_constant(value):
-            return 1
-        bounds.append(int(ir.IntegerAttr(value.owner.attributes["value"]).value))
-    lower, upper, step = bounds
-    return max(0, -(-(upper - lower) // step))
+    known = all(map(is_constant, list(loop.operation.operands)[:3]))
+    return max(0, loops.trip_count(loop.operation)) if known else 1

@@ -7,14 +7,15 @@ partial results. What it leaves is loops over blocks around structured ops, each
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mlir import ir
 from mlir.dialects import arith, bufferization, linalg, scf, tensor
 
 from autotune.errors import CompileError
 from autotune.ir.block import Block
-from autotune.ir.causal import body, index_of
+from autotune.ir.causal import body, hidden_loops, index_of
+from autotune.ir.extents import static_shape
 from autotune.ir.generic import generic
 from autotune.ir.groups import find_groups
 from autotune.ir.nests import dimensions, indexing_maps, structured_ops
@@ -44,8 +45,9 @@ def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
         plan = find_plan(ops)
         if plan is None:
             raise CompileError("transform", f"{tag} must divide by a softmax's sum to go online, it does not")
+        skips = blocks[tag].skips and max(hidden_loops(ops, plan.rows)) >= 0
         with ir.InsertionPoint(ops[0]), ops[0].location:
-            Online(plan, Block(plan, blocks[tag])).write()
+            Online(plan, Block(plan, replace(blocks[tag], skips=skips))).write()
         for op in ops:
             op.erase()
 
@@ -67,7 +69,7 @@ class Online:
     def write(self) -> None:
         """All of it, at the insertion point; erases nothing."""
         root = self.plan.ops[-1]
-        done = self.loop_over_rows(shape_of(root.results[0])[: self.plan.rows], root.operands[-1])
+        done = self.loop_over_rows(static_shape(root.results[0])[: self.plan.rows], root.operands[-1])
         done.owner.attributes[TAG] = root.attributes[TAG]
         root.results[0].replace_all_uses_with(done)
 
@@ -104,9 +106,11 @@ class Online:
 
     def loop_over_columns(self, reductions: Sequence[ir.Operation]) -> None:
         """The loop over blocks of columns, as far as a mask shows them; carries what is reduced."""
-        sizes = dict(zip(dimensions(indexing_maps(reductions[0])[0]), shape_of(reductions[0].operands[0]), strict=True))
+        sizes = dict(
+            zip(dimensions(indexing_maps(reductions[0])[0]), static_shape(reductions[0].operands[0]), strict=True)
+        )
         last = index(sizes[self.plan.columns[reductions[0]]])
-        if self.plan.hidden and self.block.blocks.skips:
+        if self.block.blocks.skips:
             last = arith.minui(last, arith.addi(self.block.starts[-1], index(self.block.blocks.rows)))
         carried = [self.destination(op, lowest=op == self.plan.maximum) for op in reductions]
         loop = scf.ForOp(index(0), last, index(self.block.blocks.columns), carried)
@@ -140,7 +144,7 @@ class Online:
         one, maximum = ir.AffineMap.get_identity(1), self.plan.maximum
         new = self.generic(maximum, [old], self.put(maximum), [one, one], ["parallel"])
         self.tiles[maximum.results[0]] = mark(new, ROW_TOTALS)
-        empty = tensor.empty(shape_of(new), new.type.element_type)
+        empty = tensor.empty(static_shape(new), new.type.element_type)
         return mark(self.generic(self.plan.exponential, [old, new], empty, [one, one, one], ["parallel"]), FACTOR)
 
     def put(self, op: ir.Operation, destination: ir.Value | None = None) -> ir.Value:
@@ -211,7 +215,7 @@ class Online:
 
 def scaled(total: ir.Value, factor: ir.Value) -> ir.Value:
     """A total times the factor of its row."""
-    rank = len(shape_of(total))
+    rank = len(static_shape(total))
     whole, row = ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(0)])
 
     def multiply(of_row: ir.Value, old: ir.Value) -> ir.Value:
@@ -230,8 +234,3 @@ def mark(made: ir.Value, part: str) -> ir.Value:
     """Say which part of the group makes a value; gives the value."""
     made.owner.attributes[PART] = ir.StringAttr.get(part)
     return made
-
-
-def shape_of(value: ir.Value) -> list[int]:
-    """Sizes of a tensor."""
-    return list(ir.RankedTensorType(value.type).shape)

@@ -51,13 +51,14 @@ def whole_of(value: ir.Value) -> ir.Value:
     return whole_of(made_by.operands[0]) if made_by is not None and made_by.name == "memref.subview" else value
 
 
-def part_of(load: ir.Operation) -> str:
-    """Which columns a load runs over: the same text for loads of the same."""
-    column = load.operands[len(load.operands) - 1]
-    made_by = maker(column)
-    if made_by is not None:
-        return str(made_by.attributes["value"]) if is_constant(column) else str(made_by)
-    return " ".join(str(bound.owner) for bound in list(column.owner.owner.operands)[:2])
+def part_of(load: ir.Operation) -> tuple[int, ...] | ir.Value:
+    """Which columns a load runs over: the one it begins at, or the bounds of its loop; equal for loads of the same."""
+    column = load.operands[-1]
+    if is_constant(column):
+        return (constant(column),)
+    if maker(column) is None and all(map(is_constant, list(column.owner.owner.operands)[:2])):
+        return tuple(constant(bound) for bound in list(column.owner.owner.operands)[:2])
+    return column
 
 
 def of_row(load: ir.Operation, loop: ir.Operation) -> bool:
@@ -85,7 +86,7 @@ def columns_of_lines(load: ir.Operation) -> Iterator[ir.Value]:
     """The last index of every cache line of a load, at the insertion point."""
     width = ir.VectorType(load.results[0].type).shape[-1]
     for start in range(0, width, elements_of_line(load.operands[0])):
-        yield arith.addi(load.operands[len(load.operands) - 1], index(start))
+        yield arith.addi(load.operands[-1], index(start))
 
 
 def depends(value: ir.Value, on: ir.Value) -> bool:

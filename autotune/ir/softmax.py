@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.ir.causal import body, column_loops, hidden_loops
+from autotune.ir.causal import body, column_loops
 from autotune.ir.groups import shape_of
 from autotune.ir.nests import dimensions, indexing_maps
-from autotune.ir.values import fill_of, is_constant
+from autotune.ir.outline import is_fresh, start_value
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,6 @@ class Plan:
         columns: The loop over columns of every op that has one.
         maximum: The reduction whose result may still rise.
         exponential: The op that takes it off, and raises e to the rest.
-        hidden: A causal mask hides the columns behind a row's own.
     """
 
     ops: tuple[ir.Operation, ...]
@@ -30,7 +29,6 @@ class Plan:
     columns: Mapping[ir.Operation, int]
     maximum: ir.Operation
     exponential: ir.Operation
-    hidden: bool
 
     def reduces(self, op: ir.Operation) -> bool:
         """Tell whether an op sums, or looks for the largest, along the columns."""
@@ -44,7 +42,7 @@ def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
         ops: The group: root first, every op before those that it reads.
     """
     root, shifted = shape_of(ops[0]), [op for op in ops if is_shifted_exponential(op)]
-    if root is None or root.rows < 1 or len(shifted) != 1 or not all(starts_anew(op) for op in ops):
+    if root is None or root.rows < 1 or len(shifted) != 1 or not all(map(starts_anew, ops)):
         return None
     (exponential,) = shifted
     products = [op for op in readers(exponential) if linalg.isa_contraction_op(op)]
@@ -55,8 +53,7 @@ def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
     maxima = [op for op in reductions if names(op) in (["arith.maximumf"], ["arith.maxnumf"]) and len(op.operands) == 2]
     if len(maxima) != 1 or not corrects(maxima[0], exponential, reductions - set(maxima)):
         return None
-    hidden = max(hidden_loops(ops, root.rows)) >= 0
-    return Plan(tuple(reversed(ops)), root.rows, columns, maxima[0], exponential, hidden)
+    return Plan(tuple(reversed(ops)), root.rows, columns, maxima[0], exponential)
 
 
 def corrects(maximum: ir.Operation, exponential: ir.Operation, sums: Set[ir.Operation]) -> bool:
@@ -77,9 +74,11 @@ def is_shifted_exponential(op: ir.Operation) -> bool:
 
 def is_linear(op: ir.Operation, exponential: ir.Operation) -> bool:
     """Tell whether a reduction adds up exponentials from zero, alone or times something else."""
-    fill = fill_of(op.operands[-1])
-    zero = fill is not None and float(ir.FloatAttr(fill.operands[0].owner.attributes["value"]).value) == 0.0
-    return zero and op.operands[0] == exponential.results[0] and (adds(op) or bool(linalg.isa_contraction_op(op)))
+    return (
+        start_value(op) == 0.0
+        and op.operands[0] == exponential.results[0]
+        and (adds(op) or bool(linalg.isa_contraction_op(op)))
+    )
 
 
 def adds(op: ir.Operation) -> bool:
@@ -90,10 +89,8 @@ def adds(op: ir.Operation) -> bool:
 
 def starts_anew(op: ir.Operation) -> bool:
     """Tell whether an op's destination is filled with a constant, or never read."""
-    fill = fill_of(op.operands[-1])
-    if fill is not None:
-        return is_constant(fill.operands[0])
-    return not any(True for _ in list(op.regions[0].blocks[0].arguments)[-1].uses)
+    last = len(op.operands) - 1
+    return is_fresh(op, last, last)
 
 
 def names(op: ir.Operation) -> list[str]:
