@@ -3,13 +3,14 @@
 This package exports the pure half of the engine: importing it needs no MLIR.
 """
 
-from autotune.errors import AutotuneError
-from autotune.loops import Contraction
-from autotune.machine import Machine, this_machine
-from autotune.schedule import Baseline, Schedule
-from autotune.space import Config, Constraint, Knob, Space
-from autotune.task import Argument, Payload, Task
-from autotune.trial import OUTCOMES, Samples, Trial
+from autotune.core.errors import AutotuneError
+from autotune.core.family import Baseline, Schedule
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine, this_machine
+from autotune.core.payload import Argument, Payload
+from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Task
+from autotune.core.trial import OUTCOMES, Samples, Trial
 
 __all__ = [
     "OUTCOMES",

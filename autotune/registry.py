@@ -7,12 +7,13 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
-from autotune.comparator import Comparator
-from autotune.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
-from autotune.generation import Generator
-from autotune.schedule import Baseline, Schedule
-from autotune.task import Payload, Task
-from autotune.technique import Technique
+from autotune.core.comparator import Comparator
+from autotune.core.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
+from autotune.core.family import Baseline, Schedule
+from autotune.core.generator import Generator
+from autotune.core.payload import Payload
+from autotune.core.task import Task
+from autotune.core.technique import Technique
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
@@ -57,7 +58,7 @@ def load_payload(spec: str) -> Payload:
         PayloadError: The name is unknown, or its parameters are impossible.
     """
     if spec.endswith(".mlir") or "/" in spec.partition(",")[0]:
-        from autotune.ir.payload_file import load_mlir_file  # noqa: PLC0415 - names must list without MLIR
+        from autotune.compiler.tasks.payload_file import load_mlir_file  # noqa: PLC0415 - names must list without MLIR
 
         return load_mlir_file(Path(spec))
     name, parameters = parse_spec(spec)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from autotune.task import WRITTEN, Argument
+from autotune.core.payload import WRITTEN, Argument
 
 
 class Extent(int):

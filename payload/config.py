@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from autotune.errors import PayloadError
+from autotune.core.errors import PayloadError
 
 LARGEST_SIZE = 2**31 - 1
 STORAGES = {"f32": "f32", "bf16": "bf16", "int8": "i8"}

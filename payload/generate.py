@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from autotune.errors import GenerationError
-from autotune.generation import Function, Load, Request, Sampling
-from autotune.task import Array, Payload
+from autotune.core.errors import GenerationError
+from autotune.core.generator import Function, Load, Request, Sampling
+from autotune.core.payload import Array, Payload
 from payload import gpt
 from payload.config import GPT2, NANO, GPTConfig
 from payload.interface import read_request
@@ -218,7 +218,7 @@ def generate(model: Model, request: Request, on_token: Callable[[int], None] = l
 
 
 def open_gpt(name: str, parameters: dict[str, str], request: Request, load: Load) -> Iterator[int]:
-    """A GPT for a request, compiled; gives its new tokens. See `autotune.generation.Generator`."""
+    """A GPT for a request, compiled; gives its new tokens. See `autotune.core.generator.Generator`."""
     for key in ("function", "position", "batch"):
         if key in parameters:
             raise GenerationError(f"parameters of a model to generate with have no {key!r}, got one; leave it out")

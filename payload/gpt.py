@@ -13,7 +13,7 @@ weights, so the text does not grow with depth.
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from autotune.task import Payload
+from autotune.core.payload import Payload
 from payload import cached, ops, rowwise
 from payload.builder import Builder, Extent, Value, for_each, write_function, write_module
 from payload.config import GPT2, NANO, GPTConfig

@@ -14,9 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from autotune.case import Case
-from autotune.errors import PayloadError
-from autotune.task import Argument, Array, Payload, random_array
+from autotune.core.errors import PayloadError
+from autotune.core.payload import Argument, Array, Case, Payload, random_array
 from payload import reference
 from payload.config import (
     GPTConfig,

@@ -7,7 +7,7 @@ every scalar operation of the text, an exponential or a tangent as one.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from autotune.task import Argument, Payload
+from autotune.core.payload import Argument, Payload
 from payload import ops, reference, rowwise
 from payload.builder import Builder, Value, write_function, write_module
 from payload.config import check_size, read_numbers, read_switch, write_spec

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autotune.task import DTYPES, Argument, Array
+from autotune.core.payload import DTYPES, Argument, Array
 from payload.config import GPTConfig
 
 LARGEST = 127  # of a signed byte, without -128: symmetric

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from autotune.errors import PayloadError
-from autotune.task import Argument, Array, random_array
+from autotune.core.errors import PayloadError
+from autotune.core.payload import Argument, Array, random_array
 from payload.config import GPTConfig
 from payload.storage import declare_stored, store_weights
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import typer
 from blocks import home, keep, read, run, serve, slug, table
 
-from autotune.pace import Pace, cache_gain
+from autotune.bundles.pace import Pace, cache_gain
+from autotune.core.stats import Interval, ratio_interval
 from autotune.registry import load_payload
-from autotune.stats import Interval, ratio_interval
-from autotune.tables import duration
+from autotune.reports.format import duration
 
 SHOWN = "gpt2"
 POSITION = 127

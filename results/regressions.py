@@ -19,12 +19,12 @@ from typing import Annotated
 import typer
 from blocks import Only, home, keep, read, serve, slug, table
 
-from autotune.audit import speedup_of
-from autotune.bundle import read_bundle, write_bundle
-from autotune.recording import SESSIONS
-from autotune.records import Session
-from autotune.regress import QUICK_SESSIONS
-from autotune.regression import is_settled, judge
+from autotune.bundles.regress import QUICK_SESSIONS
+from autotune.bundles.verdict import is_settled, judge
+from autotune.store.bundle import read_bundle, write_bundle
+from autotune.store.manifest_checks import speedup_of
+from autotune.store.records import Session
+from autotune.tuning.record import SESSIONS
 
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
 FACTOR = 1.05

@@ -19,11 +19,11 @@ from typing import Annotated
 
 import typer
 
-from autotune.known import fit
-from autotune.loops import Contraction
-from autotune.machine import Machine
-from autotune.search import Search
-from autotune.space import Config, Space
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Space
+from autotune.tuning.search import Search
+from autotune.tuning.warm_start import fit
 from schedules.matmul_model import default_config
 from schedules.matmul_space import matmul_space
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from blocks import ROOT, serve, table
 
-from autotune.promises import Figure
+from autotune.tuning.selftest_figures import Figure
 
 BROKEN = 1  # exit code where a promise is broken, which is a result too
 

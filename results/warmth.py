@@ -14,7 +14,7 @@ import pandas as pd
 import typer
 from blocks import ROOT, Only, keep, read, serve, table
 
-from autotune.store import trials
+from autotune.store.store import trials
 
 # Not recorded themselves; near to what is.
 PAYLOADS = {"matmul,m=384,n=512,k=512": 40, "gpt,d_model=64,heads=4,layers=2,d_ff=256,vocab=256,seq=48": 120}

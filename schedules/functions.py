@@ -1,8 +1,8 @@
 """The choice of how functions such as exp are computed: polynomials on vectors, or a call of libm for every element."""
 
-from autotune.script import LIBM
-from autotune.space import Config, Knob
-from autotune.task import Task
+from autotune.core.marks import LIBM
+from autotune.core.space import Config, Knob
+from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import Script
 

@@ -6,12 +6,12 @@ The root's rows are tiled, every member is fused into the loop, and each is then
 
 from dataclasses import dataclass, replace
 
-from autotune.errors import ScheduleError
-from autotune.machine import Machine
-from autotune.schedule import Blocks, Preparation
-from autotune.script import HIDDEN, NEXT_ROWS, ROW_BLOCKS, WRITTEN_ROWS
-from autotune.space import Config, Space
-from autotune.task import Member, Task
+from autotune.core.errors import ScheduleError
+from autotune.core.family import Blocks, Preparation
+from autotune.core.machine import Machine
+from autotune.core.marks import HIDDEN, NEXT_ROWS, ROW_BLOCKS, WRITTEN_ROWS
+from autotune.core.space import Config, Space
+from autotune.core.task import Member, Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
 from schedules.functions import function_defaults, function_knobs

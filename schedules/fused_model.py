@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from autotune.machine import Machine
-from autotune.space import Config, Space, Value
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Space, Value
 from schedules.fused_space import Shape, inherited, suffix, tile_of
 from schedules.matmul_model import default_config as matmul_default
 from schedules.matmul_space import BYTES, matmul_space, may_fetch

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from autotune.loops import Contraction, rows_of
-from autotune.machine import Machine
-from autotune.space import Config, Constraint, Knob, Space, Value
-from autotune.task import Task
+from autotune.core.loop_nest import Contraction, rows_of
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Constraint, Knob, Space, Value
+from autotune.core.task import Task
 from schedules.blocking import DIMS, cut, nest_order
 from schedules.matmul_space import columns_of, constraints, matmul_space
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from autotune.machine import Machine
-from autotune.schedule import Preparation
-from autotune.space import Config, Knob, Space
-from autotune.task import Task
+from autotune.core.family import Preparation
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Knob, Space
+from autotune.core.task import Task
 from schedules.blocking import cut
 from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.moves import Script, split_into

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from autotune.machine import Machine
-from autotune.space import Config
-from autotune.task import Member
+from autotune.core.machine import Machine
+from autotune.core.space import Config
+from autotune.core.task import Member
 from schedules.functions import choose_functions
 from schedules.fused_space import Shape
 from schedules.moves import Script

@@ -7,12 +7,12 @@ the static dimension, so that no length leaves anything over.
 
 from dataclasses import dataclass
 
-from autotune.errors import ScheduleError
-from autotune.loops import LoopNest
-from autotune.machine import Machine
-from autotune.schedule import Preparation
-from autotune.space import Config, Knob, Space
-from autotune.task import Task
+from autotune.core.errors import ScheduleError
+from autotune.core.family import Preparation
+from autotune.core.loop_nest import LoopNest
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Knob, Space
+from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import cut
 from schedules.moves import ANY, Script

@@ -7,13 +7,23 @@ accumulators stay in vector registers.
 
 from dataclasses import dataclass, field, replace
 
-from autotune.errors import ScheduleError
-from autotune.loops import Contraction
-from autotune.machine import Machine
-from autotune.schedule import Preparation
-from autotune.script import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, FROM_ZERO, HIDDEN, PREFETCHING, STRIPS_OF_M, SUMS, ZEROS
-from autotune.space import Config, Space
-from autotune.task import Task
+from autotune.core.errors import ScheduleError
+from autotune.core.family import Preparation
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine
+from autotune.core.marks import (
+    BLOCKS_OF_K,
+    BLOCKS_OF_N,
+    COPIES,
+    FROM_ZERO,
+    HIDDEN,
+    PREFETCHING,
+    STRIPS_OF_M,
+    SUMS,
+    ZEROS,
+)
+from autotune.core.space import Config, Space
+from autotune.core.task import Task
 from schedules import moves, packing
 from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
 from schedules.matmul_model import default_config

@@ -8,9 +8,9 @@ panels come from L2 in reading order.
 
 from dataclasses import dataclass
 
-from autotune.loops import Contraction
-from autotune.machine import Machine
-from autotune.space import Config, Space, Value
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Space, Value
 from schedules.blocking import cut, nest_order
 from schedules.matmul_space import may_fetch
 

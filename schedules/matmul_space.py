@@ -2,9 +2,9 @@
 
 from itertools import permutations
 
-from autotune.loops import Contraction
-from autotune.machine import Machine
-from autotune.space import Config, Constraint, Knob, Space
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Constraint, Knob, Space
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
 
 BYTES = 4  # of an f32

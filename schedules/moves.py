@@ -7,8 +7,8 @@ leaves it invalid, as in the transform dialect itself. Drawings show the payload
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autotune.script import OPTIONAL
-from autotune.space import Config, Knob
+from autotune.core.marks import OPTIONAL
+from autotune.core.space import Config, Knob
 
 ANY = "!transform.any_op"
 PARAM = "!transform.param<i64>"

@@ -5,8 +5,8 @@ The script finds every part by its attribute, since loops lie between them, and 
 
 from dataclasses import dataclass
 
-from autotune.script import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TOTALS
-from autotune.task import Member
+from autotune.core.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TOTALS
+from autotune.core.task import Member
 from schedules import moves
 from schedules.blocking import Loop
 from schedules.fused_space import contraction_config, online_columns, tile_of

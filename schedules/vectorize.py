@@ -5,11 +5,11 @@ It covers every structured op the partition could describe; families that know a
 
 from dataclasses import dataclass
 
-from autotune.machine import Machine
-from autotune.schedule import Preparation
-from autotune.script import SUMS
-from autotune.space import Config, Constraint, Knob, Space
-from autotune.task import Task
+from autotune.core.family import Preparation
+from autotune.core.machine import Machine
+from autotune.core.marks import SUMS
+from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import cut
 from schedules.functions import choose_functions, function_defaults, function_knobs

@@ -1,7 +1,7 @@
 """Small bufferized functions, written line by line, and the plan of their buffers."""
 
-from autotune.ir.arena import plan_arena
-from autotune.ir.module import context, parse
+from autotune.compiler.module import context, parse
+from autotune.compiler.passes.arena import plan_arena
 
 KIND = "memref<16xf32>"  # one cache line
 CONSTANTS = "\n".join(f"%c{i} = arith.constant {i} : index" for i in (0, 1, 5))

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from autotune.ir.roofs import Roofs
-from autotune.measure import Effort
+from autotune.core.machine import Roofs
 from autotune.registry import load_payload
-from autotune.store import Store
-from autotune.tune import Options, Progress, tune
-from autotune.worker import Worker
+from autotune.store.store import Store
+from autotune.tuning.tune import Options, Progress, tune
+from autotune.worker.measure import Effort
+from autotune.worker.worker import Worker
 
 ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)
 QUICK = Effort(samples=9, seconds=0.2, sample_seconds=1e-4)  # one sample of nine that is disturbed moves no median
@@ -24,7 +24,7 @@ def no_care():
     """No roofs and no care in measuring: they take seconds, and hardly a test is about speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
-        patch.setattr("autotune.recording.SESSIONS", 1)
+        patch.setattr("autotune.tuning.record.SESSIONS", 1)
         modules = [module for name, module in sys.modules.items() if name.startswith("autotune.")]
         for module in modules:
             for name, value in list(vars(module).items()):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.comparator import Prepared
-from autotune.errors import ComparatorError
+from autotune.core.comparator import Prepared
+from autotune.core.errors import ComparatorError
 
 
 def right(payload, inputs):

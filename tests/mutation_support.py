@@ -6,13 +6,14 @@ import re
 import numpy as np
 from tuning_support import contraction_payload, product_of
 
-from autotune.ir.evaluate import Candidate, build_and_verify
-from autotune.ir.lower import TAIL
-from autotune.ir.partition import partition
-from autotune.ir.prepared import prepare
-from autotune.ir.program import aligned_empty
+from autotune.compiler.lower import TAIL
+from autotune.compiler.program import aligned_empty
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
+from autotune.core.script import assemble, panels_of, write_step
 from autotune.registry import families
-from autotune.script import assemble, panels_of, write_step
+from autotune.worker.evaluate import build_and_verify
+from autotune.worker.testbench import prepare
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 17)
 NUMBERS = (0, 1, 2, 3, 5, 8, -1, 64)

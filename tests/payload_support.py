@@ -10,7 +10,7 @@ from mlir.ir import Context, Location, Module, UnitAttr
 from mlir.passmanager import PassManager
 from mlir.runtime import get_ranked_memref_descriptor
 
-from autotune.task import DTYPES
+from autotune.core.payload import DTYPES
 from payload.weights import BLOCK, FINAL, TABLES
 
 PIPELINE = (

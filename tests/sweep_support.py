@@ -2,9 +2,9 @@
 
 import math
 
-from autotune.space import Knob, Space
-from autotune.store import Store
-from autotune.trial import Samples, Trial
+from autotune.core.space import Knob, Space
+from autotune.core.trial import Samples, Trial
+from autotune.store.store import Store
 
 SPACE = Space((Knob("tile_m", (1, 2, 4, 8, 16)), Knob("order", ("ijk", "ikj", "kij")), Knob("pack_b", (False, True))))
 FLOPS, BYTES = 2e7, 1e6

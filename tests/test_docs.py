@@ -11,14 +11,14 @@ import pytest
 import typer
 
 from autotune.cli import app
-from autotune.ir.evaluate import Candidate
-from autotune.ir.lower import TAIL
-from autotune.ir.partition import partition
-from autotune.ir.stages import compile_to
-from autotune.machine import this_machine
+from autotune.compiler.lower import TAIL
+from autotune.compiler.stages import compile_to
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
+from autotune.core.machine import this_machine
+from autotune.core.script import Step, assemble
 from autotune.registry import load_payload
-from autotune.script import Step, assemble
-from autotune.show import STAGES
+from autotune.reports.show import STAGES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

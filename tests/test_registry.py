@@ -5,8 +5,8 @@ import doctest
 import pytest
 
 from autotune import registry as module
-from autotune.errors import PayloadError, ScheduleError
-from autotune.ir.partition import partition
+from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import PayloadError, ScheduleError
 from autotune.registry import (
     BASELINES,
     PAYLOADS,

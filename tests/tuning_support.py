@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from autotune.ir.program import aligned_empty, compile_program
-from autotune.machine import Machine
+from autotune.compiler.program import aligned_empty, compile_program
+from autotune.core.machine import Machine
+from autotune.core.payload import Argument, Payload
+from autotune.core.script import write_step
 from autotune.registry import family_for
-from autotune.script import write_step
-from autotune.search import Search
-from autotune.task import Argument, Payload
-from autotune.verify import poison, verify
+from autotune.tuning.search import Search
+from autotune.worker.verify import poison, verify
 
 MACHINES = {
     "avx512": Machine("a server", "zen5", "avx512f", 512, 32, 48 << 10, 1 << 20, 32 << 20, 8),

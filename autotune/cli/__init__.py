@@ -24,7 +24,7 @@ from autotune.cli import (
     show,
     tune,
 )
-from autotune.errors import AutotuneError
+from autotune.core.errors import AutotuneError
 
 INTERRUPTED = 130
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way

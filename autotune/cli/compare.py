@@ -32,9 +32,9 @@ def compare(
 
     Example: autotune compare nano --against numpy,onnxruntime
     """
-    from autotune.compare import Options, Watcher, compare
-    from autotune.console import Status, show_comparison
+    from autotune.cli.console import Status, show_comparison
     from autotune.registry import COMPARATORS, load_payload, registered
+    from autotune.reports.compare import Options, Watcher, compare
 
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
     others = tuple(map(load_payload, beside or []))

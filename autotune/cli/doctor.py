@@ -19,9 +19,9 @@ def doctor(
 
     Example: autotune doctor
     """
-    from autotune.console import show_diagnosis
-    from autotune.doctor import A_A_PAIRS, MANY_PAIRS, examine
-    from autotune.noise import write_floor
+    from autotune.cli.console import show_diagnosis
+    from autotune.worker.doctor import A_A_PAIRS, MANY_PAIRS, examine
+    from autotune.worker.noise import write_floor
 
     if noise:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent

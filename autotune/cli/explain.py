@@ -22,8 +22,8 @@ def explain(
 
     Example: autotune explain results/MACHINE/bundles/nano
     """
-    from autotune.account import show_explanation
-    from autotune.explain import explain, explain_steps
+    from autotune.cli.account import show_explanation
+    from autotune.reports.explain import explain, explain_steps
 
     found = explain_steps(bundle, None if baseline == "none" else baseline) if steps else explain(bundle)
     typer.echo(json.dumps(found.to_json())) if as_json else show_explanation(found)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli.options import AsJson, home
-from autotune.machine import this_machine
+from autotune.core.machine import this_machine
 
 if TYPE_CHECKING:
-    from autotune.pace import Pace
+    from autotune.bundles.pace import Pace
 
 EXAMPLE = "autotune generate nano --prompt-tokens 1,2,3 --max-new 16"
 
@@ -46,11 +46,11 @@ def generate(
 
     Example: autotune generate nano --prompt-tokens 1,2,3 --max-new 16
     """
-    from autotune.errors import GenerationError
-    from autotune.generation import Request, Sampling
-    from autotune.pace import follow, follow_both
+    from autotune.bundles.pace import follow, follow_both
+    from autotune.bundles.session import Session
+    from autotune.core.errors import GenerationError
+    from autotune.core.generator import Request, Sampling
     from autotune.registry import load_generator, parse_spec
-    from autotune.session import Session
 
     name, parameters = parse_spec(model)
     if weights is not None:
@@ -94,7 +94,7 @@ def generate(
 
 def report(prompt: int, paces: "tuple[Pace, ...]") -> bool:
     """Say how long it took, and whether all gave the same tokens."""
-    from autotune.pace import cache_gain
+    from autotune.bundles.pace import cache_gain
 
     for pace in paces:
         first, *rest = pace.seconds
@@ -119,7 +119,7 @@ def read_tokens(text: str) -> list[int]:
     Raises:
         GenerationError: One is no whole number.
     """
-    from autotune.errors import GenerationError
+    from autotune.core.errors import GenerationError
 
     try:
         return [int(part) for part in text.split(",") if part.strip()]
@@ -133,7 +133,7 @@ def open_tokenizer(path: Path) -> Any:  # noqa: ANN401 - an extra has its class
     Raises:
         GenerationError: The library is not installed, or the file is no tokenizer.
     """
-    from autotune.errors import GenerationError
+    from autotune.core.errors import GenerationError
 
     try:
         from tokenizers import Tokenizer

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from autotune.pictures import Picture
+    from autotune.reports.pictures import Picture
 
 from autotune.cli.options import AsJson, StorePath, home
 
@@ -41,10 +41,10 @@ def inspect(
 
     Example: autotune inspect --payload nano --where "outcome == 'ok' and rows >= 8" --plots pictures
     """
-    from autotune.holdings import read_holdings
-    from autotune.overview import describe_sweeps
-    from autotune.tables import show_holdings, show_versus
-    from autotune.versus import compare_sweeps
+    from autotune.reports.holdings import read_holdings
+    from autotune.reports.overview import describe_sweeps
+    from autotune.reports.tables import show_holdings, show_versus
+    from autotune.reports.versus import compare_sweeps
 
     if source is not None and store is not None:
         raise typer.BadParameter(f"give one store, got {source} and --store {store}")
@@ -68,7 +68,7 @@ def inspect(
     if parquet is not None:
         holdings.frame.to_parquet(parquet, index=False)
     if plots is not None:
-        from autotune.pictures import draw_all
+        from autotune.reports.pictures import draw_all
 
         save(chain(draw_all(holdings), draw_past(location, history, payload)), plots)
     if as_json:
@@ -79,7 +79,7 @@ def inspect(
 
 def save(pictures: "Iterable[Picture]", folder: Path) -> None:
     """Write pictures, and say where they are."""
-    from autotune.pictures import save_all
+    from autotune.reports.pictures import save_all
 
     for path in save_all(pictures, folder):
         typer.echo(f"autotune: {path}", err=True)
@@ -87,8 +87,8 @@ def save(pictures: "Iterable[Picture]", folder: Path) -> None:
 
 def draw_past(location: str | Path, history: Path | None, payload: str | None) -> "Iterable[Picture]":
     """The picture of the history that is named, or lies beside a store or bundle; of one payload if that is named."""
-    from autotune.history import history_beside, read_history
-    from autotune.pictures import draw_history
+    from autotune.reports.pictures import draw_history
+    from autotune.store.history import history_beside, read_history
 
     path = history or history_beside(location)
     return draw_history(read_history(path, payload)) if path is not None else ()
@@ -96,12 +96,12 @@ def draw_past(location: str | Path, history: Path | None, payload: str | None) -
 
 def inspect_bundle(folder: Path, plots: Path | None, history: Path | None, as_json: bool) -> None:
     """Show what a bundle says of its winner."""
-    from autotune.account import show_winner
-    from autotune.winner import read_winner
+    from autotune.cli.account import show_winner
+    from autotune.reports.winner import read_winner
 
     winner = read_winner(folder)
     if plots is not None:
-        from autotune.portraits import draw_winner
+        from autotune.reports.portraits import draw_winner
 
         save(chain(draw_winner(winner), draw_past(folder, history, winner.payload)), plots)
     typer.echo(json.dumps(winner.to_json())) if as_json else show_winner(winner)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.machine import this_machine
+from autotune.core.machine import this_machine
 
 Payloads = Annotated[
     list[str],

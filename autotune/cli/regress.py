@@ -30,10 +30,10 @@ def regress(
 
     Example: autotune regress results/MACHINE/bundles/nano --quick
     """
-    from autotune.console import Status
-    from autotune.findings import junit, show_findings, to_checks
-    from autotune.history import HISTORY_FILE, append_history
-    from autotune.regress import Options, bundles_in, regress
+    from autotune.bundles.junit import junit, to_checks
+    from autotune.bundles.regress import Options, bundles_in, regress
+    from autotune.cli.console import Status, show_findings
+    from autotune.store.history import HISTORY_FILE, append_history
 
     options = Options(factor, quick, update)
     with Status() as status:

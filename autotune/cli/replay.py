@@ -31,12 +31,12 @@ def replay(
 
     Example: autotune replay results/MACHINE/bundles/nano
     """
-    from autotune.bundle import read_bundle
-    from autotune.console import TuneProgress, show_replay, show_result
-    from autotune.emit import emit_bundle
-    from autotune.replay import replay
-    from autotune.retune import retune_bundle
-    from autotune.store import Store
+    from autotune.bundles.emit import emit_bundle
+    from autotune.bundles.replay import replay
+    from autotune.bundles.retune import retune_bundle
+    from autotune.cli.console import TuneProgress, show_replay, show_result
+    from autotune.store.bundle import read_bundle
+    from autotune.store.store import Store
 
     if emit is not None:
         for path in emit_bundle(bundle, emit, output):

@@ -22,11 +22,11 @@ def report(
 
     Example: autotune report results/MACHINE/bundles/nano --store results/MACHINE/store.journal -o nano.html
     """
-    from autotune.explain import explain
-    from autotune.history import history_beside, read_history
-    from autotune.holdings import read_holdings
-    from autotune.page import report_bundle, report_store
-    from autotune.winner import is_bundle, read_winner
+    from autotune.reports.explain import explain
+    from autotune.reports.holdings import read_holdings
+    from autotune.reports.page import report_bundle, report_store
+    from autotune.reports.winner import is_bundle, read_winner
+    from autotune.store.history import history_beside, read_history
 
     past = history_beside(source)
     if is_bundle(source):

@@ -22,13 +22,13 @@ def reproduce(
     """
     location = store or home() / "store.journal"
     if trial is None:
-        from autotune.store import trials
-        from autotune.tables import show_failures
+        from autotune.reports.tables import show_failures
+        from autotune.store.store import trials
 
         show_failures(trials(location))
         return
-    from autotune.console import show_reproduction
-    from autotune.reproduce import reproduce
+    from autotune.bundles.reproduce import reproduce
+    from autotune.cli.console import show_reproduction
 
     found = reproduce(location, trial, out or Path(f"trial-{trial}"), timeout)
     show_reproduction(found)

@@ -19,9 +19,9 @@ def selftest(
 
     Example: autotune selftest --quick
     """
-    from autotune import promises
-    from autotune.console import show_figures
-    from autotune.selftest import run_selftest
+    from autotune.cli.console import show_figures
+    from autotune.tuning import selftest_figures as promises
+    from autotune.tuning.selftest import run_selftest
 
     if not quick:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent

@@ -25,8 +25,8 @@ def show(
 
     Example: autotune show matmul,m=512,n=512,k=512 --stage asm --diff default unroll_k=1
     """
-    from autotune.colours import print_code
-    from autotune.show import show, show_difference
+    from autotune.cli.highlight import print_code
+    from autotune.reports.show import show, show_difference
 
     if diff is None:
         shown = show(source, stage, task, config)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import AsJson, Payloads, StorePath, home, slug
-from autotune.machine import this_machine
+from autotune.core.machine import this_machine
 
 PAUSE_SECONDS = 10.0  # between looks at a full disk
 
@@ -34,12 +34,12 @@ def tune(
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.console import TuneProgress, show_result
-    from autotune.known import read_known
-    from autotune.noise import read_floor
+    from autotune.cli.console import TuneProgress, show_result
     from autotune.registry import load_baseline, load_payload
-    from autotune.store import Store
-    from autotune.tune import Options, tune
+    from autotune.store.store import Store
+    from autotune.tuning.tune import Options, tune
+    from autotune.tuning.warm_start import read_known
+    from autotune.worker.noise import read_floor
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from autotune.comparator import Prepared
-from autotune.errors import ComparatorError
-from autotune.task import Array, Payload
+from autotune.core.comparator import Prepared
+from autotune.core.errors import ComparatorError
+from autotune.core.payload import Array, Payload
 from payload.comparators.tensor_module import SCOPE, TensorModule, write
 
 # Measured for nano, gpt2 and 512^3: optimization level O3 and microkernels made nothing faster, data tiling does.

@@ -8,9 +8,9 @@ from importlib.metadata import version
 import numpy as np
 import numpy.typing as npt
 
-from autotune.comparator import Prepared
-from autotune.errors import ComparatorError
-from autotune.task import Array, Payload
+from autotune.core.comparator import Prepared
+from autotune.core.errors import ComparatorError
+from autotune.core.payload import Array, Payload
 from payload.config import config_of
 from payload.reference import LAYER_NORM_EPSILON
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.task import Array
+from autotune.core.payload import Array
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from autotune.errors import ComparatorError
-from autotune.task import DTYPES, Argument, Array, Payload
+from autotune.core.errors import ComparatorError
+from autotune.core.payload import DTYPES, Argument, Array, Payload
 from payload.comparators.onnx_graph import Graph
 from payload.config import GPTConfig, config_of
 from payload.reference import LAYER_NORM_EPSILON

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from autotune.comparator import Prepared
-from autotune.task import DTYPES, Array, Payload
+from autotune.core.comparator import Prepared
+from autotune.core.payload import DTYPES, Array, Payload
 from payload.comparators.onnx_graph import Graph
 from payload.comparators.onnx_model import build, serialize
 

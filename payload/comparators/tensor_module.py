@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from autotune.errors import ComparatorError
-from autotune.task import Argument, Array, Payload
+from autotune.core.errors import ComparatorError
+from autotune.core.payload import Argument, Array, Payload
 from payload import gpt, ops, rowwise
 from payload.builder import Builder, Value, tensor_type
 from payload.config import config_of

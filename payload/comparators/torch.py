@@ -10,10 +10,10 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from autotune.comparator import Prepared
-from autotune.errors import ComparatorError
-from autotune.measure import Effort, measure_interleaved
-from autotune.task import Array, Payload
+from autotune.core.comparator import Prepared
+from autotune.core.errors import ComparatorError
+from autotune.core.payload import Array, Payload
+from autotune.worker.measure import Effort, measure_interleaved
 from payload.comparators.torch_network import KERNELS, constants
 
 COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.task import Array, Payload
+from autotune.core.payload import Array, Payload
 from payload.config import GPTConfig, config_of
 from payload.reference import LAYER_NORM_EPSILON
 

@@ -15,9 +15,9 @@ from typing import Annotated
 
 import typer
 
-from autotune.machine import this_machine
-from autotune.noise import Pair, time_twins, time_unequal
-from autotune.worker import Worker
+from autotune.core.machine import this_machine
+from autotune.worker.noise import Pair, time_twins, time_unequal
+from autotune.worker.worker import Worker
 
 SLOWER = 1.05
 

@@ -1,0 +1,68 @@
+"""How a payload is compiled outside any search: as a bundle records it, by its newest bundle, or by default configs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from autotune.compiler.lower import TAIL
+from autotune.compiler.tasks.partition import Partition, partition
+from autotune.core.candidate import Candidate
+from autotune.core.errors import BundleError
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.script import assemble, panels_of, write_step
+from autotune.registry import family_for
+from autotune.store.bundle import Bundle, read_bundle
+from autotune.store.manifest import MANIFEST_FILE
+
+
+def recorded_pages(bundle: Bundle, machine: Machine) -> Machine:
+    """This host with large arrays on pages as when a bundle was recorded, if it has such."""
+    return replace(machine, pages=bundle.manifest.machine.pages) if machine.pages == "huge" else machine
+
+
+def recorded_candidate(bundle: Bundle) -> Candidate:
+    """What a bundle compiles."""
+    manifest = bundle.manifest
+    return Candidate(bundle.script, manifest.pipeline, bundle.tagged, tuple(manifest.panels.items()))
+
+
+Note = Callable[[str], None]
+
+
+def default_candidate(parts: Partition, machine: Machine) -> Candidate:
+    """How a payload is compiled without any search."""
+    steps = []
+    for task in parts.tasks:
+        family = family_for(task)
+        if family is not None:
+            steps.append(write_step(task, family, family.default(task, machine), machine))
+    return Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
+
+
+def choose_candidate(payload: Payload, bundles: Path, machine: Machine, note: Note) -> Candidate:
+    """How a payload is compiled best: by its newest bundle, or else by default schedules; `note` is told which."""
+    bundle = newest_bundle(payload, bundles, note)
+    if bundle is None:
+        note(f"{payload.name}: default schedules, no bundle of it is in {bundles}")
+        return default_candidate(partition(payload), machine)
+    note(f"{payload.name}: schedules of {bundle.folder}")
+    return recorded_candidate(bundle)
+
+
+def newest_bundle(payload: Payload, bundles: Path, note: Note) -> Bundle | None:
+    """The bundle of a payload that was written last, among the folders of `bundles`."""
+    for manifest in sorted(bundles.glob(f"*/{MANIFEST_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True):
+        try:
+            bundle = read_bundle(manifest.parent)
+        except BundleError as error:
+            note(f"a bundle is passed over: {error}")
+            continue
+        if is_of(bundle, payload):
+            return bundle
+    return None
+
+
+def is_of(bundle: Bundle, payload: Payload) -> bool:
+    """Whether a bundle's schedules are for this payload: the same text, the same roles of its arguments."""
+    return bundle.payload.text == payload.text and bundle.payload.arguments == payload.arguments

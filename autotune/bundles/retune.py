@@ -1,0 +1,28 @@
+"""Retune: a sweep of a bundle's payload on this machine, warm from the bundle's configs."""
+
+from pathlib import Path
+
+from autotune.store.bundle import Bundle
+from autotune.store.store import Store
+from autotune.tuning.result import TuneResult
+from autotune.tuning.tune import Options, Progress, tune
+from autotune.tuning.warm_start import known_in
+
+
+def retune_bundle(bundle: Bundle, store: Store, target: Path, trials: int, progress: Progress) -> TuneResult:
+    """Tune a bundle's payload again.
+
+    Args:
+        bundle: The bundle.
+        store: Receives every trial.
+        target: Folder to write the new bundle to.
+        trials: Candidates to run.
+        progress: Who watches.
+
+    Raises:
+        BundleError: The new bundle cannot be written.
+    """
+    manifest = bundle.manifest
+    known = tuple(known_in(manifest, str(bundle.folder)))
+    options = Options(trials=trials, seed=manifest.seed, baseline=manifest.baseline.name, known=known)
+    return tune(bundle.payload, store, target, options, progress)

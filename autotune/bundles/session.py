@@ -1,0 +1,141 @@
+"""Compiled payloads that are called, not measured: functions of one model share weights and states by name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from autotune.bundles.candidates import Note, choose_candidate
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.program import Program, aligned_empty, compile_program
+from autotune.core.errors import GenerationError, PayloadError
+from autotune.core.machine import this_machine
+from autotune.core.payload import DTYPES, Argument, Array, Payload
+
+
+class Session:
+    """Compiles payloads with the best schedules there are, in this process; keeps their weights and states.
+
+    Args:
+        bundles: Folder of bundles: the newest of a payload is used, or else its default schedules.
+        note: Called with what a user should know, a sentence each.
+        seed: Of weights that no file gives.
+    """
+
+    def __init__(self, bundles: Path, note: Note = lambda sentence: None, seed: int = 0) -> None:
+        self._bundles, self._note, self._seed = bundles, note, seed
+        self._machine = this_machine()
+        self._kept: dict[str, Array] = {}
+        self._panels: dict[tuple[str, int, bool], Array] = {}
+        self._functions: dict[tuple[str, tuple[Argument, ...]], SessionFunction] = {}
+
+    def load(self, payload: Payload) -> "SessionFunction":
+        """Compile a payload, or give what it was compiled to.
+
+        States begin as zeros; weights are those that the session has by that name.
+
+        Raises:
+            PayloadError: A weight or state has another shape than the one the session has.
+            CompileError: It cannot be compiled.
+        """
+        key = (payload.sha256, payload.arguments)
+        if key not in self._functions:
+            self._functions[key] = self._compile(payload)
+        return self._functions[key]
+
+    def _compile(self, payload: Payload) -> "SessionFunction":
+        candidate = choose_candidate(payload, self._bundles, self._machine, self._note)
+        program = compile_program(
+            payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
+        )
+        self._make_kept(payload)
+        arrays = {a.name: self._kept[a.name] if a.name in self._kept else self._zeros(a) for a in payload.arguments}
+        panels = [self._packed(payload, weight) for weight in program.weights]
+        return SessionFunction(payload, program, arrays, panels)
+
+    @property
+    def kept(self) -> Mapping[str, Array]:
+        """Every weight and state, by name."""
+        return self._kept
+
+    def _make_kept(self, payload: Payload) -> None:
+        """Make the weights and states that the session has not got yet."""
+        for argument in payload.arguments:
+            known = self._kept.get(argument.name)
+            if argument.role in ("weight", "state") and known is not None and known.shape != argument.shape:
+                raise PayloadError(
+                    f"{argument.name} must be {known.shape} as in this session, got {argument.shape}; open another"
+                )
+        missing = [a for a in payload.arguments if a.role == "weight" and a.name not in self._kept]
+        values = payload.make_inputs(self._seed) if missing else {}
+        for argument in missing:
+            self._kept[argument.name] = self._empty(argument)
+            self._kept[argument.name][...] = values[argument.name]
+        for argument in payload.arguments:
+            if argument.role == "state":
+                self._kept.setdefault(argument.name, self._zeros(argument))
+
+    def _packed(self, payload: Payload, weight: PanelWeight) -> Array:
+        """A weight in panels, packed once for all functions that read it so."""
+        source = payload.arguments[weight.source]
+        key = (source.name, weight.columns, weight.transposed)
+        if key not in self._panels:
+            self._panels[key] = self._empty(weight.argument(source))
+            self._panels[key][...] = weight.pack(self._kept[source.name])
+        return self._panels[key]
+
+    def _empty(self, argument: Argument) -> Array:
+        return aligned_empty(argument, self._machine.pages)
+
+    def _zeros(self, argument: Argument) -> Array:
+        array = self._empty(argument)
+        array.fill(0)
+        return array
+
+
+class SessionFunction:
+    """A compiled payload of a session."""
+
+    def __init__(self, payload: Payload, program: Program, arrays: dict[str, Array], panels: list[Array]) -> None:
+        self.payload = payload
+        self._arrays = arrays
+        self._inputs = {a.name: a for a in payload.arguments if a.role == "input"}
+        self._bound = program.bind([*arrays.values(), *panels])
+
+    def __call__(self, **inputs: Array) -> tuple[Array, ...]:
+        """Call it once.
+
+        Returns:
+            Its outputs, which the next call overwrites.
+
+        Raises:
+            GenerationError: An input is missing, unknown, of another shape, or out of range; nothing is changed then.
+        """
+        if inputs.keys() != self._inputs.keys():
+            raise GenerationError(
+                f"inputs of {self.payload.name} must be {', '.join(self._inputs)}; got {', '.join(inputs) or 'none'}"
+            )
+        for name, array in inputs.items():
+            check_input(self._inputs[name], np.asarray(array))
+        for name, array in inputs.items():
+            self._arrays[name][...] = array
+        self._bound.run()
+        return tuple(self._arrays[a.name] for a in self.payload.outputs)
+
+
+def check_input(argument: Argument, array: Array) -> None:
+    """Check shape, kind and, for whole numbers, range: out of it a compiled function would read foreign memory.
+
+    Raises:
+        GenerationError: It is not as the argument says.
+    """
+    if array.shape != argument.shape:
+        raise GenerationError(f"{argument.name} must have shape {argument.shape}, got {array.shape}; reshape it")
+    if DTYPES[argument.dtype].kind != "i":
+        return
+    if array.dtype.kind not in "iu":
+        raise GenerationError(f"{argument.name} must hold whole numbers, got {array.dtype}; convert it")
+    low, high = int(argument.low), int(argument.high) - 1
+    outside = array[(array < low) | (array > high)]
+    if outside.size:
+        raise GenerationError(f"{argument.name} must be from {low} to {high}, got {outside.flat[0]}; choose another")

@@ -1,0 +1,121 @@
+"""Has a bundle become slower? The decision alone, from samples: recorded sessions against those of now.
+
+A session is one process. Its level is the ratio of the lower quartiles of baseline and schedule: noise only adds, and
+what slows both cancels. Rounds of one session are many but share its luck (where memory lies), so that a rank test
+over rounds sees any two processes differ; sessions are few. Hence three conditions: levels differ by more than
+halfway to the factor asked for, rounds differ in rank, and levels differ by more than sessions do among themselves.
+The last is a t-test whose variance is moderated by a prior (G. K. Smyth, "Linear models and empirical Bayes methods",
+2004), for few sessions tell little of their variance; sessions far from the others, as disturbed ones are, are drawn
+near (winsorised).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, expm1, log, sqrt
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from autotune.store.records import Session
+
+Verdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
+ALARMS = ("slower", "wrong")
+ALPHA = 0.01  # of both tests
+LEAST_SESSIONS = 3
+QUARTILE = 0.25
+# The standard deviation of levels before any is measured, and how many sessions that knowledge is worth.
+USUAL_LUCK, PRIOR_SESSIONS = 0.01, 4
+FAR = 2.0  # standard deviations from the median of sessions; what is further away counts as if it were so far
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What samples say.
+
+    Attributes:
+        verdict: ``ok``, ``faster``, ``slower`` or ``inconclusive``.
+        slowdown: Recorded speed-up over that of now: above 1 where the schedule has lost.
+        margin: Half of the 95 % interval of the slowdown, relative: 0.02 means 2 %.
+        pvalue: That nothing changed: the larger of both tests'.
+    """
+
+    verdict: Verdict
+    slowdown: float
+    margin: float
+    pvalue: float
+
+
+def judge(recorded: Sequence[Session], now: Sequence[Session], factor: float) -> Judgement:
+    """Compare sessions.
+
+    Args:
+        recorded: Of the bundle.
+        now: At least one.
+        factor: A slowdown by this much is to be found; one by less than its root is none.
+    """
+    then, here = ([log(level(session)) for session in sessions] for sessions in (recorded, now))
+    change = median(then) - median(here)
+    margin, chance = moderated_test(then, here)
+    pvalue = max(chance, rank_test(recorded, now))
+    verdict: Verdict = "ok" if margin < log(factor) else "inconclusive"
+    if abs(change) > log(factor) / 2:
+        verdict = "inconclusive" if pvalue >= ALPHA else "slower" if change > 0 else "faster"
+    return Judgement(verdict, exp(change), expm1(margin), pvalue)
+
+
+def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float, float]:
+    """Half of the 95 % interval of the difference of means, and the probability of such a difference by luck."""
+    away = [np.subtract(levels, median(levels)) for levels in (then, here)]
+    far = FAR * max(USUAL_LUCK, float(stats.median_abs_deviation(np.concatenate(away), scale="normal")))
+    near_then, near_here = (
+        median(levels) + each.clip(-far, far) for levels, each in zip((then, here), away, strict=True)
+    )
+    squares = sum(float(np.var(levels)) * len(levels) for levels in (near_then, near_here))
+    freedom = len(then) + len(here) - 2 + PRIOR_SESSIONS
+    variance = (PRIOR_SESSIONS * USUAL_LUCK**2 + squares) / freedom
+    error = sqrt(variance * (1 / len(then) + 1 / len(here)))
+    difference = abs(float(np.mean(near_then) - np.mean(near_here)))
+    return float(stats.t.ppf(0.975, freedom)) * error, 2 * float(stats.t.sf(difference / error, freedom))
+
+
+def is_settled(verdict: Verdict, sessions: int, most: int) -> bool:
+    """Tell whether no further process is needed: all is well, or it has been asked as often as it may.
+
+    An alarm needs as many sessions as there may be.
+    """
+    enough = {"stale": 1, "ok": LEAST_SESSIONS, "faster": LEAST_SESSIONS}.get(verdict, most)
+    return sessions >= min(enough, most)
+
+
+def level(session: Session) -> float:
+    """Speed-up of a session."""
+    return float(np.quantile(session.baseline_seconds, QUARTILE) / np.quantile(session.best_seconds, QUARTILE))
+
+
+def rank_test(recorded: Sequence[Session], now: Sequence[Session]) -> float:
+    """Mann-Whitney's U over the speed-ups of all rounds: probability of such ranks if nothing changed."""
+    found: Any = stats.mannwhitneyu(ratios(recorded), ratios(now), alternative="two-sided")
+    return float(found.pvalue)
+
+
+def ratios(sessions: Sequence[Session]) -> list[float]:
+    """Speed-up of every round."""
+    return [
+        baseline / best
+        for session in sessions
+        for baseline, best in zip(session.baseline_seconds, session.best_seconds, strict=True)
+    ]
+
+
+def against_reference(recorded: Sequence[Session], now: Sequence[Session]) -> float | None:
+    """How much longer the schedule takes than it did, in units of the FMA kernel; `None` where that is not recorded."""
+    then = [reference_level(session) for session in recorded if session.reference_seconds]
+    here = [reference_level(session) for session in now if session.reference_seconds]
+    return median(here) / median(then) if then and here else None
+
+
+def reference_level(session: Session) -> float:
+    """Time of the schedule over that of the FMA kernel."""
+    return float(np.quantile(session.best_seconds, QUARTILE) / np.quantile(session.reference_seconds, QUARTILE))

@@ -1,0 +1,55 @@
+"""Who was here before: candidates that become the same IR, or the same machine code, are told apart from new ones."""
+
+import hashlib
+import tempfile
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlir import ir
+from mlir.execution_engine import ExecutionEngine
+
+from autotune.core.errors import SeenError
+
+
+@dataclass
+class Census:
+    """Takes the fingerprints of one candidate as it is compiled.
+
+    Attributes:
+        known: Fingerprints of earlier candidates.
+        scheduled: Of the IR after the schedule; empty before.
+        compiled: Of the machine code; empty before.
+    """
+
+    known: AbstractSet[str] = field(default_factory=frozenset)
+    scheduled: str = ""
+    compiled: str = ""
+
+    def see_schedule(self, module: ir.Module) -> None:
+        """Take the fingerprint of a module that was scheduled.
+
+        Raises:
+            SeenError: It is known.
+        """
+        self.scheduled = fingerprint(str(module).encode())
+        if self.scheduled in self.known:
+            raise SeenError("becomes the same IR as an earlier trial")
+
+    def see_code(self, engine: ExecutionEngine) -> None:
+        """Take the fingerprint of machine code.
+
+        Raises:
+            SeenError: It is known.
+        """
+        with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+            path = Path(folder) / "program.o"
+            engine.dump_to_object_file(str(path))
+            self.compiled = fingerprint(path.read_bytes())
+        if self.compiled in self.known:
+            raise SeenError("becomes the same machine code as an earlier trial")
+
+
+def fingerprint(data: bytes) -> str:
+    """64 bits of a sha256."""
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -1,0 +1,144 @@
+"""What the MLIR of a bundle may be: it parses, computes and transforms, and asks for nothing else.
+
+A payload is compiled and run, so that a call to somebody else's function or an address made of a number would be
+code of a stranger. What is left can still read outside its arrays; that is what the worker's process is for.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from mlir import ir
+
+from autotune.compiler.lower import ARENA, PLAIN, TAIL
+from autotune.compiler.module import context, parse, symbol
+from autotune.core.errors import BundleError, CompileError
+from autotune.core.payload import Payload
+
+COMPUTING = (
+    "builtin",
+    "func",
+    "linalg",
+    "tensor",
+    "arith",
+    "math",
+    "memref",
+    "bufferization",
+    "scf",
+    "affine",
+    "vector",
+)
+TRANSFORMING = ("builtin", "transform")
+MOST_NESTING = 200  # brackets; MLIR's parser descends into each, and its stack is finite
+# Ops that run a pass of any name, that print, or that look for more code in files.
+PASS_OP = "transform.apply_registered_pass"
+FORBIDDEN = ("transform.print", "transform.debug.emit_param_as_remark", "transform.debug.emit_remark_at")
+
+
+def passes_of(pipeline: str) -> set[str]:
+    """Names of the passes in a pipeline, without the ops they are nested in.
+
+    Example:
+        >>> sorted(passes_of("builtin.module(cse,func.func(canonicalize{top-down=true}))"))
+        ['canonicalize', 'cse']
+    """
+    bare = re.sub(r"\{[^{}]*\}", "", pipeline)
+    anchors = re.sub(r"[a-z]+\.[a-z]+\(", "(", bare)
+    return {name for name in re.split(r"[\s(),]+", anchors) if name}
+
+
+# What our own pipelines use now or used in a release, and a few that only simplify.
+PASSES = passes_of(TAIL) | passes_of(PLAIN) | {ARENA, "linalg-generalize-named-ops", "linalg-fuse-elementwise-ops"}
+PASSES |= {"eliminate-empty-tensors", "canonicalize", "cse", "sccp", "symbol-dce", "mem2reg"}
+
+
+def check_pipeline(where: str, what: str, pipeline: str, allowed: set[str] = PASSES) -> None:
+    """Refuse a pipeline that asks for a pass it should not.
+
+    Raises:
+        BundleError: With the pass.
+    """
+    for name in sorted(passes_of(pipeline) - allowed):
+        raise BundleError(f"{where} must use passes that lower, {what} asks for {name!r}; restore it")
+
+
+def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None:
+    """Refuse MLIR that does not parse, asks for what it should not, or is not of the payload.
+
+    Raises:
+        BundleError: With the file, and line and column where they are known.
+    """
+    with context():
+        for name, text in texts.items():
+            where = f"{folder}/{name}"
+            check_nesting(where, text)
+            try:
+                module = parse(text, where)
+            except CompileError as error:
+                raise BundleError(f"{error}; restore it") from error
+            if name.startswith("schedule"):
+                check_script(where, module)
+            else:
+                check_program(where, module)
+            if name in ("payload.mlir", "tagged.mlir"):
+                check_entry(where, module, payload)
+
+
+def check_nesting(where: str, text: str) -> None:
+    """Refuse text nested so deep that a parser might not come back."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[][(){}<>]", re.sub(r"->|[<>]=", "", text)):
+        depth += 1 if bracket in "[({<" else -1
+        deepest = max(deepest, depth)
+    if deepest > MOST_NESTING:
+        raise BundleError(
+            f"{where} must not nest deeper than {MOST_NESTING} brackets, it goes to {deepest}; restore it"
+        )
+
+
+def check_script(where: str, module: ir.Module) -> None:
+    """A script holds transform ops, with an entry, and runs no passes but those that lower."""
+    for op in every_op(module):
+        check_dialect(where, op, TRANSFORMING)
+        if op.name in FORBIDDEN:
+            raise BundleError(f"{where} must only transform, it holds {op.name}; restore it")
+        if op.name == PASS_OP:
+            check_pipeline(where, PASS_OP, ir.StringAttr(op.attributes["pass_name"]).value)
+    if "__transform_main" not in [symbol(op) for op in module.body.operations]:
+        raise BundleError(f"{where} must hold a named sequence @__transform_main, it does not; restore it")
+
+
+def check_program(where: str, module: ir.Module) -> None:
+    """A program computes with ops of dialects that compute, and calls nobody outside."""
+    for op in every_op(module):
+        check_dialect(where, op, COMPUTING)
+        if op.name == "func.func" and not list(op.regions[0].blocks):
+            raise BundleError(f"{where} must define every function it calls, @{symbol(op)} is outside; restore it")
+
+
+def check_dialect(where: str, op: ir.Operation, allowed: tuple[str, ...]) -> None:
+    """An op of one of the allowed dialects."""
+    if op.name.partition(".")[0] not in allowed:
+        raise BundleError(f"{where} must hold ops of {', '.join(allowed)} alone, it has {op.name}; restore it")
+
+
+def check_entry(where: str, module: ir.Module, payload: Payload) -> None:
+    """The entry function takes the arguments that the manifest describes: it is called with pointers to such."""
+    wanted = f"({', '.join(argument.type for argument in payload.arguments)}) -> ()"
+    for op in module.body.operations:
+        if symbol(op) == payload.entry and op.operation.name == "func.func":
+            found = str(ir.TypeAttr(op.attributes["function_type"]).value)
+            if found != wanted:
+                raise BundleError(
+                    f"{where}: @{payload.entry} must take the manifest's arguments {wanted}, it is {found}; restore it"
+                )
+            return
+    raise BundleError(f"{where} must define the entry function @{payload.entry}, it does not; restore it")
+
+
+def every_op(module: ir.Module) -> Iterator[ir.Operation]:
+    """Every operation below a module."""
+    stack = [module.operation]
+    while stack:
+        op = stack.pop()
+        yield op
+        stack += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]

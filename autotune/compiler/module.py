@@ -1,0 +1,104 @@
+"""Parsing, with errors a user can act on, and the compiler's version."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from mlir import ir
+from mlir.passmanager import PassManager
+
+from autotune.core.errors import CompileError, PayloadError
+
+PROVIDERS = ("xtc-mlir-python-bindings", "mlir-python-bindings", "mlir-core", "mlir")
+
+
+@contextmanager
+def context() -> Iterator[ir.Context]:
+    """A fresh MLIR context with an unknown location, for one compilation."""
+    with ir.Context() as ctx, ir.Location.unknown():
+        yield ctx
+
+
+def parse(text: str, what: str) -> ir.Module:
+    """Parse a module in the current context.
+
+    Args:
+        text: MLIR assembly.
+        what: How the user knows it, such as a file name; begins the error message.
+
+    Raises:
+        CompileError: With line and column of the first problem.
+    """
+    try:
+        return ir.Module.parse(text)
+    except ir.MLIRError as error:
+        raise CompileError("parse", f"{what}{describe(error)}") from error
+
+
+def check_module(module: ir.Module) -> None:
+    """Raise unless a module that was transformed obeys the laws of its ops.
+
+    Raises:
+        CompileError: Stage ``verify``, with the op that breaks one.
+    """
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise CompileError("verify", describe(error).lstrip(": ")) from error
+
+
+def run_passes(module: ir.Module, pipeline: str) -> None:
+    """Run a textual pass pipeline of MLIR's own passes on a module, in place.
+
+    Raises:
+        CompileError: Stage ``lower``, with the first diagnostic.
+    """
+    try:
+        PassManager.parse(pipeline).run(module.operation)
+    except (ValueError, ir.MLIRError) as error:
+        text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("lower", first_lines(text.lstrip(": "))) from error
+
+
+def describe(error: ir.MLIRError) -> str:
+    """First diagnostic of an MLIR error as ``:line:column: message``, line and column where they are known."""
+    diagnostics = list(error.error_diagnostics)
+    if not diagnostics:
+        return f": {first_lines(str(error))}"
+    where = re.search(r":(\d+):(\d+)", str(diagnostics[0].location))
+    place = f":{where.group(1)}:{where.group(2)}" if where else ""
+    return f"{place}: {first_lines(diagnostics[0].message)}"
+
+
+def symbol(op: ir.OpView) -> str | None:
+    """The name an op defines, if it defines one."""
+    return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else None
+
+
+def first_lines(text: str, count: int = 3, width: int = 500) -> str:
+    """The first lines of a diagnostic, on one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[:count])[:width]
+
+
+def compiler_version() -> str:
+    """Name and version of the distribution that provides MLIR."""
+    for name in PROVIDERS:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return "mlir of unknown version"
+
+
+def find_function(module: ir.Module, name: str) -> ir.OpView:
+    """The function called `name`.
+
+    Raises:
+        PayloadError: It is missing, or has no body.
+    """
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and symbol(op) == name and op.regions[0].blocks:
+            return op
+    raise PayloadError(f"the module must define function @{name}; it does not")

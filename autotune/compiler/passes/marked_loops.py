@@ -1,0 +1,35 @@
+"""Loops that a schedule has marked, in a bufferized program."""
+
+from collections.abc import Iterator
+
+from mlir import ir
+
+
+def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:
+    """Ops under `scope` that have a mark, in program order."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if mark in op.attributes:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    scope.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def parents(op: ir.Operation) -> Iterator[ir.Operation]:
+    """The ops around an op, innermost first, up to its function."""
+    while op.name != "func.func":
+        op = op.parent.operation
+        yield op
+
+
+def parent_marked(op: ir.Operation, mark: str) -> ir.Operation | None:
+    """The innermost op around an op that has a mark."""
+    return next((parent for parent in parents(op) if mark in parent.attributes), None)
+
+
+def counter(loop: ir.Operation) -> ir.Value:
+    """What a loop counts with, inside it."""
+    return loop.regions[0].blocks[0].arguments[0]

@@ -1,0 +1,236 @@
+"""Online softmax: a group that sums over columns takes them block by block, and never holds a whole row of scores.
+
+Every block may raise the maximum seen so far; what was summed under the old one is then multiplied with the exponential
+of their difference (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
+FlashAttention, 2022). This is a rewrite of the payload, before its script: no move of the transform dialect corrects
+partial results. What it leaves is loops over blocks around structured ops, each with the attribute `PART`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mlir import ir
+from mlir.dialects import arith, bufferization, linalg, scf, tensor
+
+from autotune.compiler.extents import static_shape
+from autotune.compiler.nests import dimensions, indexing_maps, structured_ops
+from autotune.compiler.passes.generic import generic
+from autotune.compiler.passes.online_block import Block
+from autotune.compiler.tasks.causal import body, hidden_loops, index_of
+from autotune.compiler.tasks.groups import find_groups
+from autotune.compiler.tasks.softmax import Plan, find_plan
+from autotune.compiler.values import fill_of, index, maker
+from autotune.core.errors import CompileError
+from autotune.core.family import Blocks
+from autotune.core.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TAG, TOTALS
+
+LOWEST = -3.4028234663852886e38  # of f32
+
+
+def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
+    """Replace tagged groups by loops over blocks; the outermost takes the tag, and has the parts inside.
+
+    Args:
+        function: The entry function, tagged.
+        blocks: For every tag concerned, what to loop over.
+
+    Raises:
+        CompileError: Stage ``transform``; a group cannot be computed so.
+    """
+    groups = find_groups(list(structured_ops(function.regions[0].blocks[0])))
+    for ops in [group.ops for group in groups]:
+        tag = ir.StringAttr(ops[0].attributes[TAG]).value if TAG in ops[0].attributes else ""
+        if tag not in blocks:
+            continue
+        plan = find_plan(ops)
+        if plan is None:
+            raise CompileError("transform", f"{tag} must divide by a softmax's sum to go online, it does not")
+        skips = blocks[tag].skips and max(hidden_loops(ops, plan.rows)) >= 0
+        with ir.InsertionPoint(ops[0]), ops[0].location:
+            Online(plan, Block(plan, replace(blocks[tag], skips=skips))).write()
+        for op in ops:
+            op.erase()
+
+
+@dataclass
+class Online:
+    """Writes the loops over blocks of one group.
+
+    Attributes:
+        plan: The group.
+        block: The block at hand.
+        tiles: What the group's ops so far give for it.
+    """
+
+    plan: Plan
+    block: Block
+    tiles: dict[ir.Value, ir.Value] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """All of it, at the insertion point; erases nothing."""
+        root = self.plan.ops[-1]
+        done = self.loop_over_rows(static_shape(root.results[0])[: self.plan.rows], root.operands[-1])
+        done.owner.attributes[TAG] = root.attributes[TAG]
+        root.results[0].replace_all_uses_with(done)
+
+    def loop_over_rows(self, sizes: Sequence[int], results: ir.Value) -> ir.Value:
+        """Loops over leading dimensions and blocks of rows; what they make of `results`."""
+        if not sizes:
+            return self.write_rows(results)
+        step = 1 if len(sizes) > 1 else self.block.blocks.rows
+        loop = scf.ForOp(index(0), index(sizes[0]), index(step), [results])
+        if len(sizes) == 1:
+            mark(loop.results[0], ROWS)
+        with ir.InsertionPoint(loop.body):
+            self.block.starts.append(loop.induction_variable)
+            scf.yield_([self.loop_over_rows(sizes[1:], loop.inner_iter_args[0])])
+        return loop.results[0]
+
+    def write_rows(self, results: ir.Value) -> ir.Value:
+        """One block of rows: what comes before its columns, the loop over them, and what comes after."""
+        apart = [op for op in self.plan.ops if op not in self.plan.columns]
+        early = [op for op in apart if not self.follows(op)]
+        for op in early:
+            self.put(op)
+        self.loop_over_columns([op for op in self.plan.ops if self.plan.reduces(op)])
+        for op in apart:
+            if op not in early:
+                self.put(op)
+        root = self.plan.ops[-1]
+        return self.block.write(root, indexing_maps(root)[-1], self.tiles[root.results[0]], results)
+
+    def follows(self, op: ir.Operation) -> bool:
+        """Tell whether an op reads, maybe through others, what a reduction over columns gives."""
+        made_by = [maker(value) for value in op.operands]
+        return any(m in self.plan.columns or self.follows(m) for m in made_by if m in self.plan.ops)
+
+    def loop_over_columns(self, reductions: Sequence[ir.Operation]) -> None:
+        """The loop over blocks of columns, as far as a mask shows them; carries what is reduced."""
+        sizes = dict(
+            zip(dimensions(indexing_maps(reductions[0])[0]), static_shape(reductions[0].operands[0]), strict=True)
+        )
+        last = index(sizes[self.plan.columns[reductions[0]]])
+        if self.block.blocks.skips:
+            last = arith.minui(last, arith.addi(self.block.starts[-1], index(self.block.blocks.rows)))
+        carried = [self.destination(op, lowest=op == self.plan.maximum) for op in reductions]
+        loop = scf.ForOp(index(0), last, index(self.block.blocks.columns), carried)
+        mark(loop.results[0], COLUMNS)
+        with ir.InsertionPoint(loop.body):
+            self.block.column = loop.induction_variable
+            scf.yield_(self.write_columns(dict(zip(reductions, loop.inner_iter_args, strict=True))))
+            self.block.column = None
+        self.tiles.update(zip((op.results[0] for op in reductions), loop.results, strict=True))
+
+    def write_columns(self, totals: Mapping[ir.Operation, ir.Value]) -> list[ir.Value]:
+        """One block of columns; what is carried on."""
+        factor = None
+        for op in self.plan.ops:
+            if op not in self.plan.columns:
+                continue
+            if op == self.plan.maximum:
+                factor = self.raise_maximum(totals[op])
+            elif op in totals and factor is not None:
+                self.put(op, scaled(totals[op], factor))
+            else:
+                self.put(op)
+        return [settle(self.tiles[op.results[0]], total) for op, total in totals.items()]
+
+    def raise_maximum(self, old: ir.Value) -> ir.Value:
+        """The maximum of the block, or the old one where that is higher.
+
+        Returns:
+            What sums under the old one are multiplied with: the exponential op of old and new.
+        """
+        one, maximum = ir.AffineMap.get_identity(1), self.plan.maximum
+        new = self.generic(maximum, [old], self.put(maximum), [one, one], ["parallel"])
+        self.tiles[maximum.results[0]] = mark(new, ROW_TOTALS)
+        empty = tensor.empty(static_shape(new), new.type.element_type)
+        return mark(self.generic(self.plan.exponential, [old, new], empty, [one, one, one], ["parallel"]), FACTOR)
+
+    def put(self, op: ir.Operation, destination: ir.Value | None = None) -> ir.Value:
+        """An op of the group on the block at hand."""
+        maps = indexing_maps(op)
+        inputs = [self.operand(op, number, amap) for number, amap in enumerate(maps[:-1])]
+        into = destination if destination is not None else self.destination(op)
+        loops = range(self.block.lead, maps[0].n_dims)
+        kinds = ["parallel" if loop in dimensions(maps[-1]) else "reduction" for loop in loops]
+        made = self.generic(op, inputs, into, [self.block.inside(amap) for amap in maps], kinds)
+        self.tiles[op.results[0]] = mark(made, f"{MEMBER}{len(self.plan.ops) - 1 - self.plan.ops.index(op)}")
+        return made
+
+    def operand(self, op: ir.Operation, number: int, amap: ir.AffineMap) -> ir.Value:
+        """What the block reads of an operand."""
+        value = op.operands[number]
+        if value in self.tiles:
+            return self.tiles[value]
+        return self.block.read(op, amap, value) if isinstance(value.type, ir.RankedTensorType) else value
+
+    def destination(self, op: ir.Operation, *, lowest: bool = False) -> ir.Value:
+        """A new place for what the block gives, filled as the op's own is.
+
+        With `lowest` by the lowest finite number: under a maximum of -inf, a block that is -inf all over would be NaN.
+        """
+        kind = op.results[0].type.element_type
+        empty = tensor.empty(self.block.shape(op, indexing_maps(op)[-1], op.results[0]), kind)
+        fill = fill_of(op.operands[-1])
+        if fill is None:
+            return empty
+        start = arith.constant(kind, LOWEST) if lowest else fill.operands[0]
+        return linalg.fill(start, outs=[empty])
+
+    def generic(
+        self,
+        op: ir.Operation,
+        inputs: Sequence[ir.Value],
+        into: ir.Value,
+        maps: Sequence[ir.AffineMap],
+        kinds: Sequence[str],
+    ) -> ir.Value:
+        """A structured op with the body of another; loop indices in it count from where the block starts."""
+        block = op.regions[0].blocks[0]
+
+        def clone(*arguments: ir.Value) -> ir.Value:
+            values = dict(zip(block.arguments, arguments, strict=True))
+            for inner in body(op)[:-1]:
+                values[inner.results[0]] = self.clone(op, inner, values)
+            result = body(op)[-1].operands[0]
+            return values.get(result, result)
+
+        return generic(inputs, into, maps, kinds, clone)
+
+    def clone(self, op: ir.Operation, inner: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> ir.Value:
+        """A scalar op of a body, in a block."""
+        if inner.name != "linalg.index":
+            copy = inner.clone().operation
+            for number, value in enumerate(inner.operands):
+                copy.operands[number] = values.get(value, value)
+            return copy.results[0]
+        loop, lead = index_of(inner.results[0]), self.block.lead
+        start, _ = self.block.part(op, loop)
+        if loop < lead and start is not None:
+            return start
+        here = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop - lead)).result
+        return arith.addi(here, start) if start is not None else here
+
+
+def scaled(total: ir.Value, factor: ir.Value) -> ir.Value:
+    """A total times the factor of its row."""
+    rank = len(static_shape(total))
+    whole, row = ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(0)])
+
+    def multiply(of_row: ir.Value, old: ir.Value) -> ir.Value:
+        return arith.mulf(old, of_row)
+
+    made = generic([factor], total, [row, whole], ["parallel"] * rank, multiply)
+    return mark(made, ROW_TOTALS if rank == 1 else TOTALS)
+
+
+def settle(value: ir.Value, place: ir.Value) -> ir.Value:
+    """A value, computed or copied to where bufferization wants it."""
+    return bufferization.materialize_in_destination(value.type, value, place)
+
+
+def mark(made: ir.Value, part: str) -> ir.Value:
+    """Say which part of the group makes a value; gives the value."""
+    made.owner.attributes[PART] = ir.StringAttr.get(part)
+    return made

@@ -1,0 +1,116 @@
+"""Loads from weights stored in panels: in a bufferized program, logical indices become places in memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, memref, vector
+
+from autotune.compiler.passes.panels import PanelWeight, update_type
+from autotune.compiler.passes.prefetch import prefetch_panels
+from autotune.compiler.values import index, static_slice
+from autotune.core.errors import CompileError
+
+Indices = list[ir.Value]
+LOADS = ("vector.load", "vector.transfer_read", "memref.load")
+
+
+def store_in_panels(function: ir.OpView, weights: Sequence[PanelWeight]) -> None:
+    """Let the loads of a bufferized function find its weights in panels.
+
+    Raises:
+        CompileError: Stage ``transform``; something reads a weight otherwise than by rows of a panel.
+    """
+    block = function.regions[0].blocks[0]
+    for weight in weights:
+        argument = block.arguments[weight.position]
+        element = ir.MemRefType(argument.type).element_type
+        argument.set_type(ir.MemRefType.get(weight.stored_shape, element))
+        Loads(weight, argument).redirect(argument, len(weight.shape), lambda indices: indices)
+        prefetch_panels(function, argument)
+    update_type(function)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """All loads from one weight.
+
+    Attributes:
+        weight: How it is stored.
+        argument: Where it is.
+    """
+
+    weight: PanelWeight
+    argument: ir.Value
+
+    def redirect(self, view: ir.Value, rank: int, logical: Callable[[Indices], Indices]) -> None:
+        """Rewrite the loads from a view of the weight, and drop the view.
+
+        Args:
+            view: A memref.
+            rank: Its dimensions.
+            logical: Gives the weight's logical indices for indices of the view.
+
+        Raises:
+            CompileError: Stage ``transform``; something is no load along a row.
+        """
+        for use in list(view.uses):
+            op = use.owner.operation
+            with ir.InsertionPoint(op), op.location:
+                if op.name == "memref.subview":
+                    self.redirect(op.results[0], op.results[0].type.rank, through(op, logical))
+                elif op.name == "memref.cast":
+                    self.redirect(op.results[0], rank, logical)
+                elif op.name not in LOADS or (op.name == "vector.transfer_read" and not reads_row(op)):
+                    raise CompileError("transform", f"panels of a weight must be loaded by rows, not by {op.name}")
+                else:
+                    value = self.load(op, logical(list(op.operands)[1 : 1 + rank]))
+                    op.results[0].replace_all_uses_with(value)
+            op.erase()
+
+    def load(self, op: ir.Operation, indices: Indices) -> ir.Value:
+        """The same load from the panels."""
+        *lead, k, n = indices
+        columns = index(self.weight.columns)
+        place = [*lead, arith.divui(n, columns), k, arith.remui(n, columns)]
+        if op.name == "memref.load":
+            return memref.load(self.argument, place)
+        return vector.load(op.results[0].type, self.argument, place)
+
+
+def reads_row(read: ir.Operation) -> bool:
+    """Tell whether a transfer reads neighbours along the last dimension, all of them in bounds, without a mask."""
+    kind, amap = ir.VectorType(read.results[0].type), ir.AffineMapAttr(read.attributes["permutation_map"]).value
+    along = amap.results[0] == ir.AffineDimExpr.get(amap.n_dims - 1)
+    inside = all(ir.BoolAttr(flag).value for flag in ir.ArrayAttr(read.attributes["in_bounds"]))
+    return kind.rank == 1 and along and inside and len(read.operands) == 2 + amap.n_dims
+
+
+def through(view: ir.Operation, logical: Callable[[Indices], Indices]) -> Callable[[Indices], Indices]:
+    """Indices of what a subview is taken from, for indices of the subview."""
+    offsets, sizes, strides = static_slice(view)
+    if any(stride != 1 for stride in strides):
+        raise CompileError("transform", "a weight stored in panels must be read in steps of 1")
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    kept = kept_dimensions(sizes, list(ir.MemRefType(view.results[0].type).shape))
+
+    def outer(indices: Indices) -> Indices:
+        given, of_view = iter(list(view.operands)[1:]), iter(indices)
+        found = []
+        for offset, is_kept in zip(offsets, kept, strict=True):
+            start = next(given) if offset == dynamic else index(offset)
+            found.append(arith.addi(start, next(of_view)) if is_kept else start)
+        return logical(found)
+
+    return outer
+
+
+def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[bool]:
+    """Which dimensions of size 1 a rank-reducing slice keeps."""
+    left = list(shape)
+    kept = []
+    for place, size in enumerate(sizes):
+        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - place)
+        kept.append(keep)
+        left = left[1:] if keep else left
+    return kept

@@ -1,0 +1,136 @@
+"""Weights stored in panels: what a matmul reads of its B lies in the order it is read in, once and for all calls.
+
+A weight ``B (..., k, n)`` becomes ``(..., n / c, k, c)`` for panels of `c` columns, the last one filled up with zeros.
+Ops and schedules see the weight in its logical shape; only the loads of the finished program know where it lies.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from mlir import ir
+from mlir.dialects import bufferization, tensor
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.tasks.weights import Weight, weight_behind
+from autotune.compiler.values import static_slice
+from autotune.core.errors import CompileError
+from autotune.core.marks import WEIGHT_OF
+from autotune.core.payload import Argument, Array
+
+
+@dataclass(frozen=True)
+class PanelWeight:
+    """An argument that a tuned program has besides those of its payload: a weight stored in panels.
+
+    Attributes:
+        source: Position of the payload's argument that holds the weight.
+        position: Position of the new one.
+        shape: Its logical shape, (..., k, n).
+        columns: Columns of a panel.
+        transposed: The payload stores the weight as (..., n, k).
+    """
+
+    source: int
+    position: int
+    shape: tuple[int, ...]
+    columns: int
+    transposed: bool
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape in memory: (..., panels, k, columns)."""
+        *lead, k, n = self.shape
+        return (*lead, -(-n // self.columns), k, self.columns)
+
+    def argument(self, source: Argument) -> Argument:
+        """The new argument, as it is in memory."""
+        return replace(source, name=f"{source.name}_panels_{self.position}", shape=self.stored_shape)
+
+    def pack(self, weight: Array) -> Array:
+        """The weight in panels: the preparation step, done once."""
+        *lead, k, n = self.shape
+        plain = weight.swapaxes(-1, -2) if self.transposed else weight
+        panels = self.stored_shape[-3]
+        wide = np.zeros((*lead, k, panels * self.columns), weight.dtype)
+        wide[..., :n] = plain
+        return np.ascontiguousarray(wide.reshape(*lead, k, panels, self.columns).swapaxes(-3, -2))
+
+
+def insert_panels(function: ir.OpView, roles: Sequence[str], columns: Mapping[str, int]) -> tuple[PanelWeight, ...]:
+    """Give tagged contractions a B of their own, in the orientation (k, n), as a new argument of the function.
+
+    The payload's argument stays, for other readers. The new one keeps its logical shape until `store_in_panels`.
+
+    Args:
+        function: The entry function, on tensors.
+        roles: Role of each of its arguments.
+        columns: Columns of a panel for every tag concerned.
+
+    Raises:
+        CompileError: Stage ``transform``; B of such an op is no weight.
+    """
+    block = function.regions[0].blocks[0]
+    found: dict[tuple[int, int, bool], PanelWeight] = {}
+    tensors: dict[int, ir.Value] = {}
+    for op in list(tagged(block, columns)):
+        tag = ir.StringAttr(op.attributes[WEIGHT_OF]).value
+        weight = weight_behind(op.operands[1], roles)
+        if weight is None:
+            raise CompileError("transform", f"B of {tag} must be a weight to be stored in panels, it is not")
+        turned = is_turned(op)
+        key = (weight.argument.arg_number, columns[tag], turned)
+        if key not in found:
+            *lead, rows, cols = ir.MemRefType(weight.argument.type).shape
+            shape = (*lead, cols, rows) if turned else (*lead, rows, cols)
+            kind = ir.MemRefType.get(shape, ir.MemRefType(weight.argument.type).element_type)
+            added = block.add_argument(kind, function.location)
+            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], turned)
+            with ir.InsertionPoint.at_block_begin(block), function.location:
+                ranked = ir.RankedTensorType.get(shape, kind.element_type)
+                tensors[added.arg_number] = bufferization.to_tensor(ranked, added, restrict=True)
+        read(op, weight, tensors[found[key].position], turned)
+    update_type(function)
+    return tuple(found.values())
+
+
+def tagged(block: ir.Block, tags: Mapping[str, int]) -> Iterator[ir.Operation]:
+    """Ops under a block whose weight belongs to one of the tasks `tags`."""
+    for op in block.operations:
+        attributes = op.operation.attributes
+        if WEIGHT_OF in attributes and ir.StringAttr(attributes[WEIGHT_OF]).value in tags:
+            yield op.operation
+        for region in op.regions:
+            for nested in region.blocks:
+                yield from tagged(nested, tags)
+
+
+def is_turned(op: ir.Operation) -> bool:
+    """Tell whether a contraction stores B as (n, k): the last loop over B is not the last one over C."""
+    _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
+    return of_b[-1] != of_c[-1]
+
+
+def read(op: ir.Operation, weight: Weight, whole: ir.Value, turned: bool) -> None:
+    """Make an op read its B from the new argument."""
+    operand = whole
+    if weight.slice is not None:
+        cut = weight.slice
+        offsets, sizes, strides = static_slice(cut)
+        sizes[-2:] = list(ir.RankedTensorType(whole.type).shape)[-2:]
+        kind = ir.RankedTensorType.get(sizes[-2:], ir.RankedTensorType(whole.type).element_type)
+        with ir.InsertionPoint(cut), cut.location:
+            dynamic = list(cut.operands)[1:]
+            operand = tensor.extract_slice(kind, whole, dynamic, [], [], offsets, sizes, strides)
+    op.operands[1] = operand
+    if turned:
+        maps = indexing_maps(op)
+        n, k = maps[1].results
+        maps[1] = ir.AffineMap.get(maps[1].n_dims, 0, [k, n])
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+
+
+def update_type(function: ir.OpView) -> None:
+    """Make the function's type that of its block."""
+    kinds = [argument.type for argument in function.regions[0].blocks[0].arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))

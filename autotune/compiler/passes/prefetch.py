@@ -1,0 +1,162 @@
+"""Software prefetch: while one block of B is worked on, the next one comes into the caches.
+
+A schedule marks the loops of a contraction that reads B from panels: those over blocks of n and of k, the one over
+strips of m, the innermost ones, and those that copy B into panels if that is done in the call. Every innermost loop
+then fetches its share of the block that is next: of its panels, or of what will be copied into them. Prefetches do not
+change what is computed, and may point anywhere.
+"""
+
+from collections.abc import Callable
+from itertools import takewhile
+from math import prod
+
+from mlir import ir
+from mlir.dialects import arith, memref, scf
+
+from autotune.compiler.passes.marked_loops import counter, marked, parent_marked, parents
+from autotune.compiler.values import constant, index, maker, trip_count
+from autotune.core.marks import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PREFETCHING, STRIPS_OF_M
+
+LINE_BYTES = 64  # of x86, and of most Arm cores
+TO_L1, TO_L2 = 3, 2  # locality hints: into all caches, or all but the first
+
+
+def prefetch_panels(function: ir.OpView, panel: ir.Value) -> None:
+    """Fetch ahead in a weight that lies in panels, ``(..., panels, k, columns)``, in the marked loops that read it."""
+    for load in [use.owner.operation for use in panel.uses]:
+        loop = parent_marked(load, PREFETCHING)
+        if loop is not None and load.name == "vector.load":
+            del loop.attributes[PREFETCHING]  # one load stands for all of a loop
+            prefetch_next_panel(loop, load, panel)
+
+
+def prefetch_next_panel(loop: ir.Operation, load: ir.Operation, panel: ir.Value) -> None:
+    """In an innermost loop, fetch rows of the panel that the next block has in this one's place."""
+    strips = parent_marked(loop, STRIPS_OF_M)
+    if strips is None:
+        return
+    columns = ir.MemRefType(panel.type).shape[-1]
+    rows = -(-length(loop) // trip_count(strips))
+    with ir.InsertionPoint(loop), loop.location:
+        *before, _, column = list(load.operands)[1:]  # the index along k is the only one that the loop changes
+        *lead, number = [rebuild(value, loop) for value in before]
+        column = rebuild(column, loop)
+        start, shift = next_block(loop)
+        number = arith.addi(number, arith.divui(shift, index(columns)))
+        first = arith.addi(start, arith.muli(turn([strips]), index(rows)))
+        line = elements_of_line(panel)
+
+    def place(of: ir.Value) -> list[ir.Value]:
+        return [*lead, number, first, arith.addi(column, arith.muli(of, index(line)))]  # rows lie one after the other
+
+    prefetch_in_steps(loop, panel, -(-rows * columns // line), place)
+
+
+def prefetch_copied(module: ir.Module) -> None:
+    """Fetch ahead what is copied into panels, in the marked loops that read the panels."""
+    for loop in marked(module.operation, PREFETCHING):
+        block = next((p for p in parents(loop) if BLOCKS_OF_K in p.attributes or BLOCKS_OF_N in p.attributes), None)
+        copies = marked(block, COPIES) if block is not None else []
+        if block is not None and copies:
+            del loop.attributes[PREFETCHING]
+            prefetch_next_source(loop, block, copies[0])
+    for copy in marked(module.operation, COPIES):
+        del copy.attributes[COPIES]
+
+
+def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Operation) -> None:
+    """In an innermost loop, fetch rows of B, ``(..., k, n)``, that the next block will copy."""
+    loads = [op for op in copy.regions[0].blocks[0].operations if op.operation.name == "vector.load"]
+    if not loads:
+        return
+    source, *lead = list(loads[0].operands)[:-2]
+    if any(is_inside(value, block) for value in (source, *lead)):
+        return
+    line = elements_of_line(source)
+    around = copy.parent.operation
+    columns = length(around) if around != block else ir.VectorType(loads[0].results[0].type).shape[-1]
+    lines_a_row = -(-columns // line)
+    nest = list(takewhile(lambda parent: parent != block, parents(loop)))
+    rows = -(-length(copy) // prod(trip_count(each) for each in nest))
+    n_block = parent_marked(loop, BLOCKS_OF_N)
+    with ir.InsertionPoint(loop), loop.location:
+        start, shift = next_block(loop)
+        column = arith.addi(counter(n_block), shift) if n_block is not None else shift
+        first = arith.addi(start, arith.muli(turn(nest), index(rows)))
+
+    def place(of: ir.Value) -> list[ir.Value]:
+        row, within = arith.divui(of, index(lines_a_row)), arith.remui(of, index(lines_a_row))
+        return [*lead, arith.addi(first, row), arith.addi(column, arith.muli(within, index(line)))]
+
+    prefetch_in_steps(loop, source, rows * lines_a_row, place)
+
+
+def next_block(loop: ir.Operation) -> tuple[ir.Value, ir.Value]:
+    """Where k begins in the block after the one a loop is in, and how many columns further to the right that is."""
+    k_block, n_block = parent_marked(loop, BLOCKS_OF_K), parent_marked(loop, BLOCKS_OF_N)
+    step = index(constant(n_block.operands[2]) if n_block is not None else 0)
+    if k_block is None:
+        return index(0), step
+    after = arith.addi(counter(k_block), k_block.operands[2])
+    ended = arith.cmpi(arith.CmpIPredicate.uge, after, k_block.operands[1])
+    return arith.select(ended, index(0), after), arith.select(ended, step, index(0))
+
+
+def turn(nest: list[ir.Operation]) -> ir.Value:
+    """How often the body of nested loops, innermost first, has run before."""
+    number = index(0)
+    for loop in reversed(nest):
+        done = arith.subi(counter(loop), loop.operands[0])
+        number = arith.addi(arith.muli(number, index(trip_count(loop))), arith.divui(done, loop.operands[2]))
+    return number
+
+
+def prefetch_in_steps(
+    loop: ir.Operation, array: ir.Value, lines: int, place: Callable[[ir.Value], list[ir.Value]]
+) -> None:
+    """Fetch so many cache lines, spread over the steps of a loop.
+
+    All of them at once would keep every line buffer of the core waiting for memory, and with them what the loop reads.
+
+    Args:
+        loop: The loop.
+        array: The memref they are of.
+        lines: How many.
+        place: Writes the indices of a line, given its number.
+    """
+    lines_a_step = -(-lines // trip_count(loop))
+    with ir.InsertionPoint.at_block_begin(loop.regions[0].blocks[0]), loop.location:
+        done = arith.muli(turn([loop]), index(lines_a_step))
+        some_left = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, done, index(lines)))
+        with ir.InsertionPoint(some_left.then_block):
+            for i in range(lines_a_step):
+                memref.prefetch(array, place(arith.addi(done, index(i))), False, TO_L2, True)
+            scf.yield_([])
+
+
+def elements_of_line(array: ir.Value) -> int:
+    """How many elements of a memref one cache line holds."""
+    return LINE_BYTES * 8 // int(ir.MemRefType(array.type).element_type.width)
+
+
+def length(loop: ir.Operation) -> int:
+    """How far a loop with constant bounds goes."""
+    return constant(loop.operands[1]) - constant(loop.operands[0])
+
+
+def is_inside(value: ir.Value, loop: ir.Operation) -> bool:
+    """Tell whether an op in a loop makes a value."""
+    made_by = maker(value)
+    return made_by is not None and any(parent == loop for parent in parents(made_by))
+
+
+def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:
+    """A value computed in a loop, but not from it, computed again at the insertion point."""
+    made_by = maker(value)
+    if made_by is None or not is_inside(value, loop):
+        return value
+    operands = [rebuild(v, loop) for v in made_by.operands]
+    clone = made_by.clone()
+    for i, operand in enumerate(operands):
+        clone.operands[i] = operand
+    return clone.results[0]

@@ -1,0 +1,38 @@
+"""Skipping what a causal mask hides: loops over columns stop behind the last column a block of rows can see.
+
+A schedule marks the loop over blocks of rows, and inside it the loops that start at the first column. As marked, the
+script is right and computes everything; here the upper bounds of those loops become smaller.
+"""
+
+from math import lcm
+
+from mlir import ir
+from mlir.dialects import affine
+
+from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.values import constant
+from autotune.core.marks import HIDDEN, ROW_BLOCKS
+
+
+def skip_hidden(module: ir.Module) -> None:
+    """Shorten the marked loops of a bufferized module, in place.
+
+    All loops of one block stop at the same column, a multiple of all their steps: what one of them leaves out, none of
+    the others reads.
+    """
+    for block in marked(module.operation, ROW_BLOCKS):
+        loops = marked(block, HIDDEN)
+        if loops:
+            shorten_loops(block, loops)
+
+
+def shorten_loops(block: ir.Operation, loops: list[ir.Operation]) -> None:
+    """Let loops inside a loop over blocks of rows stop behind the last row's column."""
+    rows, grain = constant(block.operands[2]), lcm(*(constant(loop.operands[2]) for loop in loops))
+    first_row = ir.AffineExpr.get_dim(0)
+    seen = ir.AffineExpr.get_ceil_div(first_row + rows, grain) * grain
+    body = block.regions[0].blocks[0]
+    for loop in loops:
+        with ir.InsertionPoint.at_block_begin(body), block.location:
+            bound = ir.AffineMap.get(1, 0, [seen, ir.AffineExpr.get_constant(constant(loop.operands[1]))])
+            loop.operands[1] = affine.AffineMinOp(bound, [body.arguments[0]]).result

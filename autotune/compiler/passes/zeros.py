@@ -1,0 +1,73 @@
+"""Sums that start from zero: a contraction whose C is filled with zeros first need neither fill nor read it.
+
+A schedule marks the fill, with the number of loops over k that come first for some part of C, and those loops. As
+marked, the script is right and fills; here accumulators become zeros, in the first block of k where there are several,
+and fills go. If not every marked loop is found, or something else than zeros is filled in, nothing is done.
+"""
+
+from collections.abc import Sequence
+
+from mlir import ir
+from mlir.dialects import arith, scf
+
+from autotune.compiler.passes.marked_loops import counter, marked, parent_marked
+from autotune.compiler.values import maker
+from autotune.core.marks import BLOCKS_OF_K, FROM_ZERO, ZEROS
+
+
+def start_from_zero(module: ir.Module) -> None:
+    """Replace what the marked loops of a bufferized module read of C by zeros, in place, and erase the marked fills."""
+    fills, loops = marked(module.operation, ZEROS), marked(module.operation, FROM_ZERO)
+    wanted = sum(int(ir.IntegerAttr(fill.attributes[ZEROS]).value) for fill in fills)
+    sound = len(loops) == wanted and all(map(carries_accumulators, loops)) and all(map(fills_zeros, fills))
+    if not sound:
+        return
+    for loop in loops:
+        zero_accumulators(loop)
+    for fill in fills:
+        fill.erase()
+
+
+def fills_zeros(fill: ir.Operation) -> bool:
+    """Tell whether an op that fills does so with a constant zero."""
+    made_by = maker(fill.operands[0])
+    if made_by is None or made_by.name != "arith.constant":
+        return False
+    return float(ir.FloatAttr(made_by.attributes["value"]).value) == 0.0
+
+
+def carries_accumulators(loop: ir.Operation) -> bool:
+    """Tell whether a loop carries one vector, and nothing else."""
+    return len(loop.results) == 1 and isinstance(loop.results[0].type, ir.VectorType)
+
+
+def zero_accumulators(loop: ir.Operation) -> None:
+    """Start a loop from zeros; where it is one of several over k, in the first block."""
+    kind, read = loop.results[0].type, loop.operands[3]
+    block = parent_marked(loop, BLOCKS_OF_K)
+    with ir.InsertionPoint(loop), loop.location:
+        zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
+        if block is None:
+            loop.operands[3] = zeros
+            return
+        first = arith.cmpi(arith.CmpIPredicate.eq, counter(block), block.operands[0])
+        chosen = scf.IfOp(first, [kind], has_else=True)
+        with ir.InsertionPoint(chosen.then_block):
+            scf.yield_([zeros])
+        with ir.InsertionPoint(chosen.else_block):
+            last = scf.yield_([read])
+    loop.operands[3] = chosen.results[0]
+    for op in made_only_for(read):
+        op.move_before(last)
+
+
+def made_only_for(value: ir.Value) -> Sequence[ir.Operation]:
+    """Loads and inserts that build a vector which nothing else reads, in program order."""
+    found: list[ir.Operation] = []
+    waiting = [value]
+    while waiting:
+        op = maker(waiting.pop())
+        if op is not None and op.name in ("vector.insert", "vector.load") and len(list(op.results[0].uses)) == 1:
+            found.insert(0, op)
+            waiting += reversed([v for v in op.operands if isinstance(v.type, ir.VectorType)])
+    return found

@@ -1,0 +1,176 @@
+"""A compiled payload: machine code of this process that can be called on NumPy arrays."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import mlir
+from mlir import ir
+from mlir.execution_engine import ExecutionEngine
+from mlir.runtime import get_ranked_memref_descriptor
+
+from autotune.compiler.fingerprint import Census
+from autotune.compiler.lower import run_pipeline, schedule
+from autotune.compiler.module import check_module, context, describe, find_function, first_lines, parse, symbol
+from autotune.compiler.passes.panel_loads import store_in_panels
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.rewrite_payload import prepare_module
+from autotune.core.arena_plan import BufferPlan
+from autotune.core.errors import CompileError
+from autotune.core.pages import Pages, empty_bytes
+from autotune.core.payload import DTYPES, Argument, Array, Payload
+from autotune.core.stopwatch import Stopwatch
+
+ALIGNMENT = 64
+LOOP = "__autotune_calls"
+
+
+class Program:
+    """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
+
+    Its intermediates lie in one arena: two threads must not call the same program at once.
+
+    Attributes:
+        weights: Arguments it takes after those of the payload.
+        buffers: Where its intermediates lie; `None` where its pipeline plans no arena.
+        phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
+    """
+
+    def __init__(
+        self,
+        engine: ExecutionEngine,
+        address: int,
+        weights: tuple[PanelWeight, ...],
+        buffers: BufferPlan | None,
+        phases: dict[str, float],
+    ) -> None:
+        self._engine = engine  # owns the machine code
+        self.weights = weights
+        self.buffers = buffers
+        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        self.phases = phases
+
+    def bind(self, arrays: Sequence[Array]) -> "BoundProgram":
+        """Fix the arrays that calls read and write: in argument order, then those of `weights`."""
+        return BoundProgram(self, self._function, arrays)
+
+
+class BoundProgram:
+    """A program with its arguments: the packed C interface wants pointers to pointers to memref descriptors."""
+
+    def __init__(self, program: Program, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
+        self.program = program
+        self._function = function
+        self._arrays = arrays
+        self._descriptors = [ctypes.pointer(ctypes.pointer(get_ranked_memref_descriptor(a))) for a in arrays]
+        self._calls = ctypes.c_int64(1)
+        addresses = [ctypes.cast(d, ctypes.c_void_p).value for d in self._descriptors]
+        self._packed = (ctypes.c_void_p * (len(arrays) + 1))(*addresses, ctypes.addressof(self._calls))
+
+    def run(self, calls: int = 1) -> None:
+        """Call the entry function `calls` times in a compiled loop."""
+        self._calls.value = calls
+        self._function(self._packed)
+
+
+def compile_program(
+    payload: Payload,
+    script: str | None,
+    pipeline: str,
+    *,
+    text: str | None = None,
+    panels: Mapping[str, int] | None = None,
+    census: Census | None = None,
+    watch: Stopwatch | None = None,
+) -> Program:
+    """Compile a payload for this host.
+
+    Args:
+        payload: What to compile.
+        script: Transform script; `None` for a pure pass pipeline.
+        pipeline: Passes after the script, down to the LLVM dialect.
+        text: The module to start from, if not the payload's own.
+        panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
+        census: Takes fingerprints on the way.
+        watch: Takes the times; give one to have them also of a compilation that fails.
+
+    Raises:
+        CompileError: With the stage that refused it.
+        SeenError: The census knows it already.
+    """
+    watch = watch or Stopwatch()
+    with context():
+        module = parse(text or payload.text, payload.name)
+        weights: tuple[PanelWeight, ...] = ()
+        if script is not None:
+            with watch.phase("transform"):
+                weights = apply_schedule(module, payload, script, panels or {})
+                check_module(module)
+                if census is not None:
+                    census.see_schedule(module)
+        add_call_loop(module, payload, weights)
+        with watch.phase("lower"):
+            buffers = run_pipeline(module, pipeline)
+        with watch.phase("jit"):
+            try:
+                engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
+                engine.initialize()
+                address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
+            except (RuntimeError, ValueError, ir.MLIRError) as error:
+                text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+                raise CompileError("jit", first_lines(text.lstrip(": "))) from error
+            if census is not None and address:
+                census.see_code(engine)
+        if not address:
+            raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
+    return Program(engine, address, weights, buffers, watch.phases)
+
+
+def apply_schedule(
+    module: ir.Module, payload: Payload, script: str, panels: Mapping[str, int]
+) -> tuple[PanelWeight, ...]:
+    """Apply a script to a module whose weights are stored as it wants them.
+
+    Returns:
+        The arguments that the entry function has besides the payload's.
+    """
+    weights = prepare_module(module, payload, script, panels)
+    schedule(module, script)
+    if weights:
+        store_in_panels(find_function(module, payload.entry), weights)
+    return weights
+
+
+def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWeight] = ()) -> None:
+    """Add a function that calls the entry n times, and keep the entry from being inlined into its loop."""
+    arguments = [*payload.arguments, *(w.argument(payload.arguments[w.source]) for w in weights)]
+    types = ", ".join(argument.type for argument in arguments)
+    names = [f"%a{i}" for i in range(len(arguments))]
+    signature = ", ".join(f"{n}: {a.type}" for n, a in zip(names, arguments, strict=True))
+    loop = ir.Module.parse(f"""
+        func.func private @{payload.entry}({types})
+        func.func @{LOOP}({signature}, %calls: index) attributes {{llvm.emit_c_interface}} {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          scf.for %i = %c0 to %calls step %c1 {{
+            func.call @{payload.entry}({", ".join(names)}) : ({types}) -> ()
+          }}
+          return
+        }}""")
+    for op in module.body.operations:
+        if symbol(op) == payload.entry:
+            op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
+    module.body.append(loop.body.operations[1])
+
+
+def runner_libraries() -> list[str]:
+    """Shared libraries that lowered code may call into, where this MLIR ships them."""
+    folder = Path(next(iter(mlir.__path__))) / "lib"
+    return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
+
+
+def aligned_empty(argument: Argument, pages: Pages) -> Array:
+    """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
+    buffer = empty_bytes(argument.bytes + ALIGNMENT, pages)
+    offset = -buffer.ctypes.data % ALIGNMENT
+    return buffer[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)

@@ -1,0 +1,170 @@
+"""Causal masks: which loops of a group run over elements that no result depends on.
+
+A mask keeps column ``j`` of row ``i`` where ``j <= i`` and puts a very low number elsewhere. What an exponential makes
+of that is 0, and maxima, sums and products take nothing from it: then whatever else is computed of the columns
+behind the diagonal need not be. Each op's body is evaluated once for such an element. As the mask does, this takes
+for granted that scores are small beside the number it puts, and that what they are multiplied with is finite.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mlir import ir
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.values import maker
+
+VERY_LOW = -1e30
+# What is known of a value behind the diagonal. KEPT: an accumulator that took nothing from it.
+LOW, ZERO, KEPT, ANY = "low", "zero", "kept", "any"
+RESULTS: dict[tuple[str, ...], str] = {  # by the first operand, whatever the second is, or by both
+    ("arith.addf", LOW): LOW,
+    ("arith.subf", LOW): LOW,
+    ("math.exp", LOW): ZERO,
+    ("arith.divf", ZERO): ZERO,
+    ("arith.addf", KEPT, ZERO): KEPT,
+    ("arith.addf", ZERO, KEPT): KEPT,
+    **{(f"arith.{name}", *both): KEPT for name in ("maximumf", "maxnumf") for both in ((KEPT, LOW), (LOW, KEPT))},
+}
+ORDERS = {  # of arith.cmpi, by number; what they say of a column and its row behind the diagonal
+    **dict.fromkeys((0, 2, 3, 6, 7), False),  # eq, slt, sle, ult, ule
+    **dict.fromkeys((1, 4, 5, 8, 9), True),  # ne, sgt, sge, ugt, uge
+}
+SWAPPED = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3, 6: 8, 7: 9, 8: 6, 9: 7}
+
+
+def hidden_loops(ops: Sequence[ir.Operation], rows: int) -> list[int]:
+    """For each op of a group, its loop over columns of which those behind the diagonal need not be computed; else -1.
+
+    All are -1 unless the group has a causal mask and sums over its columns.
+
+    Args:
+        ops: The group: root first, every op before those that it reads. Their first loops are the group's rows.
+        rows: How many of those there are; the last of them is the mask's row.
+    """
+    none = [-1] * len(ops)
+    compared = {op: column for op in ops for column in compared_with(op, rows - 1)}
+    columns = column_loops(ops, rows, compared)
+    if columns is None or columns.get(ops[0], -1) in dimensions(indexing_maps(ops[0])[-1]):
+        return none  # no mask, or its columns are results
+    known: dict[ir.Value, str] = {}
+    for op in reversed(ops):
+        column = columns.get(op, -1)
+        value = evaluate(op, rows - 1, column, known)
+        reduced = column >= 0 and column not in dimensions(indexing_maps(op)[-1])
+        if reduced and value != KEPT:
+            return none
+        known[op.results[0]] = ANY if reduced or column < 0 else value
+    return [columns.get(op, -1) for op in ops]
+
+
+def column_loops(
+    ops: Sequence[ir.Operation], rows: int, some: Mapping[ir.Operation, int]
+) -> dict[ir.Operation, int] | None:
+    """The loop over the columns in every op that has one; `None` if there are none, or they do not line up.
+
+    Args:
+        ops: The group: root first, every op before those that it reads.
+        rows: How many of their first loops are the group's rows.
+        some: The loop of some of them.
+    """
+    found = dict(some)
+    made = {op.results[0]: op for op in ops}
+    edges = [
+        (op, made[value], dimensions(indexing_maps(op)[number]))
+        for op in ops
+        for number, value in enumerate(op.operands)
+        if value in made
+    ]
+    if any(read[:rows] != list(range(rows)) for _, _, read in edges):
+        return None
+    grown = True
+    while found and grown:
+        grown = False
+        for reader, made_by, read in edges:
+            written = dimensions(indexing_maps(made_by)[-1])
+            for here, there in zip(read, written, strict=True):
+                if (found.get(reader) == here) != (found.get(made_by) == there):
+                    if here < 0 or (reader in found and made_by in found):
+                        return None
+                    grown = True
+                    found.setdefault(reader, here)
+                    found.setdefault(made_by, there)
+    return found or None
+
+
+def compared_with(op: ir.Operation, row: int) -> Iterator[int]:
+    """Loops that an op's body compares with its loop `row`."""
+    for inner in body(op):
+        if inner.name == "arith.cmpi":
+            loops = [index_of(value) for value in inner.operands]
+            if row in loops and -1 not in loops:
+                yield from (loop for loop in loops if loop != row)
+
+
+def index_of(value: ir.Value) -> int:
+    """The loop whose index a value is; -1 if it is something else."""
+    made_by = maker(value)
+    if made_by is None or made_by.name != "linalg.index":
+        return -1
+    return int(ir.IntegerAttr(made_by.attributes["dim"]).value)
+
+
+def body(op: ir.Operation) -> list[ir.Operation]:
+    """The scalar ops of a structured op, its yield last."""
+    return [inner.operation for inner in op.regions[0].blocks[0].operations]
+
+
+def evaluate(op: ir.Operation, row: int, column: int, known: Mapping[ir.Value, str]) -> str:
+    """What one op makes of an element behind the diagonal.
+
+    Args:
+        op: A structured op.
+        row: Its loop over rows.
+        column: Its loop over columns; -1 if it has none.
+        known: What was found out about the results of the ops before it.
+    """
+    reads = [dimensions(amap) for amap in indexing_maps(op)]
+    values: dict[ir.Value, str] = {}
+    for argument, operand, read in zip(op.regions[0].blocks[0].arguments, op.operands, reads, strict=True):
+        values[argument] = known.get(operand, ANY) if column in read else ANY
+    if column >= 0 and column not in reads[-1]:
+        values[op.regions[0].blocks[0].arguments[len(reads) - 1]] = KEPT
+    *inside, last = body(op)
+    for inner in inside:
+        if len(inner.results) == 1:
+            values[inner.results[0]] = compute(inner, [look_up(v, values) for v in inner.operands], row, column)
+    return look_up(last.operands[0], values)
+
+
+def look_up(value: ir.Value, values: Mapping[ir.Value, str]) -> str:
+    """What is known of a value inside a body; constants tell themselves."""
+    if value in values:
+        return values[value]
+    made_by = maker(value)
+    if made_by is None or made_by.name != "arith.constant" or not isinstance(value.type, ir.F32Type):
+        return ANY
+    number = float(ir.FloatAttr(made_by.attributes["value"]).value)
+    return LOW if number <= VERY_LOW else ZERO if number == 0 else ANY
+
+
+def compute(op: ir.Operation, operands: Sequence[str], row: int, column: int) -> str:
+    """The result of one scalar op."""
+    if op.name == "arith.select":
+        taken = holds(maker(op.operands[0]), row, column)
+        return ANY if taken is None else operands[1] if taken else operands[2]
+    if op.name == "arith.mulf" and ZERO in operands:
+        return ZERO
+    return RESULTS.get((op.name, *operands[:1]), RESULTS.get((op.name, *operands), ANY))
+
+
+def holds(comparison: ir.Operation | None, row: int, column: int) -> bool | None:
+    """Whether a comparison of column and row is true behind the diagonal; `None` for any other condition."""
+    if comparison is None or comparison.name != "arith.cmpi":
+        return None
+    order = int(ir.IntegerAttr(comparison.attributes["predicate"]).value)
+    loops = [index_of(value) for value in comparison.operands]
+    if loops == [row, column]:
+        order = SWAPPED[order]
+    elif loops != [column, row]:
+        return None
+    return ORDERS[order]

@@ -1,0 +1,71 @@
+"""Gathers: element-wise ops that read a tensor at places which another one holds, such as the rows of an embedding."""
+
+from collections.abc import Iterator
+
+from mlir import ir
+from mlir.dialects import linalg, tensor
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.values import is_constant, maker
+
+CASTS = ("arith.index_cast", "arith.index_castui")
+
+
+def read_places_by_position(op: ir.Operation) -> None:
+    """Let a body read the places it gathers from where they lie, in place of being given one an iteration; in place.
+
+        ins(ids): row = id   ->   row = ids[i]
+
+    Vectors along a row then see that its place is the same for all of them.
+    """
+    if op.name != "linalg.generic":
+        return
+    block = op.regions[0].blocks[0]
+    for argument, operand, amap in zip(block.arguments, op.operands, indexing_maps(op), strict=True):
+        read, dims = is_place(argument), dimensions(amap)
+        if read and -1 not in dims and isinstance(operand.type, ir.RankedTensorType):
+            with ir.InsertionPoint.at_block_begin(block), op.location:
+                place = tensor.extract(operand, [linalg.IndexOp(dim).result for dim in dims])
+            argument.replace_all_uses_with(place)
+
+
+def is_place(value: ir.Value) -> bool:
+    """Tell whether a value is where elements are read."""
+    return any(True for _ in places_of(value))
+
+
+def places_of(value: ir.Value) -> Iterator[int]:
+    """For every element that is read at a value, cast to an index: how many there are in that dimension."""
+    casts = (use.owner.operation for use in value.uses if use.owner.operation.name in CASTS)
+    for use in (use for cast in casts for use in cast.results[0].uses):
+        if use.owner.operation.name == "tensor.extract":
+            yield ir.RankedTensorType(use.owner.operation.operands[0].type).shape[use.operand_number - 1]
+
+
+def gathered(op: ir.Operation) -> dict[ir.Value, int] | None:
+    """Tensors, constants left out, that an op's body reads elements of.
+
+    Returns:
+        Each with the bound of what it holds, if that is places, else 0. Empty where there are none; `None` where a
+        place is neither a loop's index nor such an element as it is.
+    """
+    found: dict[ir.Value, int] = {}
+    for inner in op.regions[0].blocks[0].operations if op.regions else ():
+        read = inner.operation
+        if read.name != "tensor.extract" or is_constant(read.operands[0]):
+            continue
+        source = read.operands[0]
+        if not all(is_known_place(value) for value in list(read.operands)[1:]):
+            return None
+        bounds = [*places_of(read.results[0]), *([found[source]] if found.get(source) else [])]
+        found[source] = min(bounds, default=0)
+    return found
+
+
+def is_known_place(value: ir.Value) -> bool:
+    """Tell whether a value is a constant, a loop's index, or an element of a tensor cast to an index."""
+    made_by = maker(value)
+    if made_by is not None and made_by.name in CASTS:
+        made_by = maker(made_by.operands[0])
+        return made_by is not None and made_by.name == "tensor.extract"
+    return is_constant(value) or (made_by is not None and made_by.name == "linalg.index")

@@ -1,0 +1,144 @@
+"""Groups: ops that one loop over rows can compute together, so that what flows between them stays in the caches.
+
+A group has a root, whose rows are cut into blocks, and members that feed it: each is read by ops of the group alone,
+row by row. Softmax, layer norm, a contraction with what is added to it, and attention are found by this one rule.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mlir import ir
+from mlir.dialects import linalg
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.tasks.gathers import gathered
+from autotune.compiler.values import maker
+from autotune.core.loop_nest import rows_of
+
+
+@dataclass
+class Group:
+    """Ops that are scheduled together.
+
+    Attributes:
+        ops: Root first, every op before those that it reads.
+        trips: How many times one call of the function executes it.
+        found_by: For each op, (position of an op that reads it, operand number there); (0, 0) for the root.
+    """
+
+    ops: list[ir.Operation]
+    trips: int
+    found_by: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+
+    @property
+    def in_order(self) -> list[ir.Operation]:
+        """The ops in program order."""
+        members = set(self.ops)
+        return [op.operation for op in self.ops[0].block.operations if op.operation in members]
+
+    def alone(self) -> list["Group"]:
+        """Every op as a group of its own."""
+        return [Group([op], self.trips) for op in self.in_order]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What grouping wants to know of an op.
+
+    Attributes:
+        maps: Indexing map of every operand.
+        iterators: Kind of every loop.
+        contraction: It is a matmul of some kind.
+    """
+
+    maps: list[ir.AffineMap]
+    iterators: list[str]
+    contraction: bool
+
+    @property
+    def rows(self) -> int:
+        """Leading loops that are rows."""
+        return rows_of(self.iterators, self.contraction)
+
+    @property
+    def elementwise(self) -> bool:
+        """Every loop is parallel."""
+        return "reduction" not in self.iterators
+
+
+def shape_of(op: ir.Operation) -> Shape | None:
+    """An op as grouping sees it; `None` if it moves elements about, its loops are unknown or in an unusual order."""
+    maps = indexing_maps(op)
+    if op.name == "linalg.transpose" or gathered(op) != {} or len(op.results) != 1 or not maps:
+        return None
+    written = dimensions(maps[-1])
+    iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
+    if written != list(range(len(written))):
+        return None
+    contraction = bool(linalg.isa_contraction_op(op)) and iterators.count("reduction") == 1 and len(written) > 1
+    return Shape(maps, iterators, contraction)
+
+
+def find_groups(ops: Sequence[tuple[ir.OpView, int]]) -> list[Group]:
+    """Sort structured ops into groups, in order of their roots; an op that fits nowhere is a group of its own.
+
+    Args:
+        ops: Tunable ops in program order, with their trip counts.
+    """
+    candidates = {op.operation for op, _ in ops}
+    taken: set[ir.Operation] = set()
+    groups = []
+    for op, trips in reversed(ops):
+        if op.operation not in taken:
+            group = Group([op.operation], trips)
+            grow(group, candidates - taken)
+            taken.update(group.ops)
+            groups.append(group)
+    return groups[::-1]
+
+
+def grow(group: Group, candidates: set[ir.Operation]) -> None:
+    """Add producers to a group until none fits."""
+    root = shape_of(group.ops[0])
+    if root is None or root.rows < 1:
+        return
+    while (found := next_member(group, root, candidates)) is not None:
+        op, place = found
+        group.ops.append(op)
+        group.found_by.append(place)
+
+
+def next_member(
+    group: Group, root: Shape, candidates: set[ir.Operation]
+) -> tuple[ir.Operation, tuple[int, int]] | None:
+    """A producer that fits: read by the group alone, and row by row."""
+    for position, reader in enumerate(group.ops):
+        for number, value in enumerate(list(reader.operands)[:-1]):
+            op = maker(value)
+            if op is None or op not in candidates or op in group.ops or op.block != reader.block:
+                continue
+            if all(use.owner.operation in group.ops for use in op.results[0].uses) and fits(
+                group, root, op, reader, number
+            ):
+                return op, (position, number)
+    return None
+
+
+def fits(group: Group, root: Shape, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
+    """Tell whether a producer can be computed block of rows by block of rows, where its reader is."""
+    mine, theirs = shape_of(op), shape_of(reader)
+    if mine is None or theirs is None:
+        return False
+    rows = list(range(root.rows))
+    same_rows = dimensions(theirs.maps[number])[: len(rows)] == rows and dimensions(mine.maps[-1])[: len(rows)] == rows
+    if not same_rows or len(dimensions(mine.maps[-1])) > len(rows) + 1:
+        return False
+    batched = len(rows) > 1
+    if theirs.contraction and not (batched and number == 0):
+        return False  # a producer of B, or of the A of a plain matmul, would be computed again and again
+    if not mine.contraction:
+        return len(mine.iterators) <= len(rows) + 1
+    others = [shape_of(member) for member in group.ops]
+    contractions = sum(other is not None and other.contraction for other in others)
+    epilogue = all(other is not None and other.elementwise for other in others)
+    return mine.rows == root.rows and ((batched and contractions <= 1) or (epilogue and contractions == 0))

@@ -1,0 +1,223 @@
+"""Partition: the distinct tunable units of a module, each as a payload of its own, with their counts."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+from mlir import ir
+from mlir.dialects import bufferization, linalg
+
+from autotune.compiler.extents import bound_empties
+from autotune.compiler.module import context, find_function, parse, run_passes, symbol
+from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
+from autotune.compiler.tasks.causal import hidden_loops
+from autotune.compiler.tasks.gathers import gathered, read_places_by_position
+from autotune.compiler.tasks.groups import Group, find_groups
+from autotune.compiler.tasks.oracle import contract
+from autotune.compiler.tasks.outline import EXTENT, outline, start_value
+from autotune.compiler.tasks.softmax import find_plan
+from autotune.compiler.tasks.weights import weight_behind
+from autotune.compiler.values import fill_of, maker
+from autotune.core.loop_nest import Contraction, LoopNest, rows_of
+from autotune.core.marks import TAG, WEIGHT_OF
+from autotune.core.payload import Case, Payload
+from autotune.core.task import Member, Task
+
+# Element-wise neighbours become one op before units are counted.
+PREPARE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
+SECOND_USE = "autotune.second_use"
+# A task with a size known at run time only is verified and measured at these parts of its bound.
+PARTS = (1024, 8, 2, 1)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A module with its tunable ops tagged, and what the tags stand for.
+
+    Attributes:
+        payload: The same computation; every tunable op carries ``autotune.task``.
+        tasks: One for each distinct tag, in order of first appearance.
+    """
+
+    payload: Payload
+    tasks: tuple[Task, ...]
+
+
+def partition(payload: Payload) -> Partition:
+    """Find, tag and outline the distinct structured ops of a payload.
+
+    Raises:
+        CompileError: The text does not parse.
+        PayloadError: The entry function is not there.
+    """
+    with context():
+        module = parse(payload.text, payload.name)
+        function = find_function(module, payload.entry)
+        prepare(module, function)
+        function = find_function(module, payload.entry)
+        tasks: dict[str, Task] = {}
+        seen: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
+        roles = [argument.role for argument in payload.arguments]
+        for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
+            for unit in (group, *group.alone()):
+                task = make_task(unit, roles)
+                if task is not None:
+                    mark(unit, task)
+                    tasks.setdefault(task.tag, task)
+                    seen[task.tag] += 1
+                    counts[task.tag] += group.trips
+                    if unit is group:
+                        break
+        text = str(module)
+    counted = (replace(task, ops=seen[tag], count=counts[tag]) for tag, task in tasks.items())
+    return Partition(replace(payload, text=text), tuple(counted))
+
+
+def prepare(module: ir.Module, function: ir.OpView) -> None:
+    """Fuse element-wise neighbours, in place, leaving contractions as they are.
+
+    The fusion pass would also fold reshapes into contractions, which turns a matmul into a higher-dimensional op
+    that no matmul schedule knows. It only touches values with a single use: contractions get a second one meanwhile.
+    """
+    for op, _ in list(structured_ops(function.regions[0].blocks[0])):
+        read_places_by_position(op.operation)
+        if linalg.isa_contraction_op(op.operation):
+            with ir.InsertionPoint.after(op.operation), op.operation.location:
+                for value in [*op.operation.operands, *op.operation.results]:
+                    if isinstance(value.type, ir.RankedTensorType):
+                        bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
+    run_passes(module, PREPARE)
+
+    def erase(op: ir.Operation) -> ir.WalkResult:
+        if SECOND_USE in op.attributes:
+            op.erase()
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(erase)
+    run_passes(module, "builtin.module(canonicalize,eliminate-empty-tensors)")
+    module.operation.walk(skip_settled_copy)
+    bound_empties(find_function(module, str(symbol(function))))
+
+
+def skip_settled_copy(op: ir.Operation) -> ir.WalkResult:
+    """Let a value that is already computed in its destination stand for the copy of it there.
+
+    One-shot bufferization sees that the two are one buffer for a single op, but no longer for the loops that
+    tiling makes of it.
+    """
+    if op.name == "bufferization.materialize_in_destination" and len(op.results) == 1:
+        source, destination = op.operands
+        made_by = maker(source)
+        if made_by is not None and made_by.name.startswith("linalg.") and made_by.operands[-1] == destination:
+            op.results[0].replace_all_uses_with(source)
+            op.erase()
+    return ir.WalkResult.ADVANCE
+
+
+def mark(group: Group, task: Task) -> None:
+    """Tag a task's root, and name the task on the contraction whose weight it may store as it likes."""
+    group.ops[0].attributes[TAG] = ir.StringAttr.get(task.tag)
+    for op, member in zip(group.ops, members_of(task), strict=True):
+        if member.contraction and member.contraction.constant_b:
+            op.attributes[WEIGHT_OF] = ir.StringAttr.get(task.tag)
+
+
+def members_of(task: Task) -> tuple[Member, ...]:
+    """The ops of a task, also of one that has a single op."""
+    return task.members or (Member(task.nest, contraction=task.contraction),)
+
+
+def make_task(group: Group, roles: Sequence[str]) -> Task | None:
+    """Describe a group as a task; `None` if an op has dynamic shapes or they cannot stand alone.
+
+    Args:
+        group: Structured ops of the payload's entry function.
+        roles: Role of each argument of that function.
+    """
+    members = []
+    weights = []
+    for op, (reader, operand) in zip(group.ops, group.found_by, strict=True):
+        nest = loop_nest(op)
+        if nest is None:
+            return None
+        contraction = describe_contraction(op, nest)
+        if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
+            contraction = replace(contraction, constant_b=True)
+            weights.append(op.operands[1])
+        if contraction and is_zeroed(op):
+            contraction = replace(contraction, zeroed=True)
+        filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else -1
+        members.append(Member(nest, reader, operand, contraction, filled))
+    if len(members) > 1:
+        rows = rows_of(members[0].nest.iterators, contracts=members[0].contraction is not None)
+        hidden = hidden_loops(group.ops, rows)
+        members = [replace(member, hidden=loop) for member, loop in zip(members, hidden, strict=True)]
+        plan = find_plan(group.ops) if not weights else None
+        columns = [plan.columns.get(op, -1) if plan is not None else -1 for op in group.ops]
+        members = [replace(member, column=loop) for member, loop in zip(members, columns, strict=True)]
+    outlined = outline(group.in_order, weights)
+    if outlined is None:
+        return None
+    text, arguments = outlined
+    root = members[0]
+    alone = root.contraction if len(members) == 1 else None
+    tag = name_task(group, members, text)
+    bounds = [int(a.high) - 1 for a in arguments if a.name == EXTENT]
+    grown = tuple(Case(((EXTENT, size),)) for size in sorted({max(1, b // part) for b in bounds for part in PARTS}))
+    shares = [size / bounds[0] for case in grown for _, size in case.values] or [1.0]
+    payload = Payload(
+        name=tag,
+        text=text.replace(f"@{outline.__name__}", f"@{tag}").replace("__tag__", tag).replace("__weight_of__", tag),
+        entry=tag,
+        arguments=arguments,
+        flops=sum(count_operations(m, share) for m in members for share in shares),
+        reference=partial(contract, alone, start_value(group.ops[0])) if alone else None,
+        reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
+        cases=grown,
+    )
+    several = tuple(members) if len(members) > 1 else ()
+    return Task(tag, payload, root.nest, contraction=alone, members=several, gathers=bool(gathered(group.ops[0])))
+
+
+def is_zeroed(op: ir.Operation) -> bool:
+    """Tell whether zeros are filled into the op's destination for it alone."""
+    fill = fill_of(op.operands[-1])
+    return fill is not None and start_value(op) == 0.0 and len(list(fill.results[0].uses)) == 1
+
+
+def count_operations(member: Member, share: float) -> float:
+    """Operations of an op in which growing loops run over a share of their bound."""
+    return float(member.flops) * (share if member.nest.growing else 1.0)
+
+
+def name_task(group: Group, members: Sequence[Member], text: str) -> str:
+    """A tag people can read: what is contracted, or sizes; with a hash where that does not say all."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
+    contractions = [m.contraction for m in members if m.contraction]
+    if len(members) == 1:
+        (member,) = members
+        return name_contraction(contractions[0]) if contractions else name_generic(group.ops[0], member.nest, digest)
+    sizes = "x".join(map(str, members[0].nest.sizes))
+    if any(member.nest.growing for member in members):
+        return f"growing_{sizes}_{digest}"
+    if len(contractions) > 1:
+        return f"attention_{sizes}_{digest}"
+    return f"{name_contraction(contractions[0])}_fused_{digest}" if contractions else f"rows_{sizes}_{digest}"
+
+
+def name_contraction(c: Contraction) -> str:
+    """A tag people can read, such as ``matmul_32x192x64_f32_tb_w``: sizes m, n, k; B transposed, B a weight."""
+    sizes = "x".join(map(str, ([c.batch] if c.batched else []) + [c.m, c.n, c.k]))
+    suffix = ("_ta" if c.transposed_a else "") + ("_tb" if c.transposed_b else "")
+    suffix += ("_w" if c.constant_b else "") + (f"_{c.stored_b}" if c.stored_b else "")
+    return f"{'batch_matmul' if c.batched else 'matmul'}_{sizes}_{c.dtype}{suffix}"
+
+
+def name_generic(op: ir.Operation, nest: LoopNest, digest: str) -> str:
+    """Kind, sizes and a hash of the body: equal for ops that compute the same."""
+    kind = "gather" if gathered(op) else op.name.removeprefix("linalg.")
+    return f"{kind}_{'x'.join(map(str, nest.sizes))}_{digest}"

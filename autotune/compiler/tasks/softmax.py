@@ -1,0 +1,103 @@
+"""What of a group can be carried from one block of its columns to the next: sums under the maximum of a softmax."""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import linalg
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.tasks.causal import body, column_loops
+from autotune.compiler.tasks.groups import shape_of
+from autotune.compiler.tasks.outline import is_fresh, start_value
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What of a group can be carried from one block of columns to the next.
+
+    Attributes:
+        ops: The group in program order, its root last.
+        rows: How many leading loops are rows.
+        columns: The loop over columns of every op that has one.
+        maximum: The reduction whose result may still rise.
+        exponential: The op that takes it off, and raises e to the rest.
+    """
+
+    ops: tuple[ir.Operation, ...]
+    rows: int
+    columns: Mapping[ir.Operation, int]
+    maximum: ir.Operation
+    exponential: ir.Operation
+
+    def reduces(self, op: ir.Operation) -> bool:
+        """Tell whether an op sums, or looks for the largest, along the columns."""
+        return op in self.columns and self.columns[op] not in dimensions(indexing_maps(op)[-1])
+
+
+def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
+    """How to carry a group's sums over its columns; `None` if it does not divide by a softmax's sum.
+
+    Args:
+        ops: The group: root first, every op before those that it reads.
+    """
+    root, shifted = shape_of(ops[0]), [op for op in ops if is_shifted_exponential(op)]
+    if root is None or root.rows < 1 or len(shifted) != 1 or not all(map(starts_anew, ops)):
+        return None
+    (exponential,) = shifted
+    products = [op for op in readers(exponential) if linalg.isa_contraction_op(op)]
+    columns = column_loops(ops, root.rows, dict.fromkeys(products, root.rows + 1))
+    if columns is None or ops[0] in columns:
+        return None
+    reductions = {op for op in columns if columns[op] not in dimensions(indexing_maps(op)[-1])}
+    maxima = [op for op in reductions if names(op) in (["arith.maximumf"], ["arith.maxnumf"]) and len(op.operands) == 2]
+    if len(maxima) != 1 or not corrects(maxima[0], exponential, reductions - set(maxima)):
+        return None
+    return Plan(tuple(reversed(ops)), root.rows, columns, maxima[0], exponential)
+
+
+def corrects(maximum: ir.Operation, exponential: ir.Operation, sums: Set[ir.Operation]) -> bool:
+    """Tell whether a higher maximum is but a factor to all sums: they add up exponentials, and no other op reads it."""
+    alone = readers(maximum) == {exponential} and exponential.operands[1] == maximum.results[0]
+    return alone and readers(exponential) == sums and all(is_linear(op, exponential) for op in sums)
+
+
+def is_shifted_exponential(op: ir.Operation) -> bool:
+    """Tell whether an op of f32 raises e to its first operand less its second."""
+    if names(op) != ["arith.subf", "math.exp"] or len(op.operands) != 3:
+        return False
+    first, second, _ = op.regions[0].blocks[0].arguments
+    shift, power, result = body(op)
+    taken = list(shift.operands) == [first, second] and list(power.operands) == list(shift.results)
+    return taken and list(result.operands) == list(power.results) and isinstance(first.type, ir.F32Type)
+
+
+def is_linear(op: ir.Operation, exponential: ir.Operation) -> bool:
+    """Tell whether a reduction adds up exponentials from zero, alone or times something else."""
+    return (
+        start_value(op) == 0.0
+        and op.operands[0] == exponential.results[0]
+        and (adds(op) or bool(linalg.isa_contraction_op(op)))
+    )
+
+
+def adds(op: ir.Operation) -> bool:
+    """Tell whether an op adds its one operand up."""
+    arguments = list(op.regions[0].blocks[0].arguments)
+    return names(op) == ["arith.addf"] and set(body(op)[0].operands) == set(arguments) and len(arguments) == 2
+
+
+def starts_anew(op: ir.Operation) -> bool:
+    """Tell whether an op's destination is filled with a constant, or never read."""
+    last = len(op.operands) - 1
+    return is_fresh(op, last, last)
+
+
+def names(op: ir.Operation) -> list[str]:
+    """Names of the scalar ops of a structured op, without its yield."""
+    return [inner.name for inner in body(op)[:-1]]
+
+
+def readers(op: ir.Operation) -> set[ir.Operation]:
+    """The ops that read an op's result."""
+    return {use.owner.operation for use in op.results[0].uses}

@@ -1,0 +1,48 @@
+"""Where values come from."""
+
+from mlir import ir
+from mlir.dialects import arith
+
+
+def maker(value: ir.Value) -> ir.Operation | None:
+    """The operation that defines a value; `None` for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Tell whether an arith.constant makes the value."""
+    made_by = maker(value)
+    return made_by is not None and made_by.name == "arith.constant"
+
+
+def fill_of(value: ir.Value) -> ir.Operation | None:
+    """The linalg.fill that makes the value; `None` if anything else does."""
+    made_by = maker(value)
+    return made_by if made_by is not None and made_by.name == "linalg.fill" else None
+
+
+def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" in place of what is not known."""
+    offsets, sizes, strides = (
+        list(ir.DenseI64ArrayAttr(cut.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    )
+    return offsets, sizes, strides
+
+
+def index(value: int) -> ir.Value:
+    """A constant of type index, at the insertion point."""
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def constant(value: ir.Value) -> int:
+    """The number that a constant of type index holds."""
+    made_by = maker(value)
+    assert made_by is not None
+    return int(ir.IntegerAttr(made_by.attributes["value"]).value)
+
+
+def trip_count(loop: ir.Operation) -> int:
+    """Iterations of an scf.for with constant bounds."""
+    lower, upper, step = (constant(value) for value in list(loop.operands)[:3])
+    return -(-(upper - lower) // step)

@@ -1,0 +1,67 @@
+"""What a library must offer to be compared with: prepare a payload once, then compute it on every call.
+
+Like payloads and schedules, comparators are content: they are found by name through the entry-point group
+``autotune.comparators``, and their modules import no library before they are asked to prepare something.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autotune.core.payload import Array, Payload
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A payload as a library runs it, with inputs and weights in place.
+
+    Attributes:
+        call: One call, which is what is timed; gives the outputs in whatever form the library has them.
+        outputs: Turns what a call gave into arrays, in the order of the payload's outputs; never timed.
+        how: How the library runs it, where it has a choice, such as ``torch.compile``; shown with the version.
+    """
+
+    call: Callable[[], Any]
+    outputs: Callable[[Any], tuple[Array, ...]]
+    how: str = ""
+
+    def run(self, calls: int) -> None:
+        """Call `calls` times."""
+        call = self.call
+        for _ in range(calls):
+            call()
+
+
+class Comparator(Protocol):
+    """A library to be compared with. Instances pickle: they are sent to the worker that times them."""
+
+    @property
+    def name(self) -> str:
+        """How users and records name it."""
+        ...
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules that must be installed."""
+        ...
+
+    @property
+    def extra(self) -> str:
+        """The extra of the distribution that installs them."""
+        ...
+
+    def version(self) -> str:
+        """Give the library's version and the kind of core its kernels are chosen for."""
+        ...
+
+    def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
+        """Build what computes the payload on one thread; converting, packing and compiling happen here.
+
+        Args:
+            payload: What to compute, by its `kind` and `sizes`.
+            inputs: Every argument that is not an output, by name. They stay as they are while calls are timed.
+
+        Raises:
+            ComparatorError: The library has no way to compute this payload.
+        """
+        ...

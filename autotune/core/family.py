@@ -1,0 +1,95 @@
+"""How tasks are transformed: the `Schedule` that a family implements, and the `Baseline` it is measured against."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from autotune.core.machine import Machine
+from autotune.core.space import Config, Space
+from autotune.core.task import Task
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What a group with an online softmax is computed in.
+
+    Attributes:
+        rows: Rows of a block; divides them.
+        columns: Columns of a block; divides them.
+        skips: Blocks that a causal mask hides whole are skipped.
+    """
+
+    rows: int
+    columns: int
+    skips: bool = False
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What happens to a task's op before the script sees it, which no op of the transform dialect can do.
+
+    Attributes:
+        panel: Columns of the panels that its constant B is stored in before any call; 0 leaves it as it is. The op then
+            reads B as (k, n), rows of a panel at a time.
+        blocks: What a task that may go online becomes loops over; `None` leaves it as it is. ``%op`` is then the
+            outermost loop, and ops inside are matched by the attribute ``autotune.part`` (`ir/online.py`).
+    """
+
+    panel: int = 0
+    blocks: Blocks | None = None
+
+
+class Schedule(Protocol):
+    """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
+
+    Plug-ins register an instance under the entry-point group ``autotune.schedules``.
+    """
+
+    @property
+    def name(self) -> str:
+        """How users and records name it."""
+        ...
+
+    @property
+    def fallback(self) -> bool:
+        """Whether it steps in only where no other family covers a task."""
+        ...
+
+    def covers(self, task: Task) -> bool:
+        """Tell whether this family can schedule the task."""
+        ...
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Give the knobs, their values and the joint constraints."""
+        ...
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Give a config that is good without any search; it satisfies the space's constraints."""
+        ...
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Write the body that transforms ``%op``, one handle to the task's op, in terms of tensors and vectors.
+
+        Handles that are used must hold something, else the trial is ``transform-failed``; an op whose result may be
+        empty is marked ``{autotune.optional}``.
+
+        Returns:
+            Transform-dialect operations, one a line, without the surrounding named sequence.
+        """
+        ...
+
+    def prepare(self, task: Task, config: Config) -> Preparation:
+        """Tell what `build` takes for granted of the op."""
+        ...
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A classic pass pipeline from linalg on tensors to the LLVM dialect.
+
+    Attributes:
+        name: How users name it.
+        pipeline: MLIR's textual pass pipeline, ``builtin.module(...)``.
+    """
+
+    name: str
+    pipeline: str

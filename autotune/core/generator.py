@@ -1,0 +1,83 @@
+"""Generating tokens: what is asked for, and what a model must offer to be asked.
+
+Like payloads, generators are content: they are found by name through the entry-point group ``autotune.generators``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autotune.core.errors import GenerationError
+from autotune.core.payload import Array, Payload
+
+Function = Callable[..., tuple[Array, ...]]  # inputs by name to outputs; states stay where they are
+Load = Callable[[Payload], Function]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen from logits.
+
+    Attributes:
+        temperature: Divides the logits; 0 takes the likeliest token.
+        top_k: Only so many of the likeliest; 0 for all.
+        top_p: Only the likeliest whose probabilities together reach this much.
+        seed: Of the draws.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise GenerationError(f"temperature must be at least 0, got {self.temperature}; try 1")
+        if self.top_k < 0:
+            raise GenerationError(f"top_k must be at least 0, got {self.top_k}; try 40")
+        if not 0 < self.top_p <= 1:
+            raise GenerationError(f"top_p must be above 0 and at most 1, got {self.top_p}; try 0.9")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Tokens to go on from.
+
+    Attributes:
+        prompt: At least one token.
+        max_new: How many tokens to add at most.
+        sampling: How they are chosen.
+        stop: Tokens that end the text; the one that does is given too.
+        cached: Keep what attention needs of earlier tokens, instead of computing it again.
+    """
+
+    prompt: tuple[int, ...]
+    max_new: int
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: frozenset[int] = frozenset()
+    cached: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.prompt:
+            raise GenerationError("a prompt must have at least one token, it has none; try --prompt-tokens 0")
+        if self.max_new < 1:
+            raise GenerationError(f"max_new must be at least 1, got {self.max_new}; try 16")
+
+
+class Generator(Protocol):
+    """Opens a model for a request: an entry point of ``autotune.generators`` by the payload's name."""
+
+    def __call__(self, name: str, parameters: dict[str, str], request: Request, load: Load) -> Iterator[int]:
+        """Compile all that the request needs, then give its tokens one by one.
+
+        Args:
+            name: Of the payload.
+            parameters: Of its spec.
+            request: What to generate.
+            load: Compiles a payload. Functions of one session share weights and states by name.
+
+        Raises:
+            GenerationError: The request does not fit the model; before anything is compiled.
+            PayloadError: The parameters are impossible.
+        """
+        ...

@@ -1,0 +1,29 @@
+"""Marks: attributes by which schedules tell our rewrites what may be done; a script is right without them."""
+
+KNOBS = "autotune.knobs"  # on the sequence of a task: its config
+TAG = "autotune.task"  # on a task's op; its root, where there are several
+WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
+SUMS = "autotune.sums"  # on innermost loops, whose accumulators are to live in registers
+
+# On loops of a causal group, whose script is right as it stands: the loop over blocks of rows, and inside it loops that
+# start at the first column and may stop at the last one that a row of the block can see.
+ROW_BLOCKS = "autotune.row_blocks"
+HIDDEN = "autotune.hidden"
+
+# On the fill of a contraction's C, with the number of loops over k that come first for a part of C, and on those loops.
+ZEROS = "autotune.zeros"
+FROM_ZERO = "autotune.from_zero"
+
+# On loops of a contraction whose B lies in panels: where the next block of B may be fetched while this one is used, and
+# the loops that copy B if the call makes the panels.
+PREFETCHING, COPIES = "autotune.prefetching", "autotune.copies"
+BLOCKS_OF_N, BLOCKS_OF_K, STRIPS_OF_M = "autotune.blocks_of_n", "autotune.blocks_of_k", "autotune.strips_of_m"
+OPTIONAL = "autotune.optional"  # on ops of a script, whose handles may be empty though they are used
+
+# On the loop over blocks of rows of a group: where the next block of what it reads may be fetched; and what it writes.
+NEXT_ROWS, WRITTEN_ROWS = "autotune.next_rows", "autotune.written_rows"
+
+# On a script: tasks that become loops over blocks before it is applied. On what is inside of those: which part it is.
+ONLINE, PART = "autotune.online", "autotune.part"
+ROWS, COLUMNS, FACTOR, ROW_TOTALS, TOTALS, MEMBER = "rows", "columns", "factor", "row_totals", "totals", "member_"
+LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials

@@ -1,0 +1,145 @@
+"""What is computed: a payload, its arguments and its data. MLIR crosses it as text."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from autotune.core.errors import PayloadError
+
+Array = npt.NDArray[Any]
+
+ROLES = ("input", "weight", "state", "output")
+WRITTEN = ("state", "output")  # what a call leaves a result in; a state is read too, and kept from call to call
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype("float32"),
+    "f64": np.dtype("float64"),
+    "i32": np.dtype("int32"),
+    "i64": np.dtype("int64"),
+    "i8": np.dtype("int8"),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs that are no random data, such as the position a token is decoded at.
+
+    Attributes:
+        values: What every element of an input is, by name.
+        weight: How many calls at this case stand in one call of the whole that is timed.
+    """
+
+    values: tuple[tuple[str, int], ...] = ()
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One memref argument of a payload's entry function.
+
+    Attributes:
+        name: Unique in its payload; the key of the reference's keyword arguments.
+        role: ``input``, ``weight``, ``state`` or ``output``.
+        shape: Static sizes, outermost first.
+        dtype: MLIR element type, one of `DTYPES`.
+        low: Smallest value that random data takes.
+        high: Upper end (exclusive) of random data: for token ids, the vocabulary size.
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    dtype: str = "f32"
+    low: float = -1.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise PayloadError(f"role of argument {self.name!r} must be one of {', '.join(ROLES)}; got {self.role!r}")
+        if self.dtype not in DTYPES:
+            raise PayloadError(
+                f"element type of argument {self.name!r} must be one of {', '.join(DTYPES)}; got {self.dtype!r}"
+            )
+        if any(size < 1 for size in self.shape):
+            raise PayloadError(f"sizes of argument {self.name!r} must be at least 1; got {self.shape}")
+
+    @property
+    def type(self) -> str:
+        """The MLIR type, such as ``memref<32x64xf32>``."""
+        return f"memref<{''.join(f'{size}x' for size in self.shape)}{self.dtype}>"
+
+    @property
+    def bytes(self) -> int:
+        """Size of the data in bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A program to be tuned: one public function over statically shaped memrefs.
+
+    Attributes:
+        name: The spec that built it, such as ``matmul,m=512,n=512,k=512``; parses back to the same payload.
+        text: The MLIR module: linalg on tensors inside, memref arguments outside.
+        entry: Name of the public function.
+        arguments: In the order of the function's signature.
+        flops: Floating-point operations of one call that any implementation needs (multiply-add counts as two).
+        reference: Oracle in float64 NumPy: called with every non-output argument by name, which it leaves as they are,
+            gives what states and outputs hold after a call, in order. `None` means that the plain lowering of the same
+            text is the oracle.
+        inputs: Gives the non-output arrays by name for a seed; `None` means uniform random in ``[low, high)``.
+        reduction: Longest chain of additions behind one output element; scales the tolerance.
+        kind: What comparators know it by, such as ``gpt``; empty for a file. `sizes` are all of its parameters.
+        cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
+    """
+
+    name: str
+    text: str
+    entry: str
+    arguments: tuple[Argument, ...]
+    flops: float = 0.0
+    reference: Callable[..., tuple[Array, ...]] | None = None
+    inputs: Callable[[int], dict[str, Array]] | None = None
+    reduction: int = 1
+    kind: str = ""
+    sizes: tuple[tuple[str, int], ...] = ()
+    cases: tuple[Case, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[Argument, ...]:
+        """The arguments that the function writes without reading them."""
+        return tuple(argument for argument in self.arguments if argument.role == "output")
+
+    @property
+    def written(self) -> tuple[Argument, ...]:
+        """The arguments that the function writes: states and outputs."""
+        return tuple(argument for argument in self.arguments if argument.role in WRITTEN)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arguments: the least that one call has to move, each touched once."""
+        return sum(argument.bytes for argument in self.arguments)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the text: the identity of what is computed."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def make_inputs(self, seed: int) -> dict[str, Array]:
+        """Signed random data for every argument that is not an output, by name."""
+        if self.inputs is not None:
+            return self.inputs(seed)
+        rng = np.random.default_rng(seed)
+        return {a.name: random_array(a, rng) for a in self.arguments if a.role != "output"}
+
+
+def random_array(argument: Argument, rng: np.random.Generator) -> Array:
+    """Uniform random data of an argument's shape and dtype, in ``[low, high)``."""
+    if argument.dtype.startswith("i"):
+        return rng.integers(int(argument.low), int(argument.high), argument.shape, dtype=DTYPES[argument.dtype])
+    return rng.uniform(argument.low, argument.high, argument.shape).astype(DTYPES[argument.dtype])

@@ -1,0 +1,83 @@
+"""The units worth tuning in a payload, each a payload of its own.
+
+Together with `core/payload.py` these are the types that content (`payload/`, `schedules/`) is written against. MLIR
+crosses them as text, so that everything here pickles to workers, hashes, and imports without `mlir`.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from autotune.core.loop_nest import Contraction, LoopNest
+from autotune.core.payload import Payload
+
+
+@dataclass(frozen=True)
+class Member:
+    """One op of a task of several ops.
+
+    Attributes:
+        nest: Its loops.
+        reader: Position, among the task's members, of an op that reads its result.
+        operand: Number of the operand it is there.
+        contraction: What it computes, if it is a contraction with loops in the order (batch,) m, n, k.
+        filled: Number of the operand that is filled with a constant first, its destination; -1 if there is none.
+        hidden: Its loop over columns of which a causal mask hides those behind the row's own: what is computed there
+            changes no result. -1 if there is none.
+        column: Its loop over columns that may come block by block, since the group divides by the sum of a softmax in
+            the end. -1 if there is none.
+    """
+
+    nest: LoopNest
+    reader: int = 0
+    operand: int = 0
+    contraction: Contraction | None = None
+    filled: int = -1
+    hidden: int = -1
+    column: int = -1
+
+    @property
+    def flops(self) -> float:
+        """What no schedule can leave out: a contraction's multiplications and additions, else one operation a point."""
+        if self.contraction is None:
+            return prod(self.nest.sizes)
+        rows, columns = self.contraction.m, self.nest.sizes[self.hidden]
+        seen = sum(min(row + 1, columns) for row in range(rows)) if self.hidden >= 0 else rows * columns
+        return self.contraction.flops * seen / (rows * columns)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One distinct tunable unit of a payload, as a payload of its own.
+
+    Attributes:
+        tag: Value of the ``autotune.task`` attribute on the ops this task stands for.
+        payload: The unit alone; its op carries the tag.
+        nest: Its loops.
+        ops: How many ops of the whole module carry the tag.
+        count: How many times one call of the whole module executes such an op.
+        contraction: What it computes, if it is one contraction with loops in the order (batch,) m, n, k.
+        members: Where the task is several ops that feed one: that one, the root, which carries the tag, then the
+            others, every op before those that it reads. Empty for a task of one op.
+        gathers: It reads elements of a tensor at places that another one holds.
+    """
+
+    tag: str
+    payload: Payload
+    nest: LoopNest
+    ops: int = 1
+    count: int = 1
+    contraction: Contraction | None = None
+    members: tuple[Member, ...] = ()
+    gathers: bool = False
+
+    @property
+    def grows(self) -> bool:
+        """Whether a trip count is known at run time only."""
+        return any(nest.growing for nest in (self.nest, *(member.nest for member in self.members)))
+
+    @property
+    def contractions(self) -> tuple[Contraction, ...]:
+        """Everything it contracts, in program order."""
+        if self.contraction is not None:
+            return (self.contraction,)
+        return tuple(member.contraction for member in reversed(self.members) if member.contraction)

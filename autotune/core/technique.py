@@ -1,0 +1,64 @@
+"""Techniques: what a schedule does, as knobs that can be turned to "not done", so that its share can be measured."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from autotune.core.space import Config, Space, Value
+
+MOST_REPAIRS = 3  # knobs that may change besides, for a config without a technique to obey the laws
+
+
+@dataclass(frozen=True)
+class Technique:
+    """One technique.
+
+    Packages register a tuple of them, in the order in which one builds on another, under the entry-point group
+    ``autotune.techniques``.
+
+    Attributes:
+        name: As people call it.
+        plain: Values of knobs that mean it is not done, by name; for a family that numbers its knobs, all of
+            ``name_1``, ``name_2``. Knobs that a space lacks do not count.
+    """
+
+    name: str
+    plain: Mapping[str, Value]
+
+
+def without(config: Config, space: Space, techniques: Sequence[Technique]) -> dict[str, Value] | None:
+    """The config nearest to one that does without techniques.
+
+    Knobs of the techniques become plain; where that breaks a law, as few others as possible change, three at most.
+    `None` where no such config obeys the laws.
+    """
+    values = {knob.name: knob.values for knob in space.knobs}
+    plain = {
+        name: wanted
+        for technique in techniques
+        for knob, wanted in technique.plain.items()
+        for name in values
+        if is_knob(name, knob) and wanted in values[name]
+    }
+    return repair({**config, **plain}, space, [name for name in values if name not in plain])
+
+
+def is_knob(name: str, knob: str) -> bool:
+    """Tell whether a knob goes by a name, numbered or not."""
+    return name == knob or (name.startswith(f"{knob}_") and name.removeprefix(f"{knob}_").isdigit())
+
+
+def repair(config: dict[str, Value], space: Space, free: Sequence[str]) -> dict[str, Value] | None:
+    """The lawful config that differs in the fewest of the `free` knobs; values near the present ones come first."""
+    places = {knob.name: {value: place for place, value in enumerate(knob.values)} for knob in space.knobs}
+    values = {
+        name: sorted(places[name], key=lambda v, n=name: abs(places[n][v] - places[n][config[n]]))[1:]  # type: ignore[misc]
+        for name in free
+    }
+    for count in range(MOST_REPAIRS + 1):
+        for names in combinations(free, count):
+            for chosen in product(*(values[name] for name in names)):
+                tried = {**config, **dict(zip(names, chosen, strict=True))}
+                if space.broken_law(tried) is None:
+                    return tried
+    return None

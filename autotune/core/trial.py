@@ -1,0 +1,149 @@
+"""`Trial`: everything that is kept of one candidate, whatever became of it."""
+
+import hashlib
+from dataclasses import dataclass, field
+from math import inf
+from statistics import median, quantiles
+from typing import Any, Literal, get_args
+
+from autotune.core.space import Config, Value
+
+Outcome = Literal[
+    "ok",  # compiled, verified, measured
+    "duplicate",  # the same script, IR after the schedule, or machine code as an earlier trial; never timed again
+    "constraint",  # breaks a joint constraint; never compiled
+    "transform-failed",  # the transform interpreter refused the script
+    "verify-failed",  # the scheduled module breaks a law of its ops
+    "lowering-failed",  # the pass pipeline to LLVM failed
+    "jit-failed",  # code generation or symbol resolution failed
+    "crashed",  # the worker process died, or started another
+    "timed-out",  # its compilation, its first call, or all of it took longer than allowed
+    "out-of-memory",  # it hit the worker's memory limit
+    "wrong-result",  # an element is further off than the tolerance, or something else was written
+    "non-finite",  # an element is NaN or infinite where the oracle is finite
+    "noisy",  # right, but its samples disagree, also when taken again: its time is a guess
+]
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
+RIGHT = ("ok", "noisy")  # what computes what it should
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Raw times of one program, in seconds per call, and of the reference kernel run between them.
+
+    Attributes:
+        seconds: One entry a sample, in the order taken; each is the mean of `calls` calls inside compiled code.
+        reference_seconds: The reference kernel's time beside each sample; empty if none was interleaved.
+        calls: Calls behind one sample.
+        quiet_reference: The reference kernel's best time in this session; 0 if none was interleaved.
+        reference_level: The reference kernel's usual time over the latest programs, this one included; 0 if unknown.
+    """
+
+    seconds: tuple[float, ...]
+    reference_seconds: tuple[float, ...] = ()
+    calls: int = 1
+    quiet_reference: float = 0.0
+    reference_level: float = 0.0
+
+    @property
+    def median(self) -> float:
+        """Median seconds a call, as the clock gave it."""
+        return median(self.seconds)
+
+    @property
+    def normalised(self) -> float:
+        """Seconds a call with the machine's drift divided out.
+
+        The lower quartile is scaled by how much slower than its best the reference kernel was around then: over many
+        programs, since a program that keeps its core hot slows the kernel beside it, and would seem the faster for it.
+        Quartiles, not sample by sample: a burst that hits one of two neighbours would make the other look fast.
+        """
+        if not self.reference_seconds:
+            return self.median
+        quiet = self.quiet_reference or min(self.reference_seconds)
+        return lower_quartile(self.seconds) * quiet / (self.reference_level or lower_quartile(self.reference_seconds))
+
+
+def lower_quartile(seconds: tuple[float, ...]) -> float:
+    """As `autotune.core.stats.quiet_time` has it, at a tenth of its cost: searches ask for it again and again."""
+    return quantiles(seconds, n=4, method="inclusive")[0] if len(seconds) > 1 else seconds[0]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate of one task: what was tried, what happened, what was measured.
+
+    Attributes:
+        task: Tag of the task.
+        number: Position in the task's search, from 0.
+        config: Value of every knob.
+        outcome: One of `OUTCOMES`.
+        key: Identity, from `trial_key`; equal keys mean equal work.
+        schedule: Name of the family.
+        samples: Raw times; `None` unless the outcome is ``ok`` or ``noisy``.
+        max_error: Largest absolute difference to the oracle.
+        diagnostic: First lines of what the compiler or the check said.
+        phases: Seconds spent, by phase: ``transform``, ``lower``, ``jit``, ``verify``, ``measure``.
+        scheduled: Fingerprint of the IR after the schedule; empty if it did not get so far.
+        compiled: Fingerprint of the machine code; empty if it did not get so far.
+        twin: Key of the earlier trial that a duplicate is the same as; empty if it is none.
+    """
+
+    task: str
+    number: int
+    config: dict[str, Value]
+    outcome: Outcome
+    key: str
+    schedule: str
+    samples: Samples | None = None
+    max_error: float | None = None
+    diagnostic: str = ""
+    phases: dict[str, float] = field(default_factory=dict)
+    scheduled: str = ""
+    compiled: str = ""
+    twin: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """Drift-normalised seconds a call; `None` unless measured."""
+        return self.samples.normalised if self.samples is not None else None
+
+    @property
+    def seconds_median(self) -> float:
+        """Median seconds a call as the clock gave it; infinite unless measured."""
+        return self.samples.median if self.samples is not None else inf
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that `from_json` turns back into an equal trial."""
+        samples = vars(self.samples) if self.samples is not None else None
+        return {**vars(self), "samples": samples}  # not asdict, which copies every number: a third of a write's time
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Trial":
+        """Rebuild a trial from `to_json`'s data."""
+        samples = data["samples"]
+        if samples is not None:
+            samples = Samples(
+                tuple(samples["seconds"]),
+                tuple(samples["reference_seconds"]),
+                samples["calls"],
+                samples["quiet_reference"],
+                samples.get("reference_level", 0.0),
+            )
+        return Trial(**{**data, "samples": samples})
+
+
+def trial_key(payload: str, script: str, config: Config, pipeline: str, compiler: str) -> str:
+    """Identity of a trial: a sha256 over all that decides what is compiled.
+
+    Args:
+        payload: The task's MLIR text.
+        script: The transform-dialect text.
+        config: Knob values (two configs that write one script are different trials, the second a duplicate).
+        pipeline: The pass pipeline after the script.
+        compiler: Version of MLIR.
+    """
+    digest = hashlib.sha256()
+    for part in (payload, script, repr(sorted(config.items())), pipeline, compiler):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()

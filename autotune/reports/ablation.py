@@ -1,0 +1,170 @@
+"""What each technique is worth: the winner without one of them, or a program built up technique by technique."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.stats import Interval, median_interval, ratio_interval
+from autotune.core.technique import Technique, without
+from autotune.registry import load_baseline, load_techniques
+from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
+from autotune.store.bundle import Bundle
+from autotune.worker.evaluate import Evaluation, Job
+from autotune.worker.measure import Effort
+from autotune.worker.worker import Worker
+
+WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"
+EFFORT = Effort(samples=31, seconds=30.0, sample_seconds=0.005)
+SECONDS = 3600.0  # for all programs of a whole model together
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A program to be measured.
+
+    Attributes:
+        name: What is left out, or what is added.
+        candidate: How it is compiled.
+        tasks: Tags of the tasks that it compiles otherwise than the program it is compared with.
+    """
+
+    name: str
+    candidate: Candidate
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of a variant.
+
+    Attributes:
+        name: Of the variant.
+        tasks: Which tasks it concerns.
+        seconds: A call.
+        factor: Seconds over those of the program it is compared with: the winner, or the step before (inverted: the
+            gain). `None` where one of them has no time.
+        max_error: Largest absolute difference to the oracle.
+        outcome: ``ok``, or what went wrong.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    seconds: Interval | None
+    factor: Interval | None
+    max_error: float | None
+    outcome: str
+
+
+def winner_of(bundle: Bundle, machine: Machine) -> tuple[list[Scheduled], str]:
+    """The tasks of a bundle with the recorded configs, as this release writes them, and the module they are in.
+
+    Raises:
+        BundleError: The bundle is of a release that formed tasks otherwise.
+    """
+    recorded, parts = recorded_tasks(bundle), partition(bundle.payload)
+    return [as_recorded(task, recorded, machine) for task in parts.tasks], parts.payload.text
+
+
+def leave_one_out(bundle: Bundle, machine: Machine) -> list[Variant]:
+    """The winner, then the winner without each technique, then with the configs of no search.
+
+    A technique that the winner does not use, or that no lawful config does without, changes no task.
+
+    Raises:
+        BundleError: The bundle is of a release that formed tasks otherwise.
+    """
+    tasks, text = winner_of(bundle, machine)
+    winner = candidate_of(tasks, machine, text)
+    variants = [Variant(WINNER, winner, ())]
+    for technique in load_techniques():
+        fewer = [drop(task, [technique], machine) for task in tasks]
+        changed = changed_tags(tasks, fewer)
+        candidate = candidate_of(fewer, machine, text) if changed else winner
+        variants.append(Variant(technique.name, candidate, changed))
+    defaults = [as_recorded(task.task, None, machine) for task in tasks]
+    changed = changed_tags(tasks, defaults)
+    variants.append(Variant(SEARCH, candidate_of(defaults, machine, text) if changed else winner, changed))
+    return variants
+
+
+def build_up(payload: Payload, machine: Machine, bundle: Bundle | None, baseline: str | None) -> list[Variant]:
+    """A baseline, the plainest schedules, then one technique more each, up to the default configs, then a search's.
+
+    Args:
+        payload: What is computed.
+        machine: For which host.
+        bundle: The search's; `None` ends with the default configs.
+        baseline: Name of a pass pipeline to begin with; `None` begins with the plainest schedules.
+    """
+    parts = partition(payload)
+    full = [as_recorded(task, None, machine) for task in parts.tasks]
+    techniques = load_techniques()
+    variants = [Variant(baseline, Candidate(None, load_baseline(baseline).pipeline), ())] if baseline else []
+    before: list[Scheduled] = [Scheduled(task) for task in parts.tasks]
+    for count, name in enumerate((VECTORIZE, *(technique.name for technique in techniques))):
+        missing = techniques[count:]
+        tasks = [drop(task, missing, machine) for task in full]
+        candidate = candidate_of(tasks, machine, parts.payload.text)
+        changed = changed_tags(before, tasks)
+        if not changed and variants:
+            candidate = variants[-1].candidate
+        variants.append(Variant(f"+ {name}", candidate, changed))
+        before = tasks
+    if bundle is not None:
+        found, text = winner_of(bundle, machine)
+        changed = changed_tags(before, found)
+        candidate = candidate_of(found, machine, text) if changed else variants[-1].candidate
+        variants.append(Variant(f"+ {SEARCH}", candidate, changed))
+    return variants
+
+
+def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine) -> Scheduled:
+    """A task without techniques; as it is where none of its configs do without them."""
+    if scheduled.family is None or scheduled.config is None:
+        return scheduled
+    space = scheduled.family.space(scheduled.task, machine)
+    plainer = without(scheduled.config, space, techniques)
+    return replace(scheduled, config=plainer) if plainer is not None else scheduled
+
+
+def changed_tags(before: Sequence[Scheduled], after: Sequence[Scheduled]) -> tuple[str, ...]:
+    """Tags of the tasks whose family or config differs."""
+    pairs = zip(before, after, strict=True)
+    return tuple(b.task.tag for a, b in pairs if (a.family, a.config) != (b.family, b.config))
+
+
+def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine, seed: int = 0) -> list[Evaluation]:
+    """Verify all variants and time them interleaved; one that takes its process down is left out of the race."""
+    distinct = list(dict.fromkeys(variant.candidate for variant in variants))
+    with Worker(SECONDS) as worker:
+        found = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT))
+        if all(one.samples is None for one in found):
+            quick = Effort(samples=1, seconds=0.0)
+            alone = [worker.evaluate(Job(payload, (one,), machine, seed, quick))[0] for one in distinct]
+            standing = [i for i, one in enumerate(alone) if one.samples is not None]
+            raced = worker.evaluate(Job(payload, tuple(distinct[i] for i in standing), machine, seed, EFFORT))
+            found = [alone[i] if i not in standing else raced[standing.index(i)] for i in range(len(distinct))]
+    by_candidate = dict(zip(distinct, found, strict=True))
+    return [by_candidate[variant.candidate] for variant in variants]
+
+
+def against_first(variants: Sequence[Variant], found: Sequence[Evaluation]) -> list[Measured]:
+    """Every variant beside the first: how many times as long it takes."""
+    return [measured(variant, one, found[0], one) for variant, one in zip(variants, found, strict=True)]
+
+
+def against_previous(variants: Sequence[Variant], found: Sequence[Evaluation]) -> list[Measured]:
+    """Every variant beside the one before it: how many times faster it is."""
+    before = [found[0], *found[:-1]]
+    return [measured(variant, one, one, last) for variant, one, last in zip(variants, found, before, strict=True)]
+
+
+def measured(variant: Variant, one: Evaluation, quick: Evaluation, slow: Evaluation) -> Measured:
+    """A variant's times, and the factor from `quick` to `slow`."""
+    factor = ratio_interval(slow.samples.seconds, quick.samples.seconds) if slow.samples and quick.samples else None
+    seconds = median_interval(one.samples.seconds) if one.samples else None
+    outcome = one.outcome if not one.diagnostic else f"{one.outcome}: {one.diagnostic}"
+    return Measured(variant.name, variant.tasks, seconds, factor, one.max_error, outcome)

@@ -1,0 +1,232 @@
+"""Compare: our schedules and other libraries in one process, interleaved, on the same inputs and verified outputs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autotune.compiler.tasks.partition import Partition, partition
+from autotune.core.machine import Machine, Roofs, this_machine
+from autotune.core.payload import Payload
+from autotune.core.stats import median_interval, ratio_interval
+from autotune.core.trial import Samples
+from autotune.registry import load_comparator
+from autotune.reports.comparison import Comparison, Row
+from autotune.reports.entries import (
+    Contender,
+    baseline_contender,
+    beside_contender,
+    best_contender,
+    copy_contender,
+    default_contender,
+    library_contender,
+    read_contender,
+    weight_bytes,
+)
+from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.tuning.tune import NOISE_PAIRS, check_memory
+from autotune.worker.environment import one_thread
+from autotune.worker.evaluate import Evaluation
+from autotune.worker.measure import Effort
+from autotune.worker.noise import measure_noise
+from autotune.worker.race import Entry, Race, Standing, enter, race
+from autotune.worker.worker import Worker
+
+EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
+SLOW = 3.0  # seconds a call; who takes longer runs afterwards, so that the others get their samples
+ENTRY_SECONDS = 900.0  # the baseline of a large model takes minutes, and so do compilers of others
+RACE_SECONDS = 3600.0
+ANCHORS = ("best", "default")  # ratios are to the first of these that is right
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to compare.
+
+    Attributes:
+        against: Names of comparators.
+        baseline: Name of a pass pipeline; `None` leaves the row out.
+        bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
+        seed: Of the input data.
+        beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
+    """
+
+    against: tuple[str, ...]
+    baseline: str | None = "passes"
+    bundle: Path | None = None
+    seed: int = 0
+    beside: tuple[Payload, ...] = ()
+
+
+@dataclass
+class Watcher:
+    """Who watches a comparison.
+
+    Attributes:
+        stage: Called when a stage begins, with a sentence.
+        note: Called with what a reader must know, a sentence each.
+    """
+
+    stage: Callable[[str], None] = field(default=lambda sentence: None)
+    note: Callable[[str], None] = field(default=lambda sentence: None)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Samples of a contestant, and those of the row it is measured against, taken in the same rounds."""
+
+    samples: Samples
+    anchor: Samples | None
+
+
+def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher) -> Comparison:
+    """Compare one payload.
+
+    Args:
+        payload: What is computed.
+        bundles: Folder of bundles, to find the payload's newest in.
+        options: Who takes part.
+        watcher: Who watches.
+
+    Raises:
+        ComparatorError: A comparator is unknown.
+        BundleError: The bundle that was asked for is incomplete, edited, or of another payload.
+        PayloadError: The payload does not fit the machine, or its oracle is not finite.
+    """
+    libraries = [load_comparator(name) for name in dict.fromkeys(options.against)]
+    for each in (payload, *options.beside):
+        check_memory(each)
+    machine = this_machine()
+    notes: list[str] = []
+
+    def note(sentence: str) -> None:
+        notes.append(sentence)
+        watcher.note(sentence)
+
+    watcher.stage("partitioning the payload")
+    parts = partition(payload)
+    flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+    ours = our_contenders(payload, parts, bundles, options, machine=machine, note=note)
+    theirs = [library_contender(library, payload, options.seed, note) for library in libraries]
+    with one_thread() as unset, Worker(ENTRY_SECONDS) as worker:
+        for name, value in unset.items():
+            note(f"unset while libraries run: {name}={value}")
+        watcher.stage("measuring roofs and noise of this machine")
+        roofs, floor = worker.roofs(machine), measure_noise(machine, worker, NOISE_PAIRS)
+        roof = roof_contenders(payload, parts, flops, roofs, machine=machine, seed=options.seed)
+        contenders = [*ours, *roof, *theirs]
+        standings = enter_all(contenders, worker, watcher)
+        watcher.stage("running all of them in turn")
+        times = race_all(contenders, standings, machine, worker)
+    return Comparison(
+        payload=payload.name,
+        machine=machine,
+        roofs=roofs,
+        noise_floor=floor,
+        rows=tuple(
+            make_row(c, standings[c.name], times.get(c.name), flops=flops_of(c, payload, flops), machine=machine)
+            for c in contenders
+        ),
+        ratio_to=next((name for name in ANCHORS if name in times), None),
+        seed=options.seed,
+        notes=tuple(notes),
+    )
+
+
+def our_contenders(
+    payload: Payload,
+    parts: Partition,
+    bundles: Path,
+    options: Options,
+    *,
+    machine: Machine,
+    note: Callable[[str], None],
+) -> list[Contender]:
+    """Our own programs, in the order of the rows."""
+    seed = options.seed
+    baseline = [baseline_contender(options.baseline, payload, seed)] if options.baseline is not None else []
+    best = best_contender(payload, options.bundle, bundles, machine, seed=seed, note=note)
+    others = {other.name: other for other in options.beside}.values()
+    beside = [beside_contender(other, bundles, machine, seed=seed, note=note) for other in others]
+    return [*baseline, default_contender(payload, parts, machine, seed), *([best] if best is not None else []), *beside]
+
+
+def roof_contenders(
+    payload: Payload, parts: Partition, flops: float, roofs: Roofs, *, machine: Machine, seed: int
+) -> list[Contender]:
+    """What no program can be faster than, where that is memory: a copy, or a read of all weights."""
+    if not any(task.contractions for task in parts.tasks):
+        return [copy_contender(payload, machine, seed)]
+    calls = sum(case.weight for case in payload.cases) if len(payload.cases) > 1 else 1
+    reading = calls * weight_bytes(payload) / roofs.dram_bytes
+    return [read_contender(payload, machine, seed)] if reading > flops / roofs.flops else []
+
+
+def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
+    """Operations of what a contestant computes, which may be another payload; 0 for a roof."""
+    if contender.entry is None or contender.entry.payload is payload:
+        return flops
+    return contender.entry.payload.flops
+
+
+def enter_all(contenders: Sequence[Contender], worker: Worker, watcher: Watcher) -> dict[str, Standing]:
+    """Let everybody who is there enter; who takes the process down is out, and the race lets the others in again."""
+    standings = {}
+    for contender in contenders:
+        if contender.entry is None:
+            standings[contender.name] = Standing("missing", diagnostic=contender.diagnostic)
+            continue
+        watcher.stage(f"preparing and verifying {contender.name}")
+        found = worker.call(enter, contender.entry)
+        standings[contender.name] = fallen(found) if isinstance(found, Evaluation) else found
+    return standings
+
+
+def fallen(found: Evaluation) -> Standing:
+    """The standing of somebody over whom the process died."""
+    return Standing(found.outcome, diagnostic=found.diagnostic)
+
+
+def race_all(
+    contenders: Sequence[Contender], standings: dict[str, Standing], machine: Machine, worker: Worker
+) -> dict[str, Times]:
+    """Times of everybody who is right. Who falls in the race gets another standing, in place."""
+    right = {c.name: c.entry for c in contenders if c.entry is not None and standings[c.name].status == "ok"}
+    anchor = next((name for name in ANCHORS if name in right), None)
+    times: dict[str, Times] = {}
+    for heat in split_heats(right, anchor, standings):
+        entries = tuple(right[name] for name in heat)
+        found = worker.call(race, Race(entries, machine, EFFORT), RACE_SECONDS)
+        if isinstance(found, Evaluation):
+            standings.update({name: fallen(found) for name in heat if name not in times})
+            continue
+        samples = dict(zip(heat, found, strict=True))
+        beside = samples[anchor] if anchor is not None else None
+        times.update({name: Times(samples[name], beside) for name in heat if name not in times})
+    return times
+
+
+def split_heats(right: dict[str, Entry], anchor: str | None, standings: dict[str, Standing]) -> list[list[str]]:
+    """Who runs together: the quick, then the slow; the row that ratios are to runs with both."""
+    slow = {name for name in right if standings[name].seconds > SLOW}
+    if anchor in slow or not slow:
+        return [list(right)] if right else []
+    quick = [name for name in right if name not in slow]
+    beside = [anchor] if anchor is not None else []
+    return [heat for heat in (quick, [*beside, *(name for name in right if name in slow)]) if heat]
+
+
+def make_row(contender: Contender, standing: Standing, times: Times | None, *, flops: float, machine: Machine) -> Row:
+    """What is shown of a contestant."""
+    samples = times.samples if times is not None else None
+    anchor = times.anchor if times is not None else None
+    return Row(
+        name=contender.name,
+        outcome=standing.status,
+        version=standing.version or contender.version,
+        seconds=median_interval(samples.seconds) if samples else None,
+        roof_fraction=share_of_roof(flops, samples, machine) if samples and flops else None,
+        max_error=standing.max_error,
+        ratio=ratio_interval(samples.seconds, anchor.seconds) if samples and anchor else None,
+        diagnostic=standing.diagnostic,
+        samples=samples,
+    )

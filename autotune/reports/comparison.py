@@ -1,0 +1,99 @@
+"""`Comparison`: what one run of `compare` found, as plain data."""
+
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+from autotune.core.machine import Machine, Roofs
+from autotune.core.stats import Interval
+from autotune.core.trial import Samples
+from autotune.worker.race import Status
+
+FINE = ("ok", "missing", "unsupported")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contestant.
+
+    Attributes:
+        name: ``baseline``, ``default``, ``best``, or a library's.
+        outcome: ``ok``, or why there is no time.
+        version: What exactly was run.
+        seconds: Median seconds a call, with its 95 % interval.
+        roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it.
+        max_error: Largest absolute difference to the oracle.
+        ratio: How much longer it takes than the row named in `Comparison.ratio_to`.
+        diagnostic: What went wrong, if anything did.
+        samples: Raw times.
+    """
+
+    name: str
+    outcome: Status
+    version: str = ""
+    seconds: Interval | None = None
+    roof_fraction: float | None = None
+    max_error: float | None = None
+    ratio: Interval | None = None
+    diagnostic: str = ""
+    samples: Samples | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return {
+            "name": self.name,
+            "outcome": self.outcome,
+            "seconds": self.seconds.estimate if self.seconds else None,
+            "interval": [self.seconds.low, self.seconds.high] if self.seconds else None,
+            "roof_fraction": self.roof_fraction,
+            "max_error": self.max_error if self.max_error is not None and isfinite(self.max_error) else None,
+            "version": self.version,
+            "ratio": self.ratio.estimate if self.ratio else None,
+            "ratio_interval": [self.ratio.low, self.ratio.high] if self.ratio else None,
+            "diagnostic": self.diagnostic,
+            "samples": asdict(self.samples) if self.samples else None,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a comparison found.
+
+    Attributes:
+        payload: Its name.
+        machine: The host.
+        roofs: As measured at the start, in the same process.
+        noise_floor: Relative differences below it mean nothing.
+        rows: One a contestant, in the order asked for.
+        ratio_to: Name of the row that ratios are to; `None` if it has no time.
+        seed: Of the input data.
+        notes: What a reader must know besides.
+    """
+
+    payload: str
+    machine: Machine
+    roofs: Roofs
+    noise_floor: float
+    rows: tuple[Row, ...]
+    ratio_to: str | None
+    seed: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether everybody who ran computes what the oracle says."""
+        return all(row.outcome in FINE for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object, as `compare --json` prints it."""
+        return {
+            "payload": self.payload,
+            "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},
+            "roofs": asdict(self.roofs),
+            "noise_floor": self.noise_floor,
+            "threads": 1,
+            "seed": self.seed,
+            "ratio_to": self.ratio_to,
+            "rows": [row.to_json() for row in self.rows],
+            "notes": list(self.notes),
+        }

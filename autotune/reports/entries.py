@@ -1,0 +1,123 @@
+"""Who takes part in a comparison: our own rows, and the libraries that are installed."""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from autotune.bundles.candidates import (
+    Note,
+    choose_candidate,
+    default_candidate,
+    is_of,
+    newest_bundle,
+    recorded_candidate,
+)
+from autotune.compiler.lower import TAIL
+from autotune.compiler.module import compiler_version
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.candidate import Candidate
+from autotune.core.comparator import Comparator
+from autotune.core.errors import BundleError
+from autotune.core.machine import Machine
+from autotune.core.payload import Case, Payload
+from autotune.registry import load_baseline
+from autotune.store.bundle import read_bundle
+from autotune.store.differences import differences
+from autotune.worker.copying import copy_payload
+from autotune.worker.race import Entry
+from autotune.worker.roofs import read_payload
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One row to come.
+
+    Attributes:
+        name: Of the row.
+        entry: What is to run; `None` for a library that is missing.
+        version: What exactly that is; a library tells itself when it has been loaded.
+        diagnostic: Why it is missing.
+    """
+
+    name: str
+    entry: Entry | None
+    version: str = ""
+    diagnostic: str = ""
+
+
+def baseline_contender(name: str, payload: Payload, seed: int) -> Contender:
+    """The classic pass pipeline called `name`."""
+    candidate = Candidate(None, load_baseline(name).pipeline)
+    return Contender("baseline", Entry("baseline", payload, candidate, seed), f"{name}, {compiler_version()}")
+
+
+def default_contender(payload: Payload, parts: Partition, machine: Machine, seed: int) -> Contender:
+    """Every task with its family's default config, nothing searched."""
+    return Contender("default", Entry("default", payload, default_candidate(parts, machine), seed), compiler_version())
+
+
+def beside_contender(payload: Payload, bundles: Path, machine: Machine, *, seed: int, note: Note) -> Contender:
+    """Another payload of ours, in a row of its name."""
+    candidate = choose_candidate(payload, bundles, machine, note)
+    return Contender(payload.name, Entry(payload.name, payload, candidate, seed), compiler_version())
+
+
+def copy_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
+    """A copy of as many bytes as the payload writes: the roof of what only moves and transforms rows."""
+    count = sum(argument.bytes for argument in payload.outputs) // 4
+    entry = Entry("copy", copy_payload(count, machine.lanes), Candidate(None, TAIL), seed)
+    return Contender("copy", entry, f"{4 * count} bytes read and written once, {compiler_version()}")
+
+
+def read_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
+    """A read of as many bytes as the payload's weights take: the roof of what streams them once a call."""
+    size = weight_bytes(payload)
+    kernel = replace(read_payload(machine.lanes, size), cases=tuple(Case(weight=c.weight) for c in payload.cases))
+    entry = Entry("read", kernel, Candidate(None, TAIL), seed)
+    return Contender("read", entry, f"{size} bytes read once, {compiler_version()}")
+
+
+def weight_bytes(payload: Payload) -> int:
+    """Bytes of all weights."""
+    return sum(argument.bytes for argument in payload.arguments if argument.role == "weight")
+
+
+def best_contender(
+    payload: Payload, given: Path | None, bundles: Path, machine: Machine, *, seed: int, note: Note
+) -> Contender | None:
+    """The schedules of a bundle: the one that is given, else the newest of the payload; `None` if there is none.
+
+    Raises:
+        BundleError: The bundle that is given is incomplete, edited, or of another payload.
+    """
+    bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, note)
+    if bundle is None:
+        note(f"no bundle of {payload.name} is in {bundles}: there is no row 'best'; autotune tune {payload.name}")
+        return None
+    if not is_of(bundle, payload):
+        raise BundleError(
+            f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
+        )
+    note(f"best is {bundle.folder}")
+    for difference in differences(bundle.manifest, machine, compiler_version()):
+        note(f"best is not as it was recorded: {difference}")
+    entry = Entry("best", payload, recorded_candidate(bundle), seed)
+    return Contender("best", entry, f"{compiler_version()}, {bundle.folder.name}")
+
+
+def library_contender(comparator: Comparator, payload: Payload, seed: int, note: Note) -> Contender:
+    """A library; if it is not installed, that is announced and becomes its row."""
+    absent = [module for module in comparator.modules if not is_installed(module)]
+    if not absent:
+        return Contender(comparator.name, Entry(comparator.name, payload, comparator, seed))
+    why = f"{' and '.join(absent)} must be installed; pip install 'mlir-schedule-autotune[{comparator.extra}]'"
+    note(f"{comparator.name} is missing: {why}")
+    return Contender(comparator.name, None, diagnostic=why)
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be found; it is not imported, but the packages around it are."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,123 @@
+"""Explain: why a winner is fast. Each technique's share, hardware counters, and what memory it takes."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.compiler.program import compile_program
+from autotune.core.candidate import Candidate
+from autotune.core.machine import Machine, this_machine
+from autotune.core.payload import Payload
+from autotune.reports.ablation import Measured, against_first, against_previous, build_up, leave_one_out, run_variants
+from autotune.reports.counters import Counts, count_events
+from autotune.store.bundle import Bundle, read_bundle
+from autotune.worker.evaluate import Evaluation
+from autotune.worker.testbench import prepare
+from autotune.worker.worker import Worker
+
+COUNTING_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes a winner takes besides the payload's arguments.
+
+    Attributes:
+        arguments: Of the payload itself.
+        intermediates: Taken separately.
+        arena: The one piece they share.
+        packed_weights: Weights stored a second time, in panels.
+    """
+
+    arguments: int
+    intermediates: int
+    arena: int
+    packed_weights: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a winner is fast.
+
+    Attributes:
+        payload: Its name.
+        kind: ``leave-one-out`` (each row is the winner without something), or ``build-up`` (each row adds something).
+        rows: What was measured.
+        counts: Hardware events of the winner; `None` where no winner was run.
+        memory: What the winner takes; likewise.
+        machine: The host.
+    """
+
+    payload: str
+    kind: str
+    rows: tuple[Measured, ...]
+    counts: Counts | None
+    memory: Memory | None
+    machine: Machine
+
+    @property
+    def is_right(self) -> bool:
+        """Whether everything that was measured computes what the oracle says."""
+        return all(row.seconds is not None for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return asdict(self) | {"machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint}}
+
+
+def explain(folder: Path) -> Explanation:
+    """Take one technique at a time from the winner and measure again, interleaved.
+
+    Raises:
+        BundleError: The bundle is incomplete, edited, or of a release that formed tasks otherwise.
+    """
+    bundle = read_bundle(folder)
+    machine = this_machine()
+    variants = leave_one_out(bundle, machine)
+    found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
+    counts, memory = observe(bundle, variants[0].candidate)
+    rows = tuple(against_first(variants, found))
+    return Explanation(bundle.payload.name, "leave-one-out", rows, counts, memory, machine)
+
+
+def explain_steps(folder: Path, baseline: str | None) -> Explanation:
+    """Build the winner up from a baseline, technique by technique, and measure all steps interleaved.
+
+    Raises:
+        BundleError: As for `explain`.
+        ScheduleError: The baseline is unknown.
+    """
+    bundle = read_bundle(folder)
+    machine = this_machine()
+    variants = build_up(bundle.payload, machine, bundle, baseline)
+    found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
+    return Explanation(bundle.payload.name, "build-up", tuple(against_previous(variants, found)), None, None, machine)
+
+
+def observe(bundle: Bundle, winner: Candidate) -> tuple[Counts, Memory]:
+    """Counters and memory of the winner, from a worker."""
+    with Worker(COUNTING_SECONDS) as worker:
+        found = worker.call(run_counted, (bundle.payload, winner, bundle.manifest.seed))
+    if isinstance(found, Evaluation):
+        failed = f"the winner {found.outcome}: {found.diagnostic}"
+        return Counts({}, failed), Memory(bundle.payload.bytes, 0, 0, 0)
+    return found
+
+
+def run_counted(work: tuple[Payload, Candidate, int]) -> tuple[Counts, Memory]:
+    """Compile, count and weigh a candidate. In the isolated process only."""
+    payload, candidate, seed = work
+    prepared = prepare(payload, seed, this_machine().pages)
+    panels = dict(candidate.panels)
+    program = compile_program(payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels)
+    bound = program.bind([*prepared.arrays, *map(prepared.stored, program.weights)])
+    bound.run()
+    packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]
+    plan = program.buffers
+    memory = Memory(
+        arguments=payload.bytes,
+        intermediates=plan.naive_bytes if plan else 0,
+        arena=plan.peak_bytes if plan else 0,
+        packed_weights=sum(argument.bytes for argument in packed),
+    )
+    return count_events(bound.run, calls=10), memory

@@ -1,0 +1,85 @@
+"""What a store holds, read for looking at: its trials as a frame, filtered, and the roofs of its machine."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pandas.api.types import is_bool_dtype
+
+from autotune.core.errors import StoreError
+from autotune.core.machine import Roofs
+from autotune.store.frames import KNOB, to_frame
+from autotune.store.store import Store
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Trials, one row each (`autotune.store.frames.to_frame` has the columns), and roofs where a run was finished."""
+
+    frame: pd.DataFrame
+    roofs: Roofs | None = None
+
+
+def read_holdings(location: str | Path, *, payload: str | None = None, where: str | None = None) -> Holdings:
+    """Read a store, also beside a running tuner.
+
+    Args:
+        location: A path, or a database URL.
+        payload: Only sweeps of this payload.
+        where: Only trials of which this pandas query is true; knobs go by their names: ``tile_m >= 8``.
+
+    Raises:
+        StoreError: The store is missing or damaged, or nothing in it is asked for.
+    """
+    with Store.open(location, create=False, exclusive=False) as store:
+        frame = to_frame([(trial, sweep.about) for sweep in store.sweeps() for trial in sweep.trials()])
+        summaries = store.summaries()
+    if payload is not None:
+        found = frame[frame["payload"] == payload]
+        if found.empty:
+            held = ", ".join(sorted(frame["payload"].unique())) or "none at all"
+            raise StoreError(f"the store must hold trials of {payload!r}, it holds {held}; leave out --payload")
+        frame = found
+    if where is not None:
+        frame = keep(frame, where)
+    return Holdings(frame, roofs_of(summaries))
+
+
+def keep(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """The trials of which a query is true.
+
+    Raises:
+        StoreError: It is no query, names what there is not, or is true of nothing.
+
+    Example:
+        >>> frame = pd.DataFrame({"outcome": ["ok", "ok"], "knob_tile_m": [4, 8]})
+        >>> keep(frame, "tile_m >= 8")["knob_tile_m"].tolist()
+        [8]
+    """
+    names = {c: c.removeprefix(KNOB) for c in frame.columns if c.removeprefix(KNOB) not in frame.columns}
+    plain = frame.rename(columns=names)
+    try:
+        truth = pd.Series(plain.eval(where, engine="python", local_dict={}, global_dict={}), index=frame.index)
+        if not is_bool_dtype(truth):
+            raise ValueError("it must be true or false of a trial")
+        chosen = frame[truth.astype("boolean").fillna(False).astype(bool)]
+    except Exception as error:  # pandas evaluates what the user wrote: it may raise anything
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StoreError(
+            f"--where must be a pandas query over {', '.join(plain.columns)}; got {where!r}: {said}"
+        ) from error
+    if chosen.empty and not frame.empty:
+        raise StoreError(f"--where must leave trials to look at, {where!r} is true of none of {len(frame)}")
+    return chosen
+
+
+def roofs_of(summaries: list[dict[str, Any]]) -> Roofs | None:
+    """Roofs from the newest summary that has them."""
+    for summary in reversed(summaries):
+        try:
+            roofs = {name: float(summary["roofs"][name]) for name in ("flops", "dram_bytes", "l2_bytes")}
+            return Roofs(**roofs)
+        except (KeyError, TypeError, ValueError):
+            continue
+    return None

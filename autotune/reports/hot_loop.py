@@ -1,0 +1,111 @@
+"""The hot loop of a compiled program: its instructions, what llvm-mca expects of it, and what it takes when run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.compiler.llvm_tools import Throughput, predict
+from autotune.compiler.lower import TAIL
+from autotune.compiler.stages import compile_to
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
+from autotune.core.errors import MachineError
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.reports.machine_code import Loop, Mix, hot_loop, mix_of, read_instructions
+from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.worker.evaluate import Job
+from autotune.worker.measure import Effort
+from autotune.worker.roofs import CHAINS, STEPS, fma_payload
+from autotune.worker.worker import Worker
+
+EFFORT = Effort(samples=15, seconds=1.0)
+
+
+@dataclass(frozen=True)
+class HotLoop:
+    """A loop and what is known of it.
+
+    Attributes:
+        loop: Its instructions.
+        mix: What they are.
+        expected: By llvm-mca; `None` where it does not know them.
+        why_not: Then, why.
+    """
+
+    loop: Loop
+    mix: Mix
+    expected: Throughput | None
+    why_not: str = ""
+
+    @property
+    def flops(self) -> int:
+        """Operations of the multiply-adds in one iteration."""
+        return self.mix.fmas * 2 * self.mix.vector_bits // 32
+
+
+def find_hot_loop(payload: Payload, candidate: Candidate) -> HotLoop | None:
+    """Compile a candidate and find its hot loop, by `machine_code.hot_loop`; `None` where there is no loop.
+
+    Raises:
+        CompileError: It does not compile.
+        MachineError: There is no llvm-objdump.
+    """
+    loop = hot_loop(read_instructions(compile_to("code", payload, candidate).text))
+    if loop is None:
+        return None
+    try:
+        return HotLoop(loop, mix_of(loop), predict([instruction.text for instruction in loop.body]))
+    except MachineError as error:
+        return HotLoop(loop, mix_of(loop), None, str(error))
+
+
+def describe_hot_loop(payload: Payload, candidate: Candidate, machine: Machine) -> str:
+    """The hot loop as text: what it consists of, its cycles as expected and as measured, and its instructions."""
+    found = find_hot_loop(payload, candidate)
+    if found is None:
+        return f"# {payload.name} has no loop"
+    head = [f"# hot loop of {payload.entry}, the innermost with most arithmetic; {found.loop.depth} loops around it"]
+    head += [f"# {found.mix}", *expected_lines(found), measured_line(found, payload, candidate, machine)]
+    return "\n".join([*head, "", *instruction_lines(found.loop)])
+
+
+def expected_lines(found: HotLoop) -> list[str]:
+    """What llvm-mca expects."""
+    expected = found.expected
+    if expected is None:
+        return [f"# llvm-mca: {found.why_not}"]
+    rate = f", {found.mix.fmas / expected.cycles:.2f} FMAs a cycle" if found.mix.fmas else ""
+    return [
+        f"# llvm-mca ({expected.cpu}): {expected.cycles:.1f} cycles an iteration{rate}; its busiest unit alone takes "
+        f"{expected.bound:.1f}; data in L1"
+    ]
+
+
+def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machine: Machine) -> str:
+    """What an iteration takes when the program is run, if all its operations were in this loop.
+
+    Cycles come from the share of the FMA roof that the program reaches: how many cycles the roof's own kernel takes is
+    what llvm-mca says of it.
+    """
+    parts = partition(payload)
+    flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+    if not (flops and found.flops and len(parts.tasks) == 1):
+        return "# measured: only where one contraction is all there is; choose one with --task"
+    roof = find_hot_loop(fma_payload(machine.lanes, CHAINS[0], STEPS), Candidate(None, TAIL))
+    if roof is None or roof.expected is None or not roof.flops:
+        return "# measured: needs llvm-mca's cycles of the roof's kernel to compare with"
+    with Worker() as worker:
+        (run,) = worker.evaluate(Job(payload, (candidate,), machine, effort=EFFORT))
+    if run.samples is None:
+        return f"# measured: {run.outcome}: {run.diagnostic}"
+    share = share_of_roof(flops, run.samples, machine)
+    cycles = found.flops / (share * roof.flops / roof.expected.cycles)
+    return (
+        f"# measured: {cycles:.1f} cycles an iteration, if all operations were in it; "
+        f"{run.samples.median * 1e3:.4g} ms a call, {share:.1%} of the FMA roof"
+    )
+
+
+def instruction_lines(loop: Loop) -> Sequence[str]:
+    """A line an instruction."""
+    return [f"{i.address:8x}:  {i.mnemonic:<14} {i.operands}".rstrip() for i in loop.body]

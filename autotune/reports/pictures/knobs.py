@@ -1,0 +1,102 @@
+"""What the knobs of one task do: which matter, and how time goes with one or two of them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from autotune.reports.overview import knobs_of
+from autotune.reports.pictures.style import GREY, colour_of, figure_of, label, scale_log
+from autotune.store.frames import KNOB
+
+MOST_SLICES = 9
+
+
+def importance(task: str, shares: dict[str, float]) -> Figure:
+    """Each knob's share, the most important on top."""
+    figure, ((axes,),) = figure_of(height=max(2.2, 0.9 + 0.3 * len(shares)))
+    bars = axes.barh(list(shares), list(shares.values()), color=colour_of(0))
+    axes.bar_label(bars, [f" {share:.0%}" for share in shares.values()])
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    label(axes, f"Knobs that decide who is among the best tenth\n{task}", "importance (PED-ANOVA)", "knob")
+    return figure
+
+
+def slices(task: str, rows: pd.DataFrame, order: list[str]) -> Figure | None:
+    """Time against each knob, the others as the search left them: every trial, and the best of each value.
+
+    Args:
+        task: Its tag.
+        rows: Its trials.
+        order: Names of knobs, those first that should be drawn first.
+    """
+    right = rows[rows["outcome"] == "ok"]
+    varied = [name.removeprefix(KNOB) for name in knobs_of(right)]
+    knobs = [*(k for k in order if k in varied), *(k for k in varied if k not in order)][:MOST_SLICES]
+    if not knobs:
+        return None
+    columns = min(3, len(knobs))
+    lines = -(-len(knobs) // columns)
+    figure, grid = figure_of(lines, columns, height=0.7 + 2.0 * lines, width=8.0)
+    for index, axes in enumerate(grid.flat):
+        if index >= len(knobs):
+            axes.set_axis_off()
+            continue
+        draw_slice(axes, right, knobs[index])
+        axes.set_ylabel("time of a call" if index % columns == 0 else "")
+    figure.suptitle(f"One knob at a time, {task}", x=0.01, ha="left", fontsize=11)
+    handles, names = grid.flat[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower right", ncols=2, frameon=False)
+    return figure
+
+
+def draw_slice(axes: Axes, right: pd.DataFrame, knob: str) -> None:
+    """One knob: its values side by side."""
+    values = sorted_values(right[KNOB + knob])
+    place = {value: index for index, value in enumerate(values)}
+    known = right[right[KNOB + knob].notna()]
+    rng = np.random.default_rng(0)  # dots of one value are spread, not their times
+    x = np.array([place[v] for v in known[KNOB + knob]]) + rng.uniform(-0.2, 0.2, len(known))
+    axes.plot(x, known["seconds_normalised"], "o", ms=2.5, alpha=0.35, color=GREY, label="trial")
+    best = [known.loc[known[KNOB + knob] == value, "seconds_normalised"].min() for value in values]
+    axes.plot(range(len(values)), best, "_", ms=14, mew=2.5, color=colour_of(1), label="best with this value")
+    scale_log(axes.yaxis, "s")
+    tilt = 60 if sum(len(str(value)) for value in values) > 24 else 0
+    axes.set_xlim(-0.5, len(values) - 0.5)
+    axes.set_xticks(range(len(values)), [str(v) for v in values], rotation=tilt, fontsize=8)
+    axes.tick_params("y", which="both", labelsize=8)
+    axes.set_xlabel(knob)
+
+
+def sorted_values(column: "pd.Series[Any]") -> list[Any]:
+    """A knob's values, numbers by size."""
+    values = list(column.dropna().unique())
+    numeric = all(isinstance(v, (int, float, np.integer)) for v in values)
+    return sorted(values, key=(lambda v: v) if numeric else str)
+
+
+def pair(task: str, rows: pd.DataFrame, first: str, second: str) -> Figure:
+    """The best time with every two values of two knobs; empty where nothing was tried or nothing succeeded."""
+    right = rows[(rows["outcome"] == "ok") & rows[KNOB + first].notna() & rows[KNOB + second].notna()]
+    ys, xs = sorted_values(right[KNOB + first]), sorted_values(right[KNOB + second])
+    best = right.groupby([KNOB + first, KNOB + second])["seconds_normalised"].min()
+    lowest = float(best.min())
+    table = np.array([[best.get((y, x), np.nan) / lowest for x in xs] for y in ys], dtype=float)
+    figure, ((axes,),) = figure_of(height=1.6 + 0.4 * len(ys))
+    shown = axes.pcolormesh(np.arange(len(xs) + 1), np.arange(len(ys) + 1), np.log2(table), cmap="viridis_r")
+    for (row, column), value in np.ndenumerate(table):
+        if np.isfinite(value):
+            dark = np.log2(value) > 0.55 * np.nanmax(np.log2(table))
+            ink = "w" if dark else "k"
+            axes.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center", size=8, color=ink)
+    axes.set_xticks(np.arange(len(xs)) + 0.5, [str(x) for x in xs])
+    axes.set_yticks(np.arange(len(ys)) + 0.5, [str(y) for y in ys])
+    axes.grid(visible=False)
+    bar = figure.colorbar(shown, ax=axes, label="time / best time", format=lambda log, _: f"{2**log:.3g}")
+    bar.outline.set_visible(False)
+    label(axes, f"Two knobs: best time found, as a multiple of the best; empty was not tried\n{task}", second, first)
+    return figure

@@ -1,0 +1,120 @@
+"""Tasks with the family and config they are compiled with: as a bundle records it, by default, or as somebody asks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autotune.compiler.lower import TAIL
+from autotune.core.candidate import Candidate
+from autotune.core.errors import BundleError, PayloadError, SpaceError
+from autotune.core.family import Schedule
+from autotune.core.machine import Machine
+from autotune.core.script import assemble, origin, panels_of, write_step
+from autotune.core.space import Config, Space, Value
+from autotune.core.task import Task
+from autotune.registry import family_for, load_family
+from autotune.store.bundle import Bundle
+
+RECORD = ("schedule", "config", "ops", "count")  # of a task, in a manifest
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A task, and the family and config it is compiled with; both `None` for the plain lowering."""
+
+    task: Task
+    family: Schedule | None = None
+    config: Config | None = None
+
+    def record(self) -> dict[str, Any]:
+        """As manifests of bundles describe it."""
+        name = self.family.name if self.family is not None else None
+        return {"schedule": name, "config": self.config, "ops": self.task.ops, "count": self.task.count}
+
+
+def recorded_tasks(bundle: Bundle) -> dict[str, dict[str, Any]]:
+    """What a bundle's manifest says of every task."""
+    return {tag: {key: getattr(task, key) for key in RECORD} for tag, task in bundle.manifest.tasks.items()}
+
+
+def as_recorded(task: Task, recorded: Mapping[str, Any] | None, machine: Machine) -> Scheduled:
+    """A task as a bundle records it; without a bundle, with the default config of its family.
+
+    Raises:
+        BundleError: The bundle holds no such task.
+    """
+    if recorded is None:
+        family = family_for(task)
+        return Scheduled(task, family, family.default(task, machine)) if family is not None else Scheduled(task)
+    if task.tag not in recorded:
+        raise BundleError(
+            f"the bundle must hold task {task.tag}, it has {', '.join(recorded) or 'none'}; "
+            "tasks were formed otherwise when it was written: tune again, or leave out --task and --config"
+        )
+    record = recorded[task.tag]
+    if record["config"] is None:
+        return Scheduled(task)
+    family = load_family(record["schedule"])
+    return Scheduled(task, family, completed(record["config"], family, task, machine))
+
+
+def completed(config: Config, family: Schedule, task: Task, machine: Machine) -> Config:
+    """A recorded config with the defaults of knobs that came later; as it is where that is no config of the space."""
+    default, space = family.default(task, machine), family.space(task, machine)
+    whole = {knob.name: config.get(knob.name, default[knob.name]) for knob in space.knobs}
+    lawful = all(whole[knob.name] in knob.values for knob in space.knobs) and space.broken_law(whole) is None
+    return whole if lawful and set(config) <= set(whole) else config
+
+
+def only(tasks: Sequence[Task], tag: str | None) -> Task:
+    """The task with a tag; without one, the only task there is.
+
+    Raises:
+        PayloadError: There is none, or there are several.
+    """
+    found = [task for task in tasks if tag in (None, task.tag)]
+    if len(found) != 1:
+        tags = ", ".join(task.tag for task in tasks) or "none"
+        got = f"got {tag!r}" if tag is not None else "a config is of one task"
+        raise PayloadError(f"--task must be one of {tags}; {got}")
+    return found[0]
+
+
+def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
+    """The task with knobs set as ``name=value,...``.
+
+    Raises:
+        SpaceError: A knob or value is not of the task's space, or the config breaks one of its laws.
+    """
+    family = scheduled.family or family_for(scheduled.task)
+    if family is None:
+        raise SpaceError(f"no schedule family covers {scheduled.task.tag}, so it has no knobs; leave out --config")
+    space = family.space(scheduled.task, machine)
+    config = {**(scheduled.config or family.default(scheduled.task, machine)), **read_knobs(text, space)}
+    space.check(config)
+    law = space.broken_law(config)
+    if law is not None:
+        raise SpaceError(f"{law}; got {text}")
+    return replace(scheduled, family=family, config=config)
+
+
+def read_knobs(text: str, space: Space) -> dict[str, Value]:
+    """The values that ``name=value,...`` spells; those that no knob has stay text, for `Space.check` to refuse."""
+    found: dict[str, Value] = {}
+    for part in text.split(","):
+        name, equals, spelled = part.partition("=")
+        if not (name and equals):
+            raise SpaceError(f"--config must read name=value,...; got {part!r}")
+        values = next((knob.values for knob in space.knobs if knob.name == name), ())
+        found[name] = next((value for value in values if str(value).lower() == spelled.lower()), spelled)
+    return found
+
+
+def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None = None) -> Candidate:
+    """How tasks are compiled: all in the tagged module `text`, or the only one alone."""
+    steps = []
+    for each in tasks:
+        if each.family is not None and each.config is not None:
+            note = origin(each.task, each.family, each.config)
+            steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
+    return Candidate(assemble(steps), TAIL, text, panels_of(steps))

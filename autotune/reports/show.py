@@ -1,0 +1,127 @@
+"""Show: a payload or a bundle after each stage of the flow, with default configs, recorded ones, or one of yours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from autotune.bundles.candidates import recorded_candidate
+from autotune.compiler.stages import COMPILED, compile_to
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
+from autotune.core.errors import PayloadError
+from autotune.core.machine import Machine, this_machine
+from autotune.core.payload import Payload
+from autotune.registry import load_payload
+from autotune.reports.hot_loop import describe_hot_loop
+from autotune.reports.scheduled import as_recorded, candidate_of, only, recorded_tasks, with_knobs
+from autotune.store.bundle import read_bundle
+from autotune.store.manifest import MANIFEST_FILE
+
+STAGES = ("payload", "tasks", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
+DEFAULT = "default"
+UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What to print.
+
+    Attributes:
+        text: The stage's text.
+        note: A line about buffers, from the stage on at which there are any; empty before.
+    """
+
+    text: str
+    note: str = ""
+
+
+def show(source: str, stage: str, task: str | None = None, config: str | None = None) -> Shown:
+    """A stage of a payload or bundle, or of one of its tasks alone.
+
+    Args:
+        source: A payload's spec, or a bundle's folder.
+        stage: One of `STAGES`.
+        task: Tag of the task to show alone.
+        config: Knobs of that task as ``name=value,...``; the others are as in the default or in the bundle; an
+            empty text changes none.
+
+    Raises:
+        PayloadError: The payload, stage or task is unknown, or a config is given for several tasks.
+        SpaceError: The config is not of the task's space.
+        BundleError: The bundle is incomplete or edited.
+        CompileError: It does not compile as far as that.
+    """
+    if stage not in STAGES:
+        raise PayloadError(f"stage must be one of {', '.join(STAGES)}; got {stage!r}")
+    bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
+    payload = bundle.payload if bundle is not None else load_payload(source)
+    recorded = recorded_tasks(bundle) if bundle is not None else None
+    machine = this_machine()
+    if task is not None or config is not None:
+        alone = as_recorded(only(partition(payload).tasks, task), recorded, machine)
+        if config:
+            alone = with_knobs(alone, config, machine)
+        if stage == "tasks":
+            return Shown(describe(alone.task.tag, alone.record()))
+        return render(stage, alone.task.payload, candidate_of([alone], machine), machine)
+    if bundle is not None and recorded is not None:
+        if stage == "tasks":
+            return Shown("\n".join(describe(tag, record) for tag, record in recorded.items()))
+        return render(stage, payload, recorded_candidate(bundle), machine)
+    parts = partition(payload)
+    tasks = [as_recorded(each, None, machine) for each in parts.tasks]
+    if stage == "tasks":
+        return Shown("\n".join(describe(each.task.tag, each.record()) for each in tasks))
+    return render(stage, payload, candidate_of(tasks, machine, parts.payload.text), machine)
+
+
+def show_difference(
+    source: str, stage: str, first: str, second: str, *, task: str | None = None, config: str | None = None
+) -> Shown:
+    """What differs between two stages, or between two configs at one stage, as a unified diff.
+
+    Args:
+        source: A payload's spec, or a bundle's folder.
+        stage: The stage at which configs are compared.
+        first: A stage; or knobs as ``name=value,...``, or ``default``.
+        second: The same.
+        task: Tag of the task.
+        config: Knobs of that task, where stages are compared.
+
+    Raises:
+        PayloadError: One is a stage and the other is not, or as for `show`.
+    """
+    sides = (first, second)
+    if all(side in STAGES for side in sides):
+        texts = [show(source, side, task, config).text for side in sides]
+    elif any(side in STAGES for side in sides):
+        raise PayloadError(f"--diff must name two stages or two configs, got {first} and {second}")
+    else:
+        texts = [show(source, stage, task, "" if side == DEFAULT else side).text for side in sides]
+    before, after = (text.splitlines() for text in texts)
+    lines = unified_diff(before, after, first, second, n=3, lineterm="")
+    return Shown("\n".join(lines) or f"{first} and {second} are the same")
+
+
+def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine) -> Shown:
+    """A stage of a candidate."""
+    if stage == "payload":
+        return Shown(payload.text)
+    if stage == "schedule":
+        return Shown(candidate.script or "")
+    if stage == "asm":
+        return Shown(describe_hot_loop(payload, candidate, machine))
+    compiled = compile_to(stage, payload, candidate)
+    if stage == "scheduled":
+        return Shown(compiled.text)
+    return Shown(compiled.text, str(compiled.buffers) if compiled.buffers is not None else UNPLANNED)
+
+
+def describe(tag: str, record: Mapping[str, Any]) -> str:
+    """One line of a task: how often it is in the text, how often a call runs it, and how it is compiled."""
+    config = record["config"]
+    knobs = " ".join(f"{name}={value}" for name, value in config.items()) if config is not None else ""
+    how = f"{record['schedule']}: {knobs}" if config is not None else "plain lowering"
+    return f"{tag}  ops {record['ops']}, runs {record['count']}  {how}"

@@ -1,0 +1,138 @@
+"""What a bundle's manifest says of the winner, read for looking at: nothing is compiled or run."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from autotune.core.space import Value
+from autotune.core.stats import Interval, median_interval
+from autotune.store.bundle import Bundle, read_bundle
+from autotune.store.manifest import MANIFEST_FILE, Manifest
+from autotune.store.records import TaskRecord
+from autotune.worker.roofs import reference_flops
+
+
+@dataclass(frozen=True)
+class TimedTask:
+    """One task of the winner.
+
+    Attributes:
+        tag: Which ops.
+        schedule: Name of the family; `None` for the plain lowering.
+        config: Value of every knob; `None` for the plain lowering.
+        count: How often one call of the module runs one.
+        seconds: A call of the task alone, in the final race.
+        baseline_seconds: A call of the baseline.
+    """
+
+    tag: str
+    schedule: str | None
+    config: dict[str, Value] | None
+    count: int
+    seconds: Interval | None
+    baseline_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A bundle at a glance.
+
+    Attributes:
+        payload: Its name.
+        cpu: Of the machine it was recorded on.
+        isa: Its vector extension.
+        roofs: ``flops``, ``dram_bytes`` and ``l2_bytes`` a second.
+        seconds: A call of the whole.
+        baseline: Name of the baseline.
+        baseline_seconds: A call of it; `None` if it could not be run.
+        speedup: Baseline over whole, interleaved.
+        roof_fraction: Share of the FMA roof, by the kernel that ran between the samples; `None` where that is unknown.
+        max_error: Largest absolute difference to the oracle.
+        noise_floor: Relative differences below it were ties.
+        buffers: ``count``, ``peak_bytes``, ``naive_bytes`` of intermediates; `None` where no arena is planned.
+        tasks: The tasks.
+        notes: What did not go as hoped.
+        command: What tunes the same.
+        compiler: Who provides MLIR.
+    """
+
+    payload: str
+    cpu: str
+    isa: str
+    roofs: dict[str, float]
+    seconds: Interval
+    baseline: str
+    baseline_seconds: float | None
+    speedup: Interval | None
+    roof_fraction: float | None
+    max_error: float
+    noise_floor: float
+    buffers: dict[str, int] | None
+    tasks: tuple[TimedTask, ...]
+    notes: tuple[str, ...]
+    command: tuple[str, ...]
+    compiler: str
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return asdict(self)
+
+
+def is_bundle(location: str | Path) -> bool:
+    """Tell whether a place holds a bundle."""
+    return (Path(location) / MANIFEST_FILE).exists()
+
+
+def read_winner(folder: Path) -> Winner:
+    """Read and check a bundle.
+
+    Raises:
+        BundleError: It is incomplete or edited.
+    """
+    return describe(read_bundle(folder))
+
+
+def describe(bundle: Bundle) -> Winner:
+    """What a bundle's manifest says."""
+    data = bundle.manifest
+    baseline = [seconds for session in data.samples for seconds in session.baseline_seconds]
+    return Winner(
+        payload=data.payload,
+        cpu=data.machine.cpu,
+        isa=data.machine.isa,
+        roofs=dict(data.roofs),
+        seconds=median_interval([seconds for session in data.samples for seconds in session.best_seconds]),
+        baseline=data.baseline.name,
+        baseline_seconds=median(baseline) if baseline else None,
+        speedup=data.speedup,
+        roof_fraction=roof_fraction(data),
+        max_error=max(output.max_error for output in data.numerics.outputs.values()),
+        noise_floor=data.noise_floor,
+        buffers=asdict(data.buffers) if data.buffers is not None else None,
+        tasks=tuple(timed_task(tag, task) for tag, task in data.tasks.items()),
+        notes=data.notes,
+        command=data.command,
+        compiler=data.versions.compiler,
+    )
+
+
+def roof_fraction(data: Manifest) -> float | None:
+    """Rate of the whole over that of the FMA kernel beside it; `None` where either is unknown."""
+    best = [seconds for session in data.samples for seconds in session.best_seconds]
+    beside = [seconds for session in data.samples for seconds in session.reference_seconds]
+    if not data.flops or not beside:
+        return None
+    return (data.flops / median(best)) / (reference_flops(data.machine) / median(beside))
+
+
+def timed_task(tag: str, task: TaskRecord) -> TimedTask:
+    """A task's share of a manifest."""
+    return TimedTask(
+        tag=tag,
+        schedule=task.schedule if task.config is not None else None,
+        config=task.config,
+        count=task.count,
+        seconds=median_interval(task.seconds) if task.seconds else None,
+        baseline_seconds=task.baseline_seconds,
+    )

@@ -1,0 +1,158 @@
+"""Bundles: a winner as a folder of plain files that anybody can check and run again.
+
+Nothing in one is executed but MLIR. Files, and the format's history, are described in results/README.md and
+`autotune.manifest`.
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.compiler.guard import PASSES, check_pipeline, check_texts, passes_of
+from autotune.core.errors import AutotuneError, BundleError
+from autotune.core.payload import Payload
+from autotune.registry import BASELINES, load_baseline, load_payload, registered
+from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
+from autotune.store.manifest_checks import check_manifest
+
+PAYLOAD, TAGGED, SCHEDULE, PREPARED = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
+FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle as it was read and checked.
+
+    Attributes:
+        folder: Where it is.
+        payload: With its reference, where its spec still builds the same text here.
+        texts: Of every file but the manifest, by name.
+        manifest: All of manifest.json.
+    """
+
+    folder: Path
+    payload: Payload
+    texts: Mapping[str, str]
+    manifest: Manifest
+
+    @property
+    def tagged(self) -> str:
+        """Text of the module that the script applies to."""
+        return self.texts[TAGGED]
+
+    @property
+    def script(self) -> str:
+        """The transform script."""
+        return self.texts[SCHEDULE]
+
+
+def write_bundle(folder: Path, texts: Mapping[str, str], manifest: Manifest) -> Path:
+    """Write a bundle; an older one at the same place is replaced only when the new one is complete.
+
+    Raises:
+        BundleError: The folder cannot be written, or holds something that is no bundle.
+    """
+    check_target(folder)
+    try:
+        replace_folder(folder, {**texts, MANIFEST_FILE: write_manifest(manifest)})
+    except OSError as error:
+        raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
+    return folder
+
+
+def check_target(folder: Path) -> None:
+    """Refuse a place that cannot take a bundle, before any work is done for it.
+
+    Raises:
+        BundleError: It cannot be written, or holds something that is no bundle.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        free = not folder.exists() or (folder / MANIFEST_FILE).exists() or not any(folder.iterdir())
+        tempfile.TemporaryFile(dir=folder.parent).close()
+    except OSError as error:
+        raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
+    if not free:
+        raise BundleError(f"a bundle must go to a new folder or replace a bundle, {folder} is neither; pass --bundle")
+
+
+def replace_folder(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files to a folder beside the target, then swap the two."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        for name, text in texts.items():
+            (fresh / name).parent.mkdir(exist_ok=True)
+            (fresh / name).write_text(text)
+        fresh.chmod(0o755)
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+            os.replace(folder, old)
+            shutil.rmtree(old)
+        os.replace(fresh, folder)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Read a bundle; every hash, number and MLIR file is checked before anything is compiled.
+
+    Raises:
+        BundleError: With the file and what is wrong with it.
+    """
+    where = str(folder / MANIFEST_FILE)
+    manifest = parse_manifest(read_bytes(folder / MANIFEST_FILE), where)
+    check_manifest(manifest, where)
+    check_pipeline(where, "pipeline", manifest.pipeline)
+    check_pipeline(where, "baseline.pipeline", manifest.baseline.pipeline, PASSES | passes_of_baselines())
+    texts = {name: read_text(folder / name, sha256) for name, sha256 in sorted(manifest.sha256.items())}
+    payload = Payload(
+        name=manifest.payload,
+        text=texts[PAYLOAD],
+        entry=manifest.entry,
+        arguments=tuple(argument.restore() for argument in manifest.arguments),
+        flops=manifest.flops,
+        reduction=manifest.reduction,
+        cases=tuple(case.restore() for case in manifest.cases),
+    )
+    check_texts(str(folder), texts, payload)
+    return Bundle(folder, with_reference(payload), texts, manifest)
+
+
+def passes_of_baselines() -> set[str]:
+    """Passes that the installed baselines use."""
+    return {name for baseline in registered(BASELINES) for name in passes_of(load_baseline(baseline).pipeline)}
+
+
+def read_text(path: Path, sha256: str) -> str:
+    """A file as it was recorded.
+
+    Raises:
+        BundleError: It is missing, no text, or edited.
+    """
+    data = read_bytes(path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise BundleError(f"{path} must be as it was recorded, its sha256 differs; restore it")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BundleError(f"{path} must be text, it is not: {error.reason} at byte {error.start}") from error
+
+
+def with_reference(payload: Payload) -> Payload:
+    """The payload as its spec builds it here, if that gives the same text; else as it is, without a reference."""
+    try:
+        built = load_payload(payload.name)
+    except AutotuneError:
+        return payload
+    return built if built.sha256 == payload.sha256 and built.arguments == payload.arguments else payload
+
+
+def digest(text: str) -> str:
+    """Hex sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()

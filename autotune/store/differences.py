@@ -1,0 +1,64 @@
+"""What is not as it was when a bundle was recorded, and what that means, a sentence each."""
+
+from collections.abc import Mapping
+
+from autotune.core.machine import Machine
+from autotune.store.manifest import Manifest
+
+RETUNE = "`autotune replay BUNDLE --retune` searches again from its configs"
+
+
+def differences(
+    manifest: Manifest, machine: Machine, compiler: str, ir_sha256: Mapping[str, str] | None = None
+) -> list[str]:
+    """What differs between the recording and now.
+
+    Args:
+        manifest: What was recorded.
+        machine: This host.
+        compiler: The provider of MLIR here, and its version.
+        ir_sha256: Hashes of the IR after the script and after the pipeline, as it is built here, where that is known.
+    """
+    return [*of_compiler(manifest, compiler, ir_sha256), *of_machine(manifest.machine, machine)]
+
+
+def of_compiler(manifest: Manifest, compiler: str, ir_sha256: Mapping[str, str] | None) -> list[str]:
+    """Compiler, and whether it makes the same of the script."""
+    found = []
+    recorded = manifest.versions.compiler
+    if recorded != compiler:
+        found.append(f"compiler was {recorded}, is {compiler}: passes and code generation may differ")
+    if ir_sha256 is None:
+        return found
+    culprit = "the other compiler's passes" if recorded != compiler else "this project's own passes have changed"
+    if ir_sha256["transformed"] != manifest.ir_sha256["transformed"]:
+        found.append(f"the script gives other IR than it did ({culprit}): another program is timed; {RETUNE}")
+    elif ir_sha256["lowered"] != manifest.ir_sha256["lowered"]:
+        found.append(f"the script gives the same IR, the pipeline after it another ({culprit}): loops are as recorded")
+    elif found:
+        found.append("the IR that LLVM gets is the same: only its code generation can differ")
+    return found
+
+
+def of_machine(was: Machine, now: Machine) -> list[str]:
+    """Vectors, registers, caches, model: what tiles were chosen for, and what is here."""
+    found = []
+    if was.pages != now.pages:
+        found.append(f"large arrays lay on {was.pages} pages, lie on {now.pages} ones: weights may load otherwise")
+    if was.fingerprint == now.fingerprint:
+        return found
+    found += [f"machine was {was.cpu}, is {now.cpu}: times are not comparable, speed-ups only roughly"]
+    if was.isa != now.isa:
+        found.append(f"ISA was {was.isa}, is {now.isa}: LLVM compiles the same vectors to other instructions")
+    if was.vector_bits != now.vector_bits:
+        effect = "are split into several" if was.vector_bits > now.vector_bits else "fill only a part of a register"
+        found.append(f"vectors had {was.vector_bits} bits, have {now.vector_bits}: the script's {effect}; {RETUNE}")
+    if was.vector_registers > now.vector_registers:
+        counts = f"were {was.vector_registers}, are {now.vector_registers}"
+        found.append(f"vector registers {counts}: accumulators may spill; {RETUNE}")
+    for level in ("l1", "l2", "l3"):
+        before, here = getattr(was, f"{level}_bytes"), getattr(now, f"{level}_bytes")
+        if before != here:
+            fits = "blocks may no longer fit" if here < before else "larger blocks may be better"
+            found.append(f"{level.upper()} was {before >> 10} KiB, is {here >> 10} KiB: {fits}")
+    return found

@@ -1,0 +1,68 @@
+"""Trials as a pandas frame: one row a trial, failures included, units in the column names."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from pandas.api.types import pandas_dtype
+
+from autotune.core.space import Value
+from autotune.core.trial import Trial
+
+PHASES = ("transform", "lower", "jit", "verify", "measure")
+KNOB = "knob_"  # what columns of knobs begin with
+
+
+def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> pd.DataFrame:
+    """Trials, each with its sweep's ``payload``, ``flops`` and ``bytes``, as one row a trial.
+
+    Seconds are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings where a knob
+    mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``; ``intensity`` is
+    operations over the bytes of all arguments, each touched once.
+    """
+    rows = [row(trial, about) for trial, about in recorded]
+    fixed = row(Trial("", 0, {}, "ok", "", ""), {"payload": ""})
+    columns: dict[str, Any] = {}
+    for name, example in fixed.items():
+        dtype = {str: "string", int: "int64", float: "float64"}[type(example)]
+        columns[name] = pd.Series([r[name] for r in rows], dtype=pandas_dtype(dtype))
+    for name in sorted({name for r in rows for name in r} - fixed.keys()):
+        columns[name] = knob_column([r.get(name) for r in rows])
+    return pd.DataFrame(columns)
+
+
+def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
+    """One trial as columns; what is unknown is NaN."""
+    samples, seconds = trial.samples, trial.seconds
+    flops, moved = about.get("flops", 0.0), about.get("bytes", 0.0)
+    return {
+        "payload": about["payload"],
+        "machine": str(about.get("identity", {}).get("machine", "")),
+        "compiler": str(about.get("identity", {}).get("compiler", "")),
+        "task": trial.task,
+        "number": trial.number,
+        "outcome": trial.outcome,
+        "seconds_median": samples.median if samples else math.nan,
+        "seconds_normalised": math.nan if seconds is None else seconds,
+        "seconds_min": min(samples.seconds) if samples else math.nan,
+        "gflops": flops / samples.median / 1e9 if samples and flops else math.nan,
+        "intensity": flops / moved if flops and moved else math.nan,
+        "samples": len(samples.seconds) if samples else 0,
+        "calls": samples.calls if samples else 0,
+        "max_error": math.nan if trial.max_error is None else trial.max_error,
+        "diagnostic": trial.diagnostic,
+        "schedule": trial.schedule,
+        "key": trial.key,
+        **{f"{phase}_seconds": trial.phases.get(phase, math.nan) for phase in PHASES},
+        **{f"{KNOB}{name}": value for name, value in trial.config.items()},
+    }
+
+
+def knob_column(values: list[Value | None]) -> "pd.Series[Any]":
+    """A knob's values in one type that files can hold; `None` where a trial lacks the knob."""
+    kinds = {type(value) for value in values} - {type(None)}
+    dtype = "Int64" if kinds == {int} else "boolean" if kinds == {bool} else "string"
+    if dtype == "string":
+        values = [None if value is None else str(value) for value in values]
+    return pd.Series(values, dtype=pandas_dtype(dtype))

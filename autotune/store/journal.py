@@ -1,0 +1,260 @@
+"""Where a store lives: Optuna's journal format in a file we keep ourselves, or a database."""
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+import sqlalchemy
+from optuna.exceptions import OptunaError
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import BaseJournalBackend
+from optuna.study import StudyDirection
+from sqlalchemy.exc import SQLAlchemyError
+
+from autotune.core.errors import StoreError
+
+# 1: a first, empty study ``autotune/format-1``; one study a sweep, named ``payload/task/hash``, its user
+#   attribute "sweep" = {payload, task, identity, flops, bytes}; one finished trial each, its user attribute "trial" =
+#   Trial.to_json() with a non-finite max_error as a string; tune results in the study ``summary``.
+FORMAT_VERSION = 1
+HEADER = f"autotune/format-{FORMAT_VERSION}"
+HEADER_START = b'{"op_code":0,"worker_id":"'
+WAY_OUT = "move it away or pass --store PATH"
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+Pause = Callable[[str], None]  # waits a while, having told somebody why
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Journal(BaseJournalBackend):
+    """Optuna's journal file, for any number of writers and readers.
+
+    Unlike Optuna's own backend it needs no lock file (a writer holds the file's flock while it writes), mends what a
+    killed writer left torn, names the line that is damaged, and takes back an append that the disk refused half-way.
+    """
+
+    def __init__(self, path: Path, writable: bool, pause: Pause | None = None) -> None:
+        """Begin with nothing read.
+
+        Args:
+            path: An existing file.
+            writable: Whether records may be appended.
+            pause: Called, again and again, while the disk is full; by default that is an error.
+        """
+        self.path = path
+        self.writable = writable
+        self.pause = pause
+        self.starts = [0]  # byte offset of every record read so far, and of the one after
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        """Give the records from a number on; a torn last line is not there yet."""
+        with self.path.open("rb") as file:
+            number = min(log_number_from, len(self.starts) - 1)
+            file.seek(self.starts[number])
+            while (line := file.readline()).endswith(b"\n"):
+                record = parse(line)
+                if record is None and not file.peek(1):
+                    return
+                if record is None:
+                    raise StoreError(
+                        f"lines of a store must be records; {self.path} line {number + 1} is not; {WAY_OUT}"
+                    )
+                number += 1
+                if number == len(self.starts):
+                    self.starts.append(file.tell())
+                if number > log_number_from:
+                    yield record
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append records in one write, or leave the file as it was.
+
+        Raises:
+            StoreError: The store was opened for reading, or the system refuses the write.
+        """
+        if not self.writable:
+            raise StoreError(f"a store opened for reading must only be read; {self.path} got a record to write")
+        data = b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs)
+        while not self._append(data):
+            assert self.pause is not None
+            self.pause(f"store must have room; the disk of {self.path} is full; make room, the sweep waits")
+
+    def _append(self, data: bytes) -> bool:
+        """Append whole records after whole records; false if that must wait for room."""
+        try:
+            with locked(self.path):
+                mend(self.path)
+                append(self.path, data)
+        except OSError as error:
+            if self.pause is not None and error.errno in FULL:
+                return False
+            raise StoreError(
+                f"store must stay writable; {self.path}: {error.strerror}; earlier records are safe: make room or "
+                "restore the file, then run again to resume"
+            ) from error
+        return True
+
+
+def append(path: Path, data: bytes) -> None:
+    """Add bytes to the end of an existing file and sync them; on any failure restore its length."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        size = os.fstat(descriptor).st_size
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        except BaseException:
+            os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """The journal record in a line; `None` if it is none."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and {"op_code", "worker_id"} <= record.keys() else None
+
+
+def check_header(where: object, name: object) -> None:
+    """Raise unless the first study's name is that of a store of this format."""
+    if name == HEADER:
+        return
+    if str(name).startswith("autotune/format-"):
+        raise StoreError(f"store must have format {FORMAT_VERSION}; {where} line 1 says {name!r}; {WAY_OUT}")
+    raise StoreError(f"store must begin with an autotune header; {where} line 1 is something else; {WAY_OUT}")
+
+
+def check_first_line(path: Path) -> None:
+    """Raise unless a file is a store, or empty, or the torn beginning of a header."""
+    with path.open("rb") as file:
+        line = file.readline(1 << 16)
+    record = parse(line)
+    torn = not line.endswith(b"\n") and HEADER_START.startswith(line[: len(HEADER_START)])
+    if record is not None or not torn:
+        check_header(path, record.get("study_name") if record else None)
+
+
+def mend(path: Path) -> None:
+    """Repair a file that does not end with a line's end; the caller has its lock, so that nobody is writing."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        whole = file.read(1) in (b"", b"\n")
+    if not whole:
+        repair(path)
+
+
+def repair(path: Path) -> list[str]:
+    """Cut off a last line that a crash left unfinished, keeping its bytes in ``<path>.torn``; say so."""
+    data = path.read_bytes()
+    start = data.rfind(b"\n", 0, max(len(data) - 1, 0)) + 1
+    tail = data[start:]
+    if not tail or (tail.endswith(b"\n") and parse(tail) is not None):
+        return []
+    if parse(tail) is not None:
+        append(path, b"\n")
+        return [f"{path}: the last record lacked its line end; added, nothing is lost"]
+    torn = path.with_name(path.name + ".torn")
+    with torn.open("ab") as file:
+        file.write(tail)
+    os.truncate(path, start)
+    return [f"{path}: the last line was torn by a crash and is cut off; its {len(tail)} bytes are kept in {torn}"]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, as every writer does for the moment of its write."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def load_journal(path: Path, writable: bool, pause: Pause | None = None) -> BaseStorage:
+    """Read a whole journal."""
+    journal = Journal(path, writable, pause)
+    try:
+        storage = JournalStorage(journal)
+    except (StoreError, OSError):
+        raise
+    except Exception as error:  # Optuna replays records unchecked, so that a strange one may raise anything
+        line = len(journal.starts) - 1
+        raise StoreError(f"records of a store must make sense; {path} line {line} does not; {WAY_OUT}") from error
+    return storage
+
+
+def open_file(path: Path, create: bool, exclusive: bool, pause: Pause | None) -> tuple[BaseStorage, list[str]]:
+    """Open a journal file; its storage, and what was repaired."""
+    if path.exists() and not path.is_file():
+        raise StoreError(f"store must be a regular file or a database URL; {path} is not a file; pass --store PATH")
+    if not path.exists() and not (create and exclusive):
+        raise StoreError(f"store must exist to be read; {path} does not; run `autotune tune` or pass --store PATH")
+    if not exclusive:
+        check_first_line(path)
+        return load_journal(path, writable=False), []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+    with locked(path):
+        check_first_line(path)
+        messages = repair(path)
+        begin(path)
+    return load_journal(path, writable=True, pause=pause), messages
+
+
+def begin(path: Path) -> None:
+    """Write the header of an empty store."""
+    if path.stat().st_size == 0:
+        header = {"op_code": 0, "worker_id": "autotune", "study_name": HEADER, "directions": [StudyDirection.MINIMIZE]}
+        append(path, json.dumps(header, separators=(",", ":")).encode() + b"\n")
+
+
+def open_database(url: str, create: bool) -> BaseStorage:
+    """Connect to a database; an empty one gets its header if `create`."""
+    parsed = sqlalchemy.make_url(url)
+    file = parsed.database if parsed.get_backend_name() == "sqlite" else None
+    if file and not create and not Path(file).is_file():
+        raise StoreError(f"store must exist to be read; {file} does not; run `autotune tune` or pass --store PATH")
+    storage = RDBStorage(url, skip_table_creation=not create)
+    studies = storage.get_all_studies()
+    if studies or not create:
+        check_header(shown(url), min(studies, key=lambda s: s._study_id).study_name if studies else None)
+    else:
+        storage.create_new_study([StudyDirection.MINIMIZE], HEADER)
+    return storage
+
+
+def shown(location: str) -> str:
+    """A location as messages may show it: without the password of a database URL."""
+    try:
+        return sqlalchemy.make_url(location).render_as_string() if "://" in location else location
+    except SQLAlchemyError:
+        return "the database URL"
+
+
+@contextmanager
+def plain_errors(where: str) -> Iterator[None]:
+    """Turn what the system or the database driver raises into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"store must be readable and writable; {where}: {error.strerror}; fix that or pass --store PATH"
+        ) from error
+    except (OptunaError, SQLAlchemyError, ImportError, RuntimeError) as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise StoreError(f"store must be a database that answers; {where}: {lines[0]}; {WAY_OUT}") from error

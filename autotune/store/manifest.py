@@ -1,0 +1,151 @@
+"""The manifest of a bundle as frozen data, and what a manifest must be to be believed: types, ranges, names.
+
+Nothing in it is trusted for being there: numbers are bounded, names cannot leave the folder, pipelines are only text.
+
+Format history:
+    1  payload, tagged module, script, configs, samples of one process.
+    2  a script and a payload for every task; sessions of samples; numerics of every output; hashes of the IR after the
+       script and after the pipeline; machine, roofs and packages; the recipe of weights stored beforehand.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from autotune.core.errors import BundleError
+from autotune.core.machine import Machine
+from autotune.core.stats import Interval
+from autotune.store.records import (
+    Amount,
+    ArgumentRecord,
+    BaselineRecord,
+    Buffers,
+    CaseRecord,
+    File,
+    Name,
+    Numerics,
+    Session,
+    Sha256,
+    Size,
+    Symbol,
+    TaskRecord,
+    Text,
+    Versions,
+    WeightRecord,
+)
+
+FORMAT_VERSION = 2
+MANIFEST_FILE = "manifest.json"
+MOST_BYTES = 16 << 20  # of one file of a bundle
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of manifest.json.
+
+    Attributes:
+        format_version: `FORMAT_VERSION`.
+        payload: Its spec, or the file it was read from.
+        entry: The entry function.
+        arguments: Of the entry function.
+        flops: Floating-point operations of one call; 0 if unknown.
+        reduction: Longest chain of additions behind one element.
+        sha256: Of every other file.
+        seed: Of the search and of the input data.
+        pipeline: What runs after the script.
+        panels: Columns of panels, by the tag of a task whose weight is stored so.
+        weights: Recipes of the arguments that the program has besides those of the payload, in order.
+        buffers: Where intermediates lie.
+        baseline: What the speed-up is quoted against.
+        tasks: By tag.
+        samples: One entry a process that measured.
+        speedup: Baseline over best with its 95 % interval; `None` without a baseline.
+        numerics: How exact it is.
+        ir_sha256: Of the IR ``transformed`` by the script and ``lowered`` by the pipeline.
+        machine: Where it was recorded.
+        fingerprint: Of that machine.
+        roofs: Of that machine: operations a second, bytes a second.
+        noise_floor: Relative differences below it were ties.
+        versions: What wrote it.
+        command: The command line that tunes the same.
+        notes: What did not go as hoped.
+        cases: Inputs at which it was verified and measured, where there are several.
+        online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
+    """
+
+    format_version: int
+    payload: Annotated[str, Field(max_length=1000)]
+    entry: Symbol
+    arguments: Annotated[tuple[ArgumentRecord, ...], Field(min_length=1, max_length=1000)]
+    flops: Amount
+    reduction: Size
+    sha256: dict[File, Sha256]
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
+    pipeline: Text
+    panels: dict[Name, Size]
+    weights: tuple[WeightRecord, ...]
+    buffers: Buffers | None
+    baseline: BaselineRecord
+    tasks: dict[Name, TaskRecord]
+    samples: Annotated[tuple[Session, ...], Field(min_length=1, max_length=1000)]
+    speedup: Interval | None
+    numerics: Numerics
+    ir_sha256: dict[Name, Sha256]
+    machine: Machine
+    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+    roofs: dict[Name, Annotated[float, Field(gt=0, lt=1e18, allow_inf_nan=False)]]
+    noise_floor: Annotated[float, Field(ge=0, lt=10, allow_inf_nan=False)]
+    versions: Versions
+    command: tuple[Text, ...]
+    notes: tuple[Text, ...] = field(default=())
+    cases: Annotated[tuple[CaseRecord, ...], Field(max_length=1000)] = field(default=())
+    online: tuple[Name, ...] = field(default=())
+
+
+MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)
+
+
+def parse_manifest(data: bytes, where: str) -> Manifest:
+    """Read a manifest and check everything that can be checked without the other files.
+
+    Raises:
+        BundleError: It is no JSON, of another format, or says what no manifest may say; names the first such place.
+    """
+    try:
+        plain = from_json(data, allow_inf_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{where} must be JSON, it is not: {error}; restore it") from error
+    version = plain.get("format_version") if isinstance(plain, dict) else None
+    if type(version) is not int or version != FORMAT_VERSION:
+        way = "use a newer release" if isinstance(version, int) and version > FORMAT_VERSION else "tune again"
+        raise BundleError(f"{where} must have format_version {FORMAT_VERSION}, got {str(version)[:50]}; {way}")
+    try:
+        return MANIFEST.validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = " ".join(".".join(map(str, first["loc"])).split())[:200]
+        raise BundleError(f"{where} must be as it was recorded, {place} is not: {first['msg']}; restore it") from error
+
+
+def write_manifest(manifest: Manifest) -> str:
+    """The text of a manifest."""
+    return MANIFEST.dump_json(manifest, indent=1).decode() + "\n"
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file of a bundle.
+
+    Raises:
+        BundleError: It cannot be read, is a link, or is larger than any bundle's.
+    """
+    try:
+        if path.is_symlink() or path.parent.is_symlink():
+            raise BundleError(f"files of a bundle must lie in its folder, {path} is a link; copy the file there")
+        if path.stat().st_size > MOST_BYTES:
+            raise BundleError(f"files of a bundle must be at most {MOST_BYTES >> 20} MiB, {path} is larger; restore it")
+        return path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"a bundle must hold {path.name}, {path} cannot be read: {error.strerror}") from error

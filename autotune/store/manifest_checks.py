@@ -1,0 +1,104 @@
+"""Audit: does what a manifest claims follow from what it records? Speed-ups from samples, files from tasks."""
+
+from collections.abc import Iterator, Sequence
+from math import isclose, prod
+
+import psutil
+
+from autotune.core.errors import BundleError
+from autotune.core.payload import DTYPES, WRITTEN
+from autotune.core.stats import Interval, ratio_interval
+from autotune.store.manifest import Manifest
+from autotune.store.records import Session
+
+
+def check_manifest(manifest: Manifest, where: str) -> None:
+    """Refuse a manifest that contradicts itself.
+
+    Raises:
+        BundleError: With the first law that is broken.
+    """
+    for law in broken_laws(manifest):
+        raise BundleError(f"{where} must be as it was recorded: {law}; restore it")
+
+
+def broken_laws(manifest: Manifest) -> Iterator[str]:
+    """Every law that a manifest breaks, as a sentence with the value found."""
+    if manifest.fingerprint != manifest.machine.fingerprint:
+        yield f"fingerprint must be that of its machine, {manifest.machine.fingerprint}, got {manifest.fingerprint}"
+    yield from broken_laws_of_arguments(manifest)
+    yield from broken_laws_of_files(manifest)
+    for tag, task in manifest.tasks.items():
+        for name, value in (task.config or {}).items():
+            allowed = task.knobs.get(name, ())
+            if not any(type(value) is type(each) and value == each for each in allowed):
+                yield f"tasks.{tag}.config.{name} must be one of its knob's values {list(allowed)}, got {value!r}"
+        if task.config is not None and task.config.keys() != task.knobs.keys():
+            yield f"tasks.{tag}.config must set every knob, got {', '.join(task.config)}"
+    yield from broken_laws_of_samples(manifest)
+
+
+def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
+    """Laws of the arguments, and of what is said about each."""
+    names = [argument.name for argument in manifest.arguments]
+    if len(set(names)) != len(names):
+        yield f"names of arguments must differ, got {', '.join(names)}"
+    for argument in manifest.arguments:
+        if argument.dtype not in DTYPES:
+            yield f"dtype of argument {argument.name} must be one of {', '.join(DTYPES)}, got {argument.dtype!r}"
+            return
+        if not argument.low < argument.high:
+            yield f"low of argument {argument.name} must be below high, got {argument.low} and {argument.high}"
+    total = sum(prod(a.shape) * DTYPES[a.dtype].itemsize for a in manifest.arguments)
+    if total > psutil.virtual_memory().total:
+        yield f"arguments must fit this machine's memory, they take {total / 2**30:.0f} GiB"
+    outputs = [argument.name for argument in manifest.arguments if argument.role in WRITTEN]
+    if sorted(manifest.numerics.outputs) != sorted(outputs):
+        yield f"numerics must be of the outputs {', '.join(outputs)}, got {', '.join(manifest.numerics.outputs)}"
+    for name, output in manifest.numerics.outputs.items():
+        if output.max_error > output.tolerance:
+            yield f"max_error of {name} must be within its tolerance {output.tolerance:g}, got {output.max_error:g}"
+    for weight in manifest.weights:
+        *lead, k, n = weight.shape
+        if weight.stored_shape != (*lead, -(-n // weight.columns), k, weight.columns):
+            yield f"stored_shape of weight {weight.argument} must follow from its shape, got {weight.stored_shape}"
+        if weight.argument not in names:
+            yield f"weights must be made from arguments, got {weight.argument!r}"
+
+
+def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
+    """Which files there are."""
+    wanted = {"payload.mlir", "tagged.mlir", "schedule.mlir", *(f"tasks/{tag}.mlir" for tag in manifest.tasks)}
+    wanted |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
+    wanted |= {"prepared.mlir"} if manifest.panels or manifest.online else set()
+    for name in sorted(wanted ^ set(manifest.sha256)):
+        yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
+    for key, tags in (("panels", manifest.panels), ("online", manifest.online)):
+        for tag in tags:
+            if tag not in manifest.tasks:
+                yield f"{key} must be of its tasks, got {tag!r}"
+    if not {"transformed", "lowered"} <= manifest.ir_sha256.keys():
+        yield f"ir_sha256 must hold transformed and lowered, got {', '.join(manifest.ir_sha256) or 'nothing'}"
+
+
+def broken_laws_of_samples(manifest: Manifest) -> Iterator[str]:
+    """Samples come in rounds, and the speed-up is what they give."""
+    for number, session in enumerate(manifest.samples):
+        counts = [len(session.best_seconds), len(session.baseline_seconds), len(session.reference_seconds)]
+        if any(count not in (0, counts[0]) for count in counts):
+            yield f"samples.{number} must hold equally many of each, got {counts}"
+            return
+    given, claimed = speedup_of(manifest.samples), manifest.speedup
+    if (given is None) != (claimed is None):
+        yield f"speedup must follow from the samples, which give {given}, got {claimed}"
+    elif given is not None and claimed is not None:
+        pairs = zip(vars(given).values(), vars(claimed).values(), strict=True)
+        if not all(isclose(a, b, rel_tol=1e-6) for a, b in pairs):
+            yield f"speedup must follow from the samples, {given.estimate:.4g}, got {claimed.estimate:.4g}"
+
+
+def speedup_of(samples: Sequence[Session]) -> Interval | None:
+    """Baseline over best with its 95 % interval, over all sessions; `None` without a baseline."""
+    baseline = [seconds for session in samples for seconds in session.baseline_seconds]
+    best = [seconds for session in samples if session.baseline_seconds for seconds in session.best_seconds]
+    return ratio_interval(baseline, best) if baseline else None

@@ -1,0 +1,174 @@
+"""The records that a bundle's manifest is made of: frozen data with types and ranges that are checked when it is read.
+
+Nothing is trusted for being there: numbers are bounded and finite, names cannot leave a folder.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from autotune.core.payload import ROLES, Argument, Case
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
+Symbol = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$-]{0,200}$")]
+File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Text = Annotated[str, Field(max_length=10_000)]
+Seconds = Annotated[float, Field(gt=0, lt=1e6, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
+Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, lt=2**48)]
+Size = Annotated[int, Field(ge=1, lt=2**40)]
+Samples = Annotated[tuple[Seconds, ...], Field(max_length=100_000)]
+KnobValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Name
+
+
+@dataclass(frozen=True)
+class ArgumentRecord:
+    """An argument of the entry function, as `autotune.core.payload.Argument` describes it."""
+
+    name: Name
+    role: Annotated[str, Field(pattern=f"^({'|'.join(ROLES)})$")]
+    shape: Annotated[tuple[Size, ...], Field(max_length=16)]
+    dtype: Name
+    low: Number
+    high: Number
+
+    def restore(self) -> Argument:
+        """The argument."""
+        return Argument(self.name, self.role, self.shape, self.dtype, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class CaseRecord:
+    """A case, as `autotune.core.payload.Case` describes it."""
+
+    values: Annotated[tuple[tuple[Name, Annotated[int, Field(ge=-(2**63), lt=2**63)]], ...], Field(max_length=1000)]
+    weight: Size
+
+    def restore(self) -> Case:
+        """The case."""
+        return Case(self.values, self.weight)
+
+
+@dataclass(frozen=True)
+class WeightRecord:
+    """A weight that is stored in panels before any call: how to prepare the array the program takes.
+
+    Attributes:
+        argument: The payload's argument it is made from, ``(..., n, k)`` if `transposed`, else ``(..., k, n)``.
+        shape: Its logical shape, ``(..., k, n)``.
+        stored_shape: Its shape in memory, ``(..., panels, k, columns)``; columns beyond n are zero.
+        columns: Of a panel.
+        transposed: How the payload stores it.
+    """
+
+    argument: Name
+    shape: Annotated[tuple[Size, ...], Field(min_length=2, max_length=16)]
+    stored_shape: Annotated[tuple[Size, ...], Field(min_length=3, max_length=17)]
+    columns: Size
+    transposed: bool
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """A task and what was chosen for it.
+
+    Attributes:
+        schedule: The family.
+        config: Value of every knob; `None` for the plain lowering.
+        knobs: The values each knob could take.
+        structure: What the task computes, but for its sizes; equal for tasks whose configs can be compared.
+        sizes: Trip counts of all of its loops.
+        ops: How many ops of the module it stands for.
+        count: How often a call runs such an op.
+        seconds: Times of the winner in the final comparison of the task alone.
+        baseline_seconds: The baseline's, a median.
+        note: Why, where it is not simply the fastest.
+    """
+
+    schedule: Name
+    config: dict[Name, KnobValue] | None
+    knobs: dict[Name, Annotated[tuple[KnobValue, ...], Field(min_length=1, max_length=10_000)]]
+    structure: Text
+    sizes: Annotated[tuple[Size, ...], Field(max_length=100)]
+    ops: Count
+    count: Count
+    seconds: Samples
+    baseline_seconds: Seconds | None
+    note: Text
+
+
+@dataclass(frozen=True)
+class Session:
+    """Times of one process, seconds a call; entry i of each was taken in one round.
+
+    Attributes:
+        best_seconds: With the schedule.
+        baseline_seconds: Of the baseline; empty if it could not be run.
+        reference_seconds: Of the FMA kernel.
+    """
+
+    best_seconds: Annotated[Samples, Field(min_length=1)]
+    baseline_seconds: Samples
+    reference_seconds: Samples
+
+
+@dataclass(frozen=True)
+class OutputNumerics:
+    """How exact one output is.
+
+    Attributes:
+        max_error: Largest absolute difference to the oracle.
+        tolerance: Largest that rounding explains.
+        magnitude: Largest absolute value of the oracle.
+        rms_error: Root of the mean squared difference.
+    """
+
+    max_error: Amount
+    tolerance: Amount
+    magnitude: Amount
+    rms_error: Amount
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How exact the outputs are, by name.
+
+    Attributes:
+        oracle: ``reference``, in float64, or ``plain lowering``.
+        seed: Of the input data.
+        outputs: By argument.
+    """
+
+    oracle: Annotated[str, Field(pattern="^(reference|plain lowering)$")]
+    seed: int
+    outputs: dict[Name, OutputNumerics]
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What intermediates take: how many, in one arena, and apart; bytes."""
+
+    count: Count
+    peak_bytes: Count
+    naive_bytes: Count
+
+
+@dataclass(frozen=True)
+class BaselineRecord:
+    """What the speed-up is quoted against."""
+
+    name: Name
+    pipeline: Text
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What wrote the bundle: this project, Python, the provider of MLIR and LLVM, and all packages in use."""
+
+    autotune: Text
+    python: Text
+    compiler: Text
+    packages: dict[Text, Text]

@@ -1,0 +1,152 @@
+"""The record of every trial: an Optuna storage, one write a trial, one study per payload, task and identity.
+
+A path is a journal file (Optuna's own format, one JSON record a line), anything with ``://`` a database URL.
+optuna-dashboard opens both. Search never reads here: it runs in memory and is rebuilt from `Sweep.trials`.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import optuna
+import pandas as pd
+from optuna.storages import BaseStorage
+from optuna.trial import TrialState, create_trial
+
+from autotune.store.frames import to_frame
+from autotune.store.journal import Pause, open_database, open_file, plain_errors, shown
+from autotune.store.locks import Claims, FileClaims, NoClaims
+from autotune.store.sweep import Sweep
+
+SUMMARY = "summary"
+
+
+class Store:
+    """An open store; a context manager that gives its claims back.
+
+    Attributes:
+        messages: What was repaired when it was opened, a sentence each.
+    """
+
+    def __init__(self, storage: BaseStorage, where: str, claims: Claims, messages: list[str]) -> None:
+        self.storage = storage
+        self.where = where
+        self.claims: Claims | None = claims
+        self.messages = messages
+
+    @classmethod
+    def open(
+        cls, location: str | Path, *, create: bool = True, exclusive: bool = True, pause: Pause | None = None
+    ) -> "Store":
+        """Open a store; others may have it open, too.
+
+        Args:
+            location: A path, or a database URL.
+            create: Make the store, and the folders above it, if it is not there.
+            exclusive: Open a file for writing; without it the file is only read.
+            pause: Called with a sentence while the disk is full, until there is room; by default that is an error.
+
+        Raises:
+            StoreError: It is missing, damaged, of another format, or may not be written.
+        """
+        where = shown(str(location))
+        with plain_errors(where):
+            if "://" in str(location):
+                return cls(open_database(str(location), create), where, NoClaims(), [])
+            storage, messages = open_file(Path(location), create, exclusive, pause)
+            claims = FileClaims(Path(location)) if exclusive else NoClaims()
+        return cls(storage, where, claims, messages)
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give all claims back; a closed store must not be written."""
+        if self.claims is not None:
+            self.claims.close()
+            self.claims = None
+
+    def sweep(
+        self, payload: str, task: str, identity: dict[str, str], *, flops: float = 0.0, size: float = 0.0
+    ) -> Sweep:
+        """Open the study of a task, or create it.
+
+        Args:
+            payload: Name of the whole payload.
+            task: Tag of the task.
+            identity: Everything else that must be equal for trials to be comparable.
+            flops: Floating-point operations of one call; 0 keeps what is recorded.
+            size: Bytes of all arguments; 0 keeps what is recorded.
+
+        Raises:
+            StoreError: The write is refused.
+        """
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+        with plain_errors(self.where):
+            study = self.study(f"{payload}/{task}/{digest}")
+            about = study.user_attrs.get("sweep", {})
+            sizes = {"flops": flops or about.get("flops", 0.0), "bytes": size or about.get("bytes", 0.0)}
+            wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
+            if about != wanted:
+                study.set_user_attr("sweep", wanted)
+            return Sweep(study, self.where, self.claims or NoClaims())
+
+    def sweeps(self) -> list[Sweep]:
+        """Every sweep, oldest first."""
+        with plain_errors(self.where):
+            names = [study.study_name for study in self.storage.get_all_studies() if "sweep" in study.user_attrs]
+            return [Sweep(self.study(name), self.where, NoClaims()) for name in names]
+
+    def strangers(self, sweep: Sweep) -> int:
+        """How many trials the store holds of a sweep's task under another identity: never mixed with it."""
+        mine = sweep.about
+        same = [s for s in self.sweeps() if all(s.about[what] == mine[what] for what in ("payload", "task"))]
+        return sum(len(other.recorded) for other in same if other.about["identity"] != mine["identity"])
+
+    def study(self, name: str) -> optuna.Study:
+        """Load a study, or create it; its sampler is never asked."""
+        sampler = optuna.samplers.RandomSampler()
+        if name in (study.study_name for study in self.storage.get_all_studies()):
+            return optuna.load_study(storage=self.storage, study_name=name, sampler=sampler)
+        # load_if_exists is for another machine that was quicker; it would write a journal record each time
+        return optuna.create_study(storage=self.storage, study_name=name, sampler=sampler, load_if_exists=True)
+
+    def write_summary(self, payload: str, summary: dict[str, Any]) -> None:
+        """Keep the final result of a tune run.
+
+        Args:
+            payload: Name of the payload.
+            summary: Plain data, in your own schema.
+
+        Raises:
+            StoreError: The write is refused.
+        """
+        note = create_trial(state=TrialState.PRUNED, user_attrs={SUMMARY: {"payload": payload} | summary})
+        with plain_errors(self.where):
+            self.study(SUMMARY).add_trial(note)  # pruned, for dashboards: a note, not a measurement
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Every summary written, newest last, each with its ``payload``."""
+        with plain_errors(self.where):
+            if SUMMARY not in (study.study_name for study in self.storage.get_all_studies()):
+                return []
+            return [dict(trial.user_attrs[SUMMARY]) for trial in self.study(SUMMARY).get_trials()]
+
+
+def trials(location: str | Path) -> pd.DataFrame:
+    """Every trial of a store as one row, failures included; reads only, also beside a running tuner.
+
+    See `autotune.store.frames.to_frame` for the columns.
+
+    Raises:
+        StoreError: The store is missing, damaged or of another format.
+    """
+    with Store.open(location, create=False, exclusive=False) as store:
+        return to_frame([(trial, sweep.about) for sweep in store.sweeps() for trial in sweep.trials()])

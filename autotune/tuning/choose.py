@@ -1,0 +1,147 @@
+"""Choosing a task's winner: finalists are measured again, interleaved with the baseline, before one is believed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from autotune.core.candidate import Candidate
+from autotune.core.family import Baseline
+from autotune.core.space import Config
+from autotune.core.stats import is_different, quiet_time
+from autotune.core.stopwatch import COMPILE
+from autotune.core.trial import Samples, Trial
+from autotune.tuning.task_search import TaskSearch
+from autotune.worker.measure import Effort
+from autotune.worker.worker import Worker
+
+FINALISTS = 8
+WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
+PROCESSES = 2  # that finalists race in: where memory lies in one makes a program up to 1 % faster or slower there
+CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
+BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
+HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
+RACE_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.001)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a task is compiled with in the whole model.
+
+    Attributes:
+        search: The task's search.
+        config: The winner; `None` means the task keeps the plain lowering.
+        samples: The winner's times in the final comparison; `None` if it was not measured again.
+        baseline_seconds: The baseline's seconds a call for this task; `None` if it could not be run.
+        note: Why, where it is not simply the fastest; empty otherwise.
+    """
+
+    search: TaskSearch
+    config: Config | None
+    samples: Samples | None = None
+    baseline_seconds: float | None = None
+    note: str = ""
+
+
+def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker) -> Choice:
+    """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
+
+    The finalists compute on data that the search has not seen, and must be right on it. After a first round only those
+    that may be the fastest go on.
+
+    Args:
+        search: A finished search.
+        baseline: What no task may be slower than.
+        floor: Relative differences below this are noise.
+        worker: Where to measure.
+    """
+    default = search.family.default(search.task, search.machine)
+    if not search.trials:
+        return Choice(search, default, note="no trial was left for it; the default config, unmeasured alone")
+    if not search.right:
+        return Choice(search, None, note=f"no config works ({search.trials[-1].diagnostic}); plain lowering instead")
+    finalists = pick_finalists(search, default)
+    plain = Candidate(None, baseline.pipeline)
+    (alone,) = worker.evaluate(search.job([plain], BASELINE_EFFORT))
+    seconds = alone.samples.median if alone.samples else None
+    close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
+    heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
+    finalists = [finalists[i] for i in contenders(heat, floor)]
+    candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
+    times = race(search, candidates, RACE_EFFORT, worker, processes=PROCESSES)
+    theirs = times.pop() if close else None
+    raced = {i: samples for i, samples in enumerate(times) if samples is not None}
+    if not raced:
+        return Choice(search, search.right[0].config, None, seconds, "the finalists could not be measured again")
+    winner = settle(raced, finalists, default, floor)
+    if theirs is not None:
+        seconds = theirs.median
+        faster = quiet_time(theirs.seconds) < quiet_time(raced[winner].seconds)
+        if faster and is_different(theirs.seconds, raced[winner].seconds, floor=floor):
+            return Choice(search, None, None, seconds, f"{baseline.name} is faster here; plain lowering instead")
+    return Choice(search, finalists[winner].config, raced[winner], seconds)
+
+
+def pick_finalists(search: TaskSearch, default: Config) -> list[Trial]:
+    """The fastest trials, and that of the default config."""
+    finalists = search.right[:FINALISTS]
+    return finalists + [trial for trial in search.right[FINALISTS:] if trial.config == default]
+
+
+def race(
+    search: TaskSearch, candidates: list[Candidate], effort: Effort, worker: Worker, *, processes: int = 1
+) -> list[Samples | None]:
+    """Interleaved times of candidates on data of another seed than the search's; `None` for who failed.
+
+    Args:
+        search: Whose candidates they are.
+        candidates: Who races.
+        effort: How long to measure, in each process.
+        worker: Where to measure.
+        processes: How many to measure in, one after the other; the first is the one that runs.
+    """
+    job = replace(search.job(candidates, effort), seed=search.seed + 1)
+    races: list[list[Samples | None]] = []
+    for _ in range(processes):
+        if races:
+            worker.renew()
+        races.append([evaluation.samples for evaluation in worker.evaluate(job)])
+    return [joined(times) for times in zip(*races, strict=True)]
+
+
+def joined(times: Sequence[Samples | None]) -> Samples | None:
+    """The times of one program in several processes; `None` if it failed in one."""
+    ran = [samples for samples in times if samples is not None]
+    if len(ran) < len(times):
+        return None
+    seconds = tuple(chain.from_iterable(samples.seconds for samples in ran))
+    beside = tuple(chain.from_iterable(samples.reference_seconds for samples in ran))
+    return replace(ran[0], seconds=seconds, reference_seconds=beside)
+
+
+def contenders(times: Sequence[Samples | None], floor: float) -> list[int]:
+    """Who may still be the fastest, after a race; everybody if nobody ran."""
+    ran = {i: samples for i, samples in enumerate(times) if samples is not None}
+    return tied(ran, floor) if ran else list(range(len(times)))
+
+
+def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
+    """Whom the race does not tell from the fastest."""
+    fastest = raced[min(raced, key=lambda i: quiet_time(raced[i].seconds))]
+    return [i for i, mine in raced.items() if not is_different(mine.seconds, fastest.seconds, floor=floor)]
+
+
+def settle(raced: Mapping[int, Samples], finalists: Sequence[Trial], default: Config, floor: float) -> int:
+    """Who wins: of those well tied with the fastest the default config, or else the one that compiles fastest.
+
+    Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower
+    by more, and one at the rim of a tie falls out of it as often as not when measured again.
+    """
+    times = {i: quiet_time(samples.seconds) for i, samples in raced.items()}
+    most = (1 + WELL_TIED * floor) * min(times.values())
+    best = [i for i, seconds in times.items() if seconds <= most]
+    return min(best, key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))
+
+
+def compile_seconds(trial: Trial) -> float:
+    """What compiling a trial took."""
+    return sum(trial.phases.get(phase, 0.0) for phase in COMPILE)

@@ -1,0 +1,212 @@
+"""Recording: everything that a bundle says of a tuned payload, measured and hashed while its worker still lives."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, requires, version
+from re import match
+from statistics import median
+from typing import TypeVar
+
+from autotune.compiler.lower import TAIL
+from autotune.compiler.module import compiler_version
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.errors import BundleError
+from autotune.core.payload import Payload
+from autotune.core.script import assemble
+from autotune.core.trial import Samples
+from autotune.registry import load_baseline
+from autotune.store.bundle import PAYLOAD, PREPARED, SCHEDULE, TAGGED, digest
+from autotune.store.manifest import FORMAT_VERSION, Manifest
+from autotune.store.manifest_checks import speedup_of
+from autotune.store.records import (
+    ArgumentRecord,
+    BaselineRecord,
+    Buffers,
+    CaseRecord,
+    Numerics,
+    OutputNumerics,
+    Session,
+    TaskRecord,
+    Versions,
+    WeightRecord,
+)
+from autotune.tuning.assemble import MODEL_EFFORT, MODEL_SECONDS, Assembly
+from autotune.tuning.choose import Choice
+from autotune.tuning.result import TuneResult
+from autotune.tuning.warm_start import sizes_of, structure_of
+from autotune.worker.evaluate import Evaluation, Job
+from autotune.worker.proof import OutputError, Transformed, hash_stages, measure_errors, transform
+from autotune.worker.worker import Worker
+
+T = TypeVar("T")
+DISTRIBUTION = "mlir-schedule-autotune"
+SESSIONS = 3  # processes that time a payload: where its memory lies differs from one to the next, and so do its times
+QUICK_SECONDS = 0.1  # a baseline's call; slower payloads are timed by the first process alone
+
+
+def record(
+    payload: Payload,
+    parts: Partition,
+    *,
+    assembly: Assembly,
+    choices: Sequence[Choice],
+    result: TuneResult,
+    seed: int,
+    command: Sequence[str],
+    worker: Worker,
+) -> tuple[dict[str, str], Manifest]:
+    """The files of a bundle by name, and its manifest.
+
+    Raises:
+        BundleError: What was right a moment ago cannot be built again.
+    """
+    candidate = Candidate(assembly.script, TAIL, parts.payload.text, assembly.panels)
+    claim = Claim(payload, candidate, seed)
+    applied = called(worker.call(transform, claim, MODEL_SECONDS))
+    texts = files_of(payload, parts, assembly, choices) | prepared(applied)
+    baseline = load_baseline(result.baseline_name)
+    sessions = measure_sessions(payload, assembly, (Candidate(None, baseline.pipeline), candidate), result, seed)
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        payload=payload.name,
+        entry=payload.entry,
+        arguments=tuple(ArgumentRecord(**asdict(argument)) for argument in payload.arguments),
+        flops=float(payload.flops),
+        reduction=payload.reduction,
+        sha256={name: digest(text) for name, text in sorted(texts.items())},
+        seed=seed,
+        pipeline=TAIL,
+        panels=dict(assembly.panels),
+        weights=weight_records(payload, applied),
+        buffers=Buffers(**assembly.buffers.to_json()) if assembly.buffers else None,
+        baseline=BaselineRecord(baseline.name, baseline.pipeline),
+        tasks={c.search.task.tag: task_record(c, assembly) for c in choices},
+        samples=sessions,
+        speedup=speedup_of(sessions),
+        numerics=numerics(payload, seed, called(worker.call(measure_errors, claim, MODEL_SECONDS))),
+        ir_sha256=called(worker.call(hash_stages, claim, MODEL_SECONDS)),
+        machine=result.machine,
+        fingerprint=result.machine.fingerprint,
+        roofs=asdict(result.roofs),
+        noise_floor=result.noise_floor,
+        versions=versions(),
+        command=tuple(command),
+        notes=result.notes,
+        cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
+        online=applied.online,
+    )
+    return texts, manifest
+
+
+def called(found: T | Evaluation) -> T:
+    """What a worker's call gave.
+
+    Raises:
+        BundleError: The process failed over it.
+    """
+    if isinstance(found, Evaluation):
+        raise BundleError(f"what was right must build again, it was {found.outcome}: {found.diagnostic}; tune again")
+    return found
+
+
+def prepared(applied: Transformed) -> dict[str, str]:
+    """What the script applies to, where that is not the tagged module."""
+    return {PREPARED: applied.before} if applied.weights or applied.online else {}
+
+
+def files_of(payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]) -> dict[str, str]:
+    """Every file but the prepared module and the manifest."""
+    texts = {PAYLOAD: payload.text, TAGGED: parts.payload.text, SCHEDULE: assembly.script}
+    for choice in choices:
+        task = choice.search.task
+        texts[f"tasks/{task.tag}.mlir"] = task.payload.text
+        if choice.config is not None and assembly.uses(choice):
+            texts[f"schedules/{task.tag}.mlir"] = assemble([choice.search.script_step(choice.config)])
+    return texts
+
+
+def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
+    """A task's share of the manifest."""
+    search = choice.search
+    used = choice.config is not None and assembly.uses(choice)
+    return TaskRecord(
+        schedule=search.family.name,
+        config=dict(choice.config) if choice.config is not None and used else None,
+        knobs={knob.name: knob.values for knob in search.space.knobs},
+        structure=structure_of(search.task),
+        sizes=sizes_of(search.task),
+        ops=search.task.ops,
+        count=search.task.count,
+        seconds=choice.samples.seconds if choice.samples else (),
+        baseline_seconds=choice.baseline_seconds,
+        note=choice.note[:10_000],
+    )
+
+
+def measure_sessions(
+    payload: Payload, assembly: Assembly, candidates: tuple[Candidate, ...], result: TuneResult, seed: int
+) -> tuple[Session, ...]:
+    """What the assembly measured, and for quick payloads what fresh processes measure."""
+    sessions = [session_of(assembly.best, assembly.baseline)]
+    if assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
+        return tuple(sessions)
+    for _ in range(1, SESSIONS):
+        with Worker(MODEL_SECONDS) as worker:
+            theirs, ours = worker.evaluate(Job(payload, candidates, result.machine, seed, MODEL_EFFORT))
+        if theirs.samples is not None and ours.samples is not None:
+            sessions.append(session_of(ours.samples, theirs.samples))
+    return tuple(sessions)
+
+
+def session_of(best: Samples, baseline: Samples | None) -> Session:
+    """Samples of one process as a manifest holds them."""
+    return Session(best.seconds, baseline.seconds if baseline else (), best.reference_seconds)
+
+
+def weight_records(payload: Payload, applied: Transformed) -> tuple[WeightRecord, ...]:
+    """How weights are prepared."""
+    return tuple(weight_record(payload, weight) for weight in applied.weights)
+
+
+def weight_record(payload: Payload, weight: PanelWeight) -> WeightRecord:
+    """How one weight is prepared."""
+    name = payload.arguments[weight.source].name
+    return WeightRecord(name, weight.shape, weight.stored_shape, weight.columns, weight.transposed)
+
+
+def numerics(payload: Payload, seed: int, errors: Sequence[OutputError]) -> Numerics:
+    """How exact every output is."""
+    oracle = "reference" if payload.reference is not None else "plain lowering"
+    outputs = {e.name: OutputNumerics(e.max_error, e.tolerance, e.magnitude, e.rms_error) for e in errors}
+    return Numerics(oracle, seed, outputs)
+
+
+def versions() -> Versions:
+    """What is installed here, of what this project requires."""
+    return Versions(
+        autotune=installed(DISTRIBUTION),
+        python=sys.version.split()[0],
+        compiler=compiler_version(),
+        packages=packages(),
+    )
+
+
+def packages() -> dict[str, str]:
+    """Installed versions of the packages that the distribution requires, extras left out."""
+    try:
+        wanted = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        wanted = []
+    names = [found[0] for line in wanted if "extra ==" not in line and (found := match(r"[\w.-]+", line))]
+    return {name: installed(name) for name in sorted(names)}
+
+
+def installed(name: str) -> str:
+    """A distribution's version; ``unknown`` where it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,80 @@
+"""`TuneResult`: what one tuning run found, as plain data."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autotune.core.machine import Machine, Roofs
+from autotune.core.space import Value
+from autotune.core.stats import Interval
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """One tuning run.
+
+    Attributes:
+        payload: Its name.
+        machine: The host.
+        roofs: As measured at the start of the run.
+        baseline_name: The pipeline the speed-up is quoted against.
+        baseline_seconds: Its median seconds a call; `None` if it could not be run.
+        best_seconds: Median seconds a call of the whole payload with the best schedules.
+        roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it; `None` where the
+            operations are not known.
+        configs: The winning config of every task that has one.
+        speedup: Baseline over best, interleaved in one session, with its 95 % interval.
+        max_error: Largest absolute difference to the oracle.
+        trials: Number of trials by outcome, looked-up ones included.
+        evaluated: Trials that were compiled and run in this run.
+        seconds: Whole run.
+        search_seconds: The search alone.
+        overhead_seconds: The tuner's own share of the search.
+        noise_floor: Relative differences below it were ties.
+        notes: What did not go as hoped, a sentence each.
+        bundle: Folder of the bundle.
+    """
+
+    payload: str
+    machine: Machine
+    roofs: Roofs
+    baseline_name: str
+    baseline_seconds: float | None
+    best_seconds: float
+    roof_fraction: float | None
+    configs: dict[str, dict[str, Value]]
+    speedup: Interval | None
+    max_error: float | None
+    trials: dict[str, int]
+    evaluated: int
+    seconds: float
+    search_seconds: float
+    overhead_seconds: float
+    noise_floor: float
+    notes: tuple[str, ...] = ()
+    bundle: str = ""
+
+    def with_bundle(self, folder: Path, speedup: Interval | None) -> "TuneResult":
+        """The same result, knowing where its bundle is, and the speed-up over all sessions recorded there."""
+        return replace(self, bundle=str(folder), speedup=speedup)
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object, as `tune --json` prints it."""
+        return {
+            "payload": self.payload,
+            "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},
+            "roofs": asdict(self.roofs),
+            "baseline": {"name": self.baseline_name, "seconds": self.baseline_seconds},
+            "best": {"seconds": self.best_seconds, "roof_fraction": self.roof_fraction, "configs": self.configs},
+            "speedup": self.speedup.estimate if self.speedup else None,
+            "speedup_interval": [self.speedup.low, self.speedup.high] if self.speedup else None,
+            "max_error": self.max_error,
+            "trials": self.trials,
+            "evaluated": self.evaluated,
+            "seconds": self.seconds,
+            "search_seconds": self.search_seconds,
+            "overhead_seconds": self.overhead_seconds,
+            "noise_floor": self.noise_floor,
+            "notes": list(self.notes),
+            "bundle": self.bundle,
+        }

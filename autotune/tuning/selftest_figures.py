@@ -1,0 +1,182 @@
+"""What the self-test is made of: how much to do, what a figure is and when its promise is kept, and a small search."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autotune.compiler.tasks.partition import partition
+from autotune.core.machine import Machine
+from autotune.core.payload import Argument, Payload
+from autotune.core.stats import is_different, ratio_interval, share_interval
+from autotune.core.task import Task
+from autotune.core.trial import Samples
+from autotune.registry import family_for
+from autotune.store.store import Store
+from autotune.tuning.task_search import TaskSearch
+from autotune.worker.evaluate import Evaluation, Job, evaluate
+from autotune.worker.noise import Pair, floor_of
+
+BLOCK = 10  # trials whose times are added up before those with isolation and without are compared
+SIZES = (96, 80, 64)  # of the product that sweeps are over: m, n, k
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much to do.
+
+    Attributes:
+        crashes: Of the isolated process.
+        trials: Each with and without isolation.
+        kills: Of a tuner.
+        pairs: Of unequal programs; twice as many of equal ones.
+        sweeps: Whose winners are measured again.
+        sweep_trials: Of each sweep.
+    """
+
+    crashes: int = 1000
+    trials: int = 100
+    kills: int = 100
+    pairs: int = 100
+    sweeps: int = 20
+    sweep_trials: int = 20
+
+
+FULL = Amounts()
+QUICK = Amounts(crashes=50, trials=20, kills=10, pairs=5, sweeps=1)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One promise: what was measured, and what it must be.
+
+    Attributes:
+        name: What it is.
+        value: As measured.
+        law: What it must be, in words.
+        holds: Whether it is.
+        detail: How it came about.
+    """
+
+    name: str
+    value: float
+    law: str
+    holds: bool
+    detail: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The value as people read it: a share in per cent, a count or seconds as they are."""
+        return f"{self.value:.1%}" if self.law.endswith("%") else f"{self.value:.3g}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the self-test found, and where.
+
+    Attributes:
+        machine: The host.
+        load: Processes that wanted to run in the minute before, on all cores.
+        seconds: What it took.
+        figures: The promises.
+        format_version: Of the file; 1 was the list of figures alone.
+    """
+
+    machine: Machine
+    load: float
+    seconds: float
+    figures: tuple[Figure, ...]
+    format_version: int = 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def judge_isolation(isolated: Sequence[float], direct: Sequence[float]) -> Figure:
+    """What isolation costs: the median over blocks of the same trials; kept if its whole interval is lawful."""
+    rates = [60 * len(times) / sum(times) for times in (isolated, direct)]
+    starts = range(0, len(direct), BLOCK)
+    ours, theirs = ([sum(times[i : i + BLOCK]) for i in starts] for times in (isolated, direct))
+    kept = ratio_interval(theirs, ours)
+    low, high = 1 - kept.high, 1 - kept.low
+    said = f"95 % interval {low:.1%} to {high:.1%}; {rates[0]:.0f} trials a minute, {rates[1]:.0f} without isolation, "
+    said += f"{len(direct)} each, in turn"
+    return Figure("trials a minute lost to isolation", 1 - kept.estimate, "at most 10 %", high <= 0.10, said)
+
+
+def judge_pairs(same: Sequence[Pair], unequal: Sequence[Pair]) -> list[Figure]:
+    """How often pairs are called different; equal ones above the floor that the other half of them shows."""
+    halves = [[pair for i, pair in enumerate(same) if i // 2 % 2 == half] for half in (0, 1)]
+    floors = [floor_of(half) for half in halves]
+    wrong = sum(called(half, floor) for half, floor in zip(halves, reversed(floors), strict=True))
+    found = called(unequal, floor_of(same))
+    said = f"floors {' and '.join(f'{floor:.2%}' for floor in floors)}"
+    return [
+        share_figure("equal programs called different", wrong, len(same), "at most 1 %", said),
+        share_figure(
+            "programs 5 % slower found out", found, len(unequal), "at least 95 %", f"floor {floor_of(same):.2%}"
+        ),
+    ]
+
+
+def called(pairs: Sequence[Pair], floor: float) -> int:
+    """How many pairs are called different."""
+    return sum(is_different(pair.a, pair.b, floor=floor) for pair in pairs)
+
+
+def share_figure(name: str, count: int, of: int, law: str, said: str) -> Figure:
+    """A share and its law, ``at most 5 %`` or ``at least 95 %``."""
+    share, bound = share_interval(count, of), float(law.split()[2]) / 100
+    holds = share.estimate <= bound if law.startswith("at most") else share.estimate >= bound
+    said = f"{count} of {of}, 95 % interval {share.low:.1%} to {share.high:.1%}; {said}"
+    return Figure(name, share.estimate, law, holds, said)
+
+
+def product_task() -> Task:
+    """A small matrix product, as a task."""
+    m, n, k = SIZES
+    shapes = {"a": (m, k), "b": (k, n), "c": (m, n)}
+    roles = {"a": "input", "b": "input", "c": "output"}
+    arguments = tuple(Argument(name, roles[name], shape) for name, shape in shapes.items())
+    types = {name: f"tensor<{shape[0]}x{shape[1]}xf32>" for name, shape in shapes.items()}
+    reads = "\n".join(
+        f"%{a.name} = bufferization.to_tensor %m{a.name} restrict : {a.type} to {types[a.name]}" for a in arguments[:2]
+    )
+    text = f"""
+func.func @product({", ".join(f"%m{a.name}: {a.type}" for a in arguments)}) {{
+  {reads}
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {types["c"]}
+  %init = linalg.fill ins(%zero : f32) outs(%empty : {types["c"]}) -> {types["c"]}
+  %r = linalg.matmul ins(%a, %b : {types["a"]}, {types["b"]}) outs(%init : {types["c"]}) -> {types["c"]}
+  bufferization.materialize_in_destination %r in restrict writable %mc : ({types["c"]}, {arguments[2].type}) -> ()
+  return
+}}"""
+    return partition(Payload("selftest", text, "product", arguments, flops=2.0 * m * n * k, reduction=k)).tasks[0]
+
+
+def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSearch:
+    """A search of the task."""
+    family = family_for(task)
+    assert family is not None  # some family covers a matrix product
+    return TaskSearch.open(task, family, machine, store, payload=f"selftest-{seed}", sampler="random", seed=seed)
+
+
+class Direct:
+    """Evaluates in this very process: what isolation is compared with."""
+
+    seconds = 60.0
+
+    def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
+        """As `Worker.evaluate`, without its protection."""
+        return evaluate(job)
+
+
+class Instant:
+    """Finds every candidate right, at once: a tuner that has one spends all its time on what it records."""
+
+    seconds = 60.0
+
+    def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
+        """Made-up times."""
+        return [Evaluation("ok", Samples((1e-3,) * 3), 0.0) for _ in job.candidates]

@@ -1,0 +1,77 @@
+"""What a tuning run comes to, as plain data for whoever asked for it."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.core.family import Baseline
+from autotune.core.machine import Machine, Roofs
+from autotune.core.payload import Payload
+from autotune.tuning.assemble import Assembly
+from autotune.tuning.choose import Choice
+from autotune.tuning.dead_knobs import dead_knobs
+from autotune.tuning.result import TuneResult
+from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.tuning.task_search import TaskSearch
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the search did in this run.
+
+    Attributes:
+        evaluated: Trials compiled and run now.
+        seconds: Time spent searching.
+        overhead_seconds: The tuner's own share of it: ask, tell, write scripts, record.
+    """
+
+    evaluated: int
+    seconds: float
+    overhead_seconds: float
+
+
+def summarize(
+    payload: Payload,
+    machine: Machine,
+    roofs: Roofs,
+    baseline: Baseline,
+    *,
+    searches: Sequence[TaskSearch],
+    choices: Sequence[Choice],
+    assembly: Assembly,
+    ran: Ran,
+    start: float,
+    floor: float,
+    unlike: int,
+) -> TuneResult:
+    """Everything a caller wants to know, as plain data."""
+    flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
+    outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
+    notes = [] if searches else ["it has no linalg op on static tensors, so that nothing could be tuned"]
+    if unlike:
+        notes.append(
+            f"{unlike} trials in the store are of another machine, compiler, payload text or family; they are not used"
+        )
+    dead = [(search.task.tag, knob) for search in searches for knob in dead_knobs(search.trials)]
+    notes += [f"{tag}: knob {knob} made no difference to the code; a dead knob of its family" for tag, knob in dead]
+    notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
+    return TuneResult(
+        payload=payload.name,
+        machine=machine,
+        roofs=roofs,
+        baseline_name=baseline.name,
+        baseline_seconds=assembly.baseline.median if assembly.baseline else None,
+        best_seconds=assembly.best.median,
+        roof_fraction=share_of_roof(flops, assembly.best, machine) if flops else None,
+        configs={c.search.task.tag: dict(c.config) for c in choices if c.config is not None and assembly.uses(c)},
+        speedup=assembly.speedup,
+        max_error=assembly.max_error,
+        trials=dict(outcomes),
+        evaluated=ran.evaluated,
+        seconds=time.perf_counter() - start,
+        search_seconds=ran.seconds,
+        overhead_seconds=ran.overhead_seconds,
+        noise_floor=floor,
+        notes=(*notes, *assembly.notes),
+    )

@@ -1,0 +1,68 @@
+"""Why an isolated process ended: from its exit code, what it wrote, and its last words, to an outcome."""
+
+import signal
+from dataclasses import dataclass
+
+from autotune.core.trial import Outcome
+from autotune.worker.fault import MARK, LastWords, read_last_words
+
+OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
+FULL = 0.75  # of the address space allowed: an allocation of the size of those before it no longer fits
+FIRST_PAGES = 1 << 16  # an address as small as this is a null pointer and an offset
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a process died of.
+
+    Attributes:
+        outcome: ``crashed``, ``out-of-memory`` or ``timed-out``.
+        diagnostic: The signal or exit code, where it faulted, and the first lines it wrote.
+    """
+
+    outcome: Outcome
+    diagnostic: str
+
+
+def find_cause(exit_code: int, said: str, width: int = 500) -> Finding:
+    """What a process died of that nobody else killed.
+
+    Args:
+        exit_code: Its exit code, the negative signal if one killed it.
+        said: What it wrote to stdout and stderr.
+        width: Longest diagnostic.
+    """
+    words = read_last_words(said)
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(MARK)]
+    how = [name_of(exit_code), *([describe(words)] if words else [])]
+    diagnostic = " | ".join([" ".join(how), *lines[:3]])[:width]
+    if exit_code == -signal.SIGXCPU:
+        return Finding("timed-out", f"its processor time was spent ({diagnostic})")
+    if exit_code == -signal.SIGKILL:  # not by us: the system does that when memory runs out
+        return Finding("out-of-memory", f"the system killed it, as it does when memory runs out ({diagnostic})")
+    if any(sign in line.lower() for line in lines for sign in OUT_OF_MEMORY) or ran_out(words):
+        return Finding("out-of-memory", diagnostic)
+    return Finding("crashed", diagnostic)
+
+
+def name_of(exit_code: int) -> str:
+    """An exit code in words."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"
+
+
+def ran_out(words: LastWords | None) -> bool:
+    """Tell whether a process faulted on a null pointer with its memory used up: an allocation gave it that pointer."""
+    if words is None or not words.limit_bytes or words.address >= FIRST_PAGES:
+        return False
+    return words.mapped_bytes > FULL * words.limit_bytes
+
+
+def describe(words: LastWords) -> str:
+    """Where a process faulted."""
+    null = ", a null pointer (as an allocation that fails gives)" if words.address < FIRST_PAGES else ""
+    return f"at address {words.address:#x}{null}, {words.mapped_bytes / 2**30:.1f} GiB mapped"

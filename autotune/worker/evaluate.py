@@ -1,0 +1,170 @@
+"""What a worker does with a job: compile, verify and time candidates. Runs in the isolated process only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from autotune.compiler.fingerprint import Census
+from autotune.compiler.program import BoundProgram, compile_program
+from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Candidate
+from autotune.core.errors import CompileError, SeenError
+from autotune.core.machine import Machine, Roofs
+from autotune.core.payload import Payload
+from autotune.core.stats import unrest
+from autotune.core.stopwatch import REPORTER, Stopwatch
+from autotune.core.trial import Outcome, Samples
+from autotune.worker.limits import Patience
+from autotune.worker.measure import Effort, Run, measure, measure_interleaved
+from autotune.worker.roofs import measure_roofs, reference_run
+from autotune.worker.testbench import PreparedPayload, prepare
+
+NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
+FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
+FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work for a worker: candidates of one payload.
+
+    Attributes:
+        payload: What they compute.
+        candidates: One to be measured with the reference kernel, or several to be measured interleaved.
+        machine: The host.
+        seed: Seed of the input data.
+        effort: How long to measure.
+        best_seconds: Best time so far, to give up early on a hopeless candidate.
+        patience: How long its parts may take; the worker says how long the whole.
+        quiet_reference: The reference kernel's best time so far.
+        known: Fingerprints of IR and machine code of earlier candidates; who has one of them is a duplicate.
+    """
+
+    payload: Payload
+    candidates: tuple[Candidate, ...]
+    machine: Machine
+    seed: int = 0
+    effort: Effort = field(default_factory=Effort)
+    best_seconds: float | None = None
+    patience: Patience = field(default_factory=Patience)
+    quiet_reference: float = inf
+    known: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What became of one candidate; the fields mean what they mean in `Trial`, `buffers` what it means in `Program`."""
+
+    outcome: Outcome
+    samples: Samples | None = None
+    max_error: float | None = None
+    diagnostic: str = ""
+    phases: dict[str, float] = field(default_factory=dict)
+    buffers: BufferPlan | None = None
+    scheduled: str = ""
+    compiled: str = ""
+
+
+_quiet = inf
+
+
+def evaluate(job: Job) -> list[Evaluation]:
+    """Compile and verify every candidate, time those that are right, and look whether they still are."""
+    prepared = prepare(job.payload, job.seed, job.machine.pages)
+    built = []
+    for number, candidate in enumerate(job.candidates):
+        REPORTER.candidate = number
+        built.append(build_and_verify(job.payload, candidate, prepared, job.known))
+    right = [(number, bound) for number, (bound, _) in enumerate(built) if bound is not None]
+    watch = Stopwatch()
+    with watch.phase("measure"):
+        samples = time_all([prepared.runs(bound) for _, bound in right], job)
+    found = [evaluation for _, evaluation in built]
+    for (number, bound), times in zip(right, samples, strict=True):
+        REPORTER.candidate = number
+        timed = replace(found[number], samples=times, phases={**found[number].phases, **watch.phases})
+        found[number] = look_again(timed, bound, prepared)
+    return found
+
+
+def look_again(evaluation: Evaluation, bound: BoundProgram, prepared: PreparedPayload) -> Evaluation:
+    """What a timed program is after all its calls: still right, and its times worth believing."""
+    watch = Stopwatch(dict(evaluation.phases))
+    with watch.phase("verify"):
+        verdict = prepared.verify_again(bound)
+    evaluation = replace(evaluation, phases=watch.phases)
+    if verdict.outcome != "ok":
+        return replace(
+            evaluation,
+            outcome=verdict.outcome,
+            samples=None,
+            max_error=verdict.max_error,
+            diagnostic=verdict.diagnostic,
+        )
+    times = evaluation.samples.seconds if evaluation.samples else ()
+    if len(times) >= FEWEST_TO_JUDGE and (wide := unrest(times)) > NOISY:
+        said = f"halves of the samples must agree to {NOISY:.0%}; measured twice, they were {wide:.0%} apart"
+        return replace(evaluation, outcome="noisy", diagnostic=said)
+    return evaluation
+
+
+def time_all(programs: Sequence[Run], job: Job) -> list[Samples]:
+    """Samples of every program, interleaved with each other and with the reference kernel."""
+    reference = reference_run(job.machine)
+    if len(job.candidates) > 1:
+        *mine, beside = measure_interleaved([*programs, reference], job.effort, job.seed)
+        return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+    return [time_alone(run, reference, job) for run in programs]
+
+
+def time_alone(run: Run, reference: Run, job: Job) -> Samples:
+    """Samples of one program; taken twice where the first were restless, the calmer ones kept."""
+    samples = measure(run, reference, job.effort, job.best_seconds)
+    if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
+        again = measure(run, reference, job.effort, job.best_seconds)
+        samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
+    return replace(samples, quiet_reference=quietest(min(samples.quiet_reference, job.quiet_reference)))
+
+
+def quietest(seconds: float) -> float:
+    """The reference kernel's best time in the life of this worker."""
+    global _quiet  # noqa: PLW0603 - one process, one memory of how fast it can be
+    _quiet = min(_quiet, seconds)
+    return _quiet
+
+
+def build_and_verify(
+    payload: Payload, candidate: Candidate, prepared: PreparedPayload, known: frozenset[str] = frozenset()
+) -> tuple[BoundProgram | None, Evaluation]:
+    """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right."""
+    watch, census = Stopwatch(), Census(known)
+
+    def found(outcome: Outcome, diagnostic: str) -> Evaluation:
+        return Evaluation(outcome, None, None, diagnostic, watch.phases, None, census.scheduled, census.compiled)
+
+    try:
+        program = compile_program(
+            payload,
+            candidate.script,
+            candidate.pipeline,
+            text=candidate.text,
+            panels=dict(candidate.panels),
+            census=census,
+            watch=watch,
+        )
+    except SeenError as error:
+        return None, found("duplicate", str(error))
+    except CompileError as error:
+        return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
+    bound = prepared.bind(program)
+    with watch.phase("verify"):
+        verdict = prepared.verify_alone(program)
+    evaluation = replace(
+        found(verdict.outcome, verdict.diagnostic), max_error=verdict.max_error, buffers=program.buffers
+    )
+    return (bound if verdict.outcome == "ok" else None), evaluation
+
+
+def roofs(machine: Machine) -> Roofs:
+    """Measure the roofs in this worker."""
+    return measure_roofs(machine)

@@ -1,0 +1,62 @@
+"""Canaries: what a candidate must leave alone shows whether it did.
+
+An output that is verified lies between two fences of known bytes, in memory of its own; a sum over the words of every
+input tells whether one was written.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.core.payload import DTYPES, Argument, Array
+
+FENCE_BYTES = 1 << 14
+ALIGNMENT = 64
+SONG = 0xA5  # the byte that fences are made of
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """An array between fences.
+
+    Attributes:
+        name: Of the argument.
+        array: What a candidate may write.
+        before: The fence below it.
+        after: The fence above it, from its last byte on.
+    """
+
+    name: str
+    array: Array
+    before: Array
+    after: Array
+
+    def trespass(self) -> str:
+        """Say where something was written outside the array; empty if nothing was."""
+        if (wrong := np.flatnonzero(self.after != SONG)).size:
+            return f"{self.name} must be written within its {self.array.nbytes} bytes; byte {wrong[0]} past its end was"
+        if (wrong := np.flatnonzero(self.before != SONG)).size:
+            first = FENCE_BYTES - int(wrong[-1])
+            return f"{self.name} must be written within its {self.array.nbytes} bytes; {first} bytes before it was"
+        return ""
+
+    def mend(self) -> None:
+        """Restore the fences."""
+        self.before.fill(SONG)
+        self.after.fill(SONG)
+
+
+def fenced_empty(argument: Argument) -> Fenced:
+    """Uninitialised array for an argument, on a cache-line boundary, between fences."""
+    raw = np.full(argument.bytes + 2 * FENCE_BYTES + ALIGNMENT, SONG, np.uint8)
+    begin = FENCE_BYTES + -(raw.ctypes.data + FENCE_BYTES) % ALIGNMENT
+    end = begin + argument.bytes
+    array = raw[begin:end].view(DTYPES[argument.dtype]).reshape(argument.shape)
+    return Fenced(argument.name, array, raw[begin - FENCE_BYTES : begin], raw[end : end + FENCE_BYTES])
+
+
+def word_sum(array: Array) -> int:
+    """Sum of an array's words, modulo 2^64: changes when the array does, at the speed of memory."""
+    flat = array.reshape(-1).view(np.uint8)
+    whole = flat.size // 8 * 8
+    return (int(np.add.reduce(flat[:whole].view(np.uint64))) + int(flat[whole:].sum())) % 2**64

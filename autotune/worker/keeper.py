@@ -1,0 +1,142 @@
+r"""The keeper: a process that has everything loaded, forks isolated processes, and clears away what they leave.
+
+    tuner --control--> keeper --fork--> cell        a cell starts in some 20 ms, since nothing is imported again
+      \______________ line ______________/
+
+The keeper runs no candidate. It adopts what candidates start, whatever session they flee to, and kills it; it ends when
+the tuner does, and cells end with it.
+"""
+
+import ctypes
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import recv_handle, send_handle
+
+import psutil
+
+from autotune.worker.process import serve
+
+ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
+CLOSE_SECONDS = 10.0
+START, END = "start", "end"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An isolated process, as the tuner sees it.
+
+    Attributes:
+        line: Calls go in, moments and answers come out.
+        gone: A descriptor that becomes readable when the process ends.
+    """
+
+    line: Connection
+    gone: int
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self.line.close()
+        os.close(self.gone)
+
+
+class Keeper:
+    """Starts and ends isolated processes, one at a time."""
+
+    def __init__(self, log: str, memory_bytes: int, preload: Sequence[str]) -> None:
+        """Start the keeper.
+
+        Args:
+            log: File that cells write their output to.
+            memory_bytes: Most address space of a cell.
+            preload: Modules that every cell finds loaded.
+        """
+        self._control, theirs = Pipe()
+        arguments = (theirs, log, memory_bytes, tuple(preload))
+        self._process = get_context("spawn").Process(target=keep, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def start(self) -> Cell:
+        """Fork a cell.
+
+        Raises:
+            EOFError: The keeper is gone.
+        """
+        mine, theirs = Pipe()
+        with theirs:
+            self._control.send(START)
+            send_handle(self._control, theirs.fileno(), self._process.pid)
+        pid: int = self._control.recv()
+        return Cell(mine, os.pidfd_open(pid))
+
+    def end(self) -> int:
+        """Kill the cell and all it started; its exit code, the negative signal if one killed it before.
+
+        Raises:
+            EOFError: The keeper is gone.
+        """
+        self._control.send(END)
+        code: int = self._control.recv()
+        return code
+
+    def close(self) -> None:
+        """End the cell and the keeper."""
+        self._control.close()
+        self._process.join(CLOSE_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        with suppress(ValueError):  # somebody else of this process has waited for it
+            self._process.close()
+
+
+def keep(control: Connection, log: str, memory_bytes: int, preload: Sequence[str]) -> None:
+    """The keeper's life: start and end cells as it is told, until the tuner is gone."""
+    os.setsid()  # Ctrl-C is for the tuner
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
+    for module in preload:
+        import_module(module)
+    me, cell = os.getpid(), 0
+    with suppress(EOFError, ConnectionError):
+        while True:
+            if control.recv() == START:
+                handle = recv_handle(control)
+                cell = os.fork()
+                if cell == 0:
+                    control.close()
+                    serve(Connection(handle), log, memory_bytes, me)
+                os.close(handle)
+                control.send(cell)
+            else:
+                code, cell = clear(cell), 0
+                control.send(code)
+    clear(cell)
+
+
+def clear(cell: int) -> int:
+    """Kill a cell and whatever it started, and wait for all of it; the cell's exit code."""
+    code = 0
+    if cell:
+        with suppress(ProcessLookupError):
+            os.kill(cell, signal.SIGKILL)
+            os.killpg(cell, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(cell, 0)[1])
+    with suppress(ChildProcessError):  # until there is no child left
+        while True:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                kill_strays()
+    return code
+
+
+def kill_strays() -> None:
+    """Kill every descendant, also those that left the session of their cell."""
+    for stray in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            stray.kill()

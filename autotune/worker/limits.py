@@ -1,0 +1,94 @@
+"""How long a candidate may take, from what those that worked took; and how long the present one has taken."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from autotune.core.stopwatch import COMPILE, Moment
+from autotune.core.trial import Trial
+
+ENOUGH = 5  # trials that worked, before any of them is a measure of others
+COMPILE_FACTOR = 8.0  # of what nine in ten good candidates take
+LEAST_COMPILE_SECONDS = 3.0
+RUN_FACTOR = 200.0  # of the best: slower is hopeless, not worth verifying
+LEAST_RUN_SECONDS = 2.0
+
+
+LATEST = 30  # trials looked at: a search asks before each of its trials
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds that a job and its parts may take; `None` for no bound of their own.
+
+    Attributes:
+        seconds: The whole job.
+        compile_seconds: One candidate, from its script to machine code.
+        run_seconds: One candidate's first call, with its verification.
+    """
+
+    seconds: float = inf
+    compile_seconds: float | None = None
+    run_seconds: float | None = None
+
+    def bound(self, phase: str) -> float | None:
+        """What the group of phases that `phase` is of may take."""
+        if phase in COMPILE:
+            return self.compile_seconds
+        return self.run_seconds if phase == "verify" else None
+
+
+@dataclass
+class Course:
+    """How a call went so far, from the moments its process told.
+
+    Attributes:
+        phases: Seconds by phase of the candidate that is being worked on.
+        moment: The last one; `None` before the first.
+        since: When it was told.
+        group_since: When the group of phases began that patience is counted for.
+    """
+
+    phases: dict[str, float] = field(default_factory=dict)
+    moment: Moment | None = None
+    since: float = 0.0
+    group_since: float = 0.0
+
+    def enter(self, moment: Moment) -> None:
+        """Another moment is told."""
+        now = time.monotonic()
+        self.settle(now)
+        before = self.moment
+        if before is None or before.candidate != moment.candidate:
+            self.phases.clear()
+        same = before is not None and before.candidate == moment.candidate
+        if not (same and before is not None and before.phase in COMPILE and moment.phase in COMPILE):
+            self.group_since = now
+        self.moment, self.since = moment, now
+
+    def settle(self, now: float) -> None:
+        """Count the time of the phase that ends now."""
+        if self.moment is not None:
+            self.phases[self.moment.phase] = self.phases.get(self.moment.phase, 0.0) + now - self.since
+
+    def deadline(self, patience: Patience) -> float:
+        """When patience with the present phase ends, whatever is left for the whole call."""
+        bound = patience.bound(self.moment.phase) if self.moment is not None else None
+        return self.group_since + bound if bound is not None else inf
+
+
+def learn_patience(trials: Sequence[Trial]) -> Patience:
+    """What the latest trials of a task let expect of the next."""
+    good = [trial for trial in trials[-LATEST:] if trial.outcome == "ok"]
+    if len(good) < ENOUGH:
+        return Patience()
+    compiled = [sum(trial.phases.get(phase, 0.0) for phase in COMPILE) for trial in good]
+    typical = float(np.quantile(compiled, 0.9))
+    best = min(trial.seconds_median for trial in good)
+    return Patience(
+        compile_seconds=max(LEAST_COMPILE_SECONDS, COMPILE_FACTOR * typical),
+        run_seconds=max(LEAST_RUN_SECONDS, RUN_FACTOR * best),
+    )

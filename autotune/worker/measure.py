@@ -1,0 +1,130 @@
+"""Measuring: the only place that reads a clock for results.
+
+A sample is the mean of enough calls, looped inside compiled code, to last about a millisecond. A reference kernel (or
+another candidate) runs between samples, so that drift of the machine shows and can be divided out. Low quantiles
+of such times are robust: noise only ever adds (Chen and Revels, Robust Benchmarking in Noisy Environments, 2016).
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from autotune.core.trial import Samples
+
+Run = Callable[[int], None]  # runs a program that many times
+COLD_SECONDS = 0.02  # a call this long is hardly helped by what is in the caches when it begins
+MOST_CALLS = 1 << 32  # a program that writes the same whatever it reads may be compiled into one call
+LEAST_SAMPLES = 3
+RACE_SAMPLES = 3  # after these, a candidate far behind the best is not worth more
+HOPELESS = 1.5
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+        samples: How many samples at most.
+        seconds: Stop after this long, but not before `LEAST_SAMPLES` samples (one, if that took `PATIENCE` times as
+            long).
+        sample_seconds: How long one sample should last.
+    """
+
+    samples: int = 15
+    seconds: float = 0.5
+    sample_seconds: float = 1e-3
+
+    def is_spent(self, done: int, since: float) -> bool:
+        """Tell whether `done` samples, begun at time `since`, are enough."""
+        elapsed = time.perf_counter() - since
+        enough = done >= LEAST_SAMPLES or (done >= 1 and elapsed > PATIENCE * self.seconds)
+        return done >= self.samples or (enough and elapsed > self.seconds)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How one sample of a program is taken.
+
+    Attributes:
+        calls: Calls that are timed together.
+        warm_up: Untimed calls before them, which bring data and clock back to a steady state after another program.
+            As many as are timed beside programs that take long and empty the caches; one beside the reference kernel.
+    """
+
+    calls: int
+    warm_up: int
+
+    def sample(self, run: Run) -> float:
+        """Seconds a call."""
+        if self.warm_up:
+            run(self.warm_up)
+        return time_once(run, self.calls)
+
+
+def time_once(run: Run, calls: int) -> float:
+    """Seconds a call, over one run of `calls` calls."""
+    start = time.perf_counter_ns()
+    run(calls)
+    return (time.perf_counter_ns() - start) / calls * 1e-9
+
+
+def calibrate(run: Run, sample_seconds: float) -> Batch:
+    """Calls that make one sample last about `sample_seconds`; also warms caches and branch predictors."""
+    calls = 1
+    while True:
+        seconds = time_once(run, calls) * calls
+        if seconds < COLD_SECONDS:  # cheap enough to ask again: one preemption must not pass for the program's time
+            seconds = min(seconds, time_once(run, calls) * calls)
+        if seconds >= sample_seconds / 4 or calls >= MOST_CALLS:
+            needed = min(MOST_CALLS, max(1, math.ceil(calls * sample_seconds / seconds)))
+            return Batch(needed, warm_up=int(seconds < COLD_SECONDS))
+        calls *= max(2, min(64, int(sample_seconds / max(seconds, 1e-9))))
+
+
+def steady(batch: Batch) -> Batch:
+    """The same batch, warmed up for as long as it is timed."""
+    return replace(batch, warm_up=batch.warm_up * batch.calls)
+
+
+def measure(run: Run, reference: Run, effort: Effort, best_seconds: float | None = None) -> Samples:
+    """Time one program with the reference kernel between its samples.
+
+    Args:
+        run: The program.
+        reference: The reference kernel.
+        effort: How long to measure.
+        best_seconds: The best time so far; a program `HOPELESS` times slower stops after `RACE_SAMPLES` samples.
+    """
+    mine, theirs = (calibrate(program, effort.sample_seconds) for program in (run, reference))
+    start = time.perf_counter()
+    times: list[float] = []
+    references: list[float] = []
+    while not effort.is_spent(len(times), start):
+        references.append(theirs.sample(reference))
+        times.append(mine.sample(run))
+        if best_seconds is not None and len(times) >= RACE_SAMPLES and median(times) > HOPELESS * best_seconds:
+            break
+    return Samples(tuple(times), tuple(references), mine.calls, min(references))
+
+
+def measure_interleaved(runs: Sequence[Run], effort: Effort, seed: int = 0) -> list[Samples]:
+    """Time several programs in one session: every round runs each once, in random order.
+
+    Sample i of one program and sample i of another were taken in the same round: compare them as pairs.
+    """
+    if not runs:
+        return []
+    batches = [steady(calibrate(run, effort.sample_seconds)) for run in runs]
+    order = list(range(len(runs)))
+    shuffle = random.Random(seed).shuffle
+    times: list[list[float]] = [[] for _ in runs]
+    start = time.perf_counter()
+    while not effort.is_spent(len(times[0]), start):
+        shuffle(order)
+        for index in order:
+            times[index].append(batches[index].sample(runs[index]))
+    return [Samples(tuple(t), (), batch.calls) for t, batch in zip(times, batches, strict=True)]

@@ -1,0 +1,136 @@
+"""The A/A floor: how different two measurements of one and the same program look on this machine, now.
+
+Pairs of programs are timed as finalists are: interleaved, in random order, sample by sample.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.compiler.lower import TAIL
+from autotune.core.candidate import Candidate
+from autotune.core.errors import MachineError
+from autotune.core.machine import Machine
+from autotune.core.payload import Argument, Payload
+from autotune.core.stats import noise_floor
+from autotune.worker.evaluate import Job
+from autotune.worker.measure import Effort
+from autotune.worker.roofs import STEPS, read_payload, sum_all
+from autotune.worker.worker import Worker
+
+EFFORT = Effort(samples=60, seconds=1.0)
+LEAST_FLOOR = 0.01  # what a handful of pairs can tell
+FORMAT_VERSION = 1  # of the file: {"format_version", "fingerprint", "floor", "pairs"}
+FILE = "noise.json"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two programs timed together: seconds a call, sample by sample."""
+
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+
+
+def time_twins(machine: Machine, worker: Worker, count: int) -> list[Pair]:
+    """Time two copies of one program, compiled each for itself: by turns one that computes and one that reads memory.
+
+    Args:
+        machine: The host.
+        worker: Where to measure.
+        count: How many pairs; each takes up to a second.
+    """
+    kernels = (read_payload(machine.lanes, machine.l2_bytes // 2), spin_payload(machine.lanes, STEPS))
+    twin = Candidate(None, TAIL)
+    return [
+        pair
+        for seed in range(count)
+        if (pair := time_pair(kernels[seed % 2], (twin, twin), machine, worker, seed)) is not None
+    ]
+
+
+def time_unequal(machine: Machine, worker: Worker, count: int, slower: float) -> list[Pair]:
+    """Time a program and one that does `slower` times its work: ``slower=1.05`` is five per cent more."""
+    payload, more = spin_payload(machine.lanes, STEPS), spin_payload(machine.lanes, round(STEPS * slower))
+    both = (Candidate(None, TAIL), Candidate(None, TAIL, more.text))
+    pairs = [time_pair(payload, both, machine, worker, seed) for seed in range(count)]
+    return [pair for pair in pairs if pair is not None]
+
+
+def time_pair(
+    payload: Payload, both: tuple[Candidate, Candidate], machine: Machine, worker: Worker, seed: int
+) -> Pair | None:
+    """Times of two candidates; `None` where one of them failed."""
+    a, b = worker.evaluate(Job(payload, both, machine, seed=seed, effort=EFFORT))
+    return Pair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
+
+
+def spin_payload(lanes: int, steps: int, chains: int = 8) -> Payload:
+    """Compute in registers for `steps` rounds; what is written does not depend on how many."""
+    kind = f"vector<{lanes}xf32>"
+    starts = ", ".join(f"%a{i} = %start{i}" for i in range(chains))
+    constants = "\n".join(f"    %start{i} = arith.constant dense<{i}.5> : {kind}" for i in range(chains))
+    body = "\n".join(f"      %b{i} = math.fma %a{i}, %x, %one : {kind}" for i in range(chains))
+    results, kinds = ", ".join(f"%b{i}" for i in range(chains)), ", ".join([kind] * chains)
+    text = f"""
+  func.func @spin(%in: memref<{lanes}xf32>, %out: memref<{lanes}xf32>) {{
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %n = arith.constant {steps} : index
+    %x = vector.load %in[%c0] : memref<{lanes}xf32>, {kind}
+    %one = arith.constant dense<1.0> : {kind}
+{constants}
+    %r:{chains} = scf.for %k = %c0 to %n step %c1 iter_args({starts}) -> ({kinds}) {{
+{body}
+      scf.yield {results} : {kinds}
+    }}
+{sum_all([f"%r#{i}" for i in range(chains)], kind)}
+    vector.store %total, %out[%c0] : memref<{lanes}xf32>, {kind}
+    return
+  }}"""
+    small = Argument("in", "input", (lanes,), low=-0.5, high=0.5)  # sums of its powers are finite
+    return Payload("spin", text, "spin", (small, Argument("out", "output", (lanes,))))
+
+
+def measure_noise(machine: Machine, worker: Worker, pairs: int) -> float:
+    """Relative difference that an A/A comparison stays below in 95 of 100 cases; `LEAST_FLOOR` at least.
+
+    Args:
+        machine: The host.
+        worker: Where to measure.
+        pairs: How many comparisons to make.
+    """
+    return floor_of(time_twins(machine, worker, pairs))
+
+
+def floor_of(pairs: Sequence[Pair]) -> float:
+    """The floor that A/A pairs show."""
+    return max(LEAST_FLOOR, noise_floor([(pair.a, pair.b) for pair in pairs])) if pairs else LEAST_FLOOR
+
+
+def write_floor(folder: Path, machine: Machine, floor: float, pairs: int) -> Path:
+    """Keep the floor of a machine, for `read_floor`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    data = {"format_version": FORMAT_VERSION, "fingerprint": machine.fingerprint, "floor": floor, "pairs": pairs}
+    path.write_text(json.dumps(data) + "\n")
+    return path
+
+
+def read_floor(folder: Path, machine: Machine) -> float:
+    """The floor that was kept for a machine; `LEAST_FLOOR` if none was.
+
+    Raises:
+        MachineError: The file is not what `write_floor` writes.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return LEAST_FLOOR
+    try:
+        data = json.loads(path.read_text())
+        if data["format_version"] != FORMAT_VERSION or data["fingerprint"] != machine.fingerprint:
+            return LEAST_FLOOR
+        return max(LEAST_FLOOR, float(data["floor"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise MachineError(f"{path} must be as `autotune doctor --noise` wrote it; run that again") from error

@@ -1,0 +1,158 @@
+"""What runs inside an isolated process: limits, a loop that answers calls, and last words when code faults.
+
+Nothing here trusts the code that is called: it may write anywhere, print, fork, or never return.
+"""
+
+import ctypes
+import os
+import pickle
+import resource
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from autotune.core.stopwatch import REPORTER, Moment
+from autotune.worker.fault import leave_last_words
+
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+STARTED_A_PROCESS = 113  # exit code
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one call may take.
+
+    Attributes:
+        memory_bytes: Address space beyond what is mapped when the call begins.
+        cpu_seconds: Processor time.
+        file_bytes: Length of any file it writes, its output included.
+    """
+
+    memory_bytes: int
+    cpu_seconds: float
+    file_bytes: int = 1 << 26
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of a module, and its argument.
+
+    Attributes:
+        function: What to call.
+        argument: What to give it.
+        limits: What it may take; `None` for code that is trusted not to run away, and may start processes.
+    """
+
+    function: Callable[[Any], Any]
+    argument: Any
+    limits: Limits | None = None
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A call is done."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A call raised."""
+
+    error: Exception
+
+
+def serve(line: Connection, log: str, memory_bytes: int, keeper: int) -> None:
+    """Answer calls until the line closes. Ends the process; never returns."""
+    set_up(log, memory_bytes)
+    if os.getppid() != keeper:  # it died before we asked to die with it
+        os._exit(1)
+    me = os.getpid()
+    limited = False
+
+    def tell(moment: Moment) -> None:
+        stay_alone(me, limited)
+        line.send(moment)
+
+    REPORTER.listener = tell
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        while True:
+            call: Call = line.recv()
+            limited = call.limits is not None
+            set_limits(call.limits)
+            answer = run(call)
+            stay_alone(me, limited)
+            line.send(answer)
+    os._exit(0)
+
+
+def run(call: Call) -> Returned | Raised:
+    """Call, whatever it raises; an answer that pickles."""
+    try:
+        answer: Returned | Raised = Returned(call.function(call.argument))
+    except Exception as error:  # the caller will raise it again
+        error.add_note(traceback.format_exc())
+        answer = Raised(error)
+    try:
+        pickle.dumps(answer)
+    except Exception as error:
+        return Raised(RuntimeError(f"an answer must pickle; got {error!r}"))
+    return answer
+
+
+def stay_alone(me: int, limited: bool) -> None:
+    """End a process that is a copy made by a candidate, and one that made copies."""
+    if os.getpid() != me:
+        os._exit(0)
+    if not limited:
+        return
+    with suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # raises where there is no child, alive or dead
+        os.write(2, b"it started a process of its own\n")
+        os._exit(STARTED_A_PROCESS)
+
+
+def set_up(log: str, memory_bytes: int) -> None:
+    """A session of its own, hard limits, no core dumps, output to the log, one fixed core, last words."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    leave_last_words()
+
+
+def set_limits(limits: Limits | None) -> None:
+    """Set the soft limits of a call; the hard ones stay."""
+    wanted: dict[int, int | None] = dict.fromkeys((resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE))
+    if limits is not None:
+        wanted = {
+            resource.RLIMIT_AS: mapped_bytes() + limits.memory_bytes,
+            resource.RLIMIT_CPU: int(time.process_time() + limits.cpu_seconds) + 1,
+            resource.RLIMIT_FSIZE: limits.file_bytes,
+        }
+    for what, soft in wanted.items():
+        hard = resource.getrlimit(what)[1]
+        unlimited = hard == resource.RLIM_INFINITY
+        bound = hard if soft is None else soft if unlimited else min(soft, hard)
+        resource.setrlimit(what, (bound, hard))
+
+
+def mapped_bytes() -> int:
+    """Address space of this process."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()

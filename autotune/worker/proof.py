@@ -1,0 +1,116 @@
+"""What a bundle says of a program besides its times: how exact every output is, and hashes of its IR. In the worker."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from autotune.compiler.lower import apply_script
+from autotune.compiler.module import context, parse
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.rewrite_payload import blocks_of, prepare_module
+from autotune.compiler.stages import compile_to
+from autotune.core.candidate import Claim
+from autotune.core.errors import CompileError
+from autotune.core.payload import Payload
+from autotune.core.stats import tolerance
+from autotune.worker.evaluate import build_and_verify
+from autotune.worker.testbench import PreparedPayload, prepare
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far one output is from the oracle.
+
+    Attributes:
+        name: Of the argument.
+        max_error: Largest absolute difference.
+        rms_error: Root of the mean squared difference.
+        tolerance: Largest difference that rounding explains.
+        magnitude: Largest absolute value of the oracle.
+    """
+
+    name: str
+    max_error: float
+    rms_error: float
+    tolerance: float
+    magnitude: float
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """A module before and after its script, as `mlir-opt --transform-interpreter` applies it.
+
+    Attributes:
+        before: What the script applies to: the candidate's module with an argument for every weight in panels, and
+            loops for every task that goes online.
+        after: What it leaves.
+        weights: Those arguments.
+        online: Tags of those tasks.
+    """
+
+    before: str
+    after: str
+    weights: tuple[PanelWeight, ...]
+    online: tuple[str, ...]
+
+
+def transform(claim: Claim) -> Transformed:
+    """Apply a program's script.
+
+    Raises:
+        CompileError: Stage ``parse`` or ``transform``.
+    """
+    payload, candidate = claim.payload, claim.candidate
+    with context():
+        module = parse(candidate.text or payload.text, payload.name)
+        weights = prepare_module(module, payload, candidate.script, dict(candidate.panels))
+        before = str(module)
+        if candidate.script is not None:
+            apply_script(module, candidate.script)
+        return Transformed(before, str(module), weights, tuple(blocks_of(candidate.script or "")))
+
+
+def hash_stages(claim: Claim) -> dict[str, str]:
+    """Sha256 of the IR after the script and after the pipeline: what differs between two compilers shows here.
+
+    Raises:
+        CompileError: With the stage that refused it.
+    """
+    texts = {
+        "transformed": transform(claim).after,
+        "lowered": compile_to("lowered", claim.payload, claim.candidate).text,
+    }
+    return {stage: sha256(text.encode()).hexdigest() for stage, text in texts.items()}
+
+
+def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
+    """Run a program once and compare every output to the oracle.
+
+    Raises:
+        CompileError: It does not compile, or is not right.
+    """
+    prepared = prepare(claim.payload, claim.seed)
+    bound, found = build_and_verify(claim.payload, claim.candidate, prepared)
+    if bound is None:
+        raise CompileError("verify", f"{claim.payload.name} must be right, it is {found.outcome}: {found.diagnostic}")
+    bound.run()  # into the arrays it is timed with; verification had its own
+    return output_errors(claim.payload, prepared)
+
+
+def output_errors(payload: Payload, prepared: PreparedPayload) -> tuple[OutputError, ...]:
+    """How far what a prepared payload's last call wrote, in its last case, is from the oracle: states and outputs."""
+    errors = []
+    for argument, got, expected in zip(payload.written, prepared.written, prepared.expected[-1], strict=True):
+        difference = got.astype(np.float64) - expected
+        magnitude = float(np.max(np.abs(expected), initial=0.0))
+        errors.append(
+            OutputError(
+                name=argument.name,
+                max_error=float(np.max(np.abs(difference), initial=0.0)),
+                rms_error=float(np.sqrt(np.mean(difference**2))),
+                tolerance=tolerance(argument.dtype, payload.reduction, magnitude),
+                magnitude=magnitude,
+            )
+        )
+    return tuple(errors)

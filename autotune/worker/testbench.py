@@ -1,0 +1,182 @@
+"""A payload with its data: inputs, outputs, the oracle's answer, and what a candidate must leave alone."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.compiler.lower import PLAIN
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.program import BoundProgram, Program, aligned_empty, compile_program
+from autotune.core.errors import PayloadError
+from autotune.core.pages import Pages
+from autotune.core.payload import WRITTEN, Array, Case, Payload
+from autotune.worker.fences import Fenced, fenced_empty, word_sum
+from autotune.worker.measure import Run
+from autotune.worker.verify import Verdict, poison, verify
+
+KEPT_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
+
+
+class PreparedPayload:
+    """Inputs, states, outputs and oracle of a payload, made once a worker.
+
+    Attributes:
+        payload: Whose.
+        seed: Of the data.
+        pages: What large arrays lie on.
+        cases: Where it is verified and measured; one without values, where the payload names none.
+        arrays: What programs are timed with, one for each argument, in order.
+        fenced: What is written when a program is verified alone, in order.
+        expected: For each case, what states and outputs should hold after a call.
+    """
+
+    def __init__(self, payload: Payload, seed: int, pages: Pages = "huge") -> None:
+        self.payload = payload
+        self.seed = seed
+        self.pages = pages
+        self.cases = payload.cases or (Case(),)
+        self.arrays = [aligned_empty(argument, pages) for argument in payload.arguments]
+        self._named = {argument.name: array for argument, array in zip(payload.arguments, self.arrays, strict=True)}
+        self.fill(payload.make_inputs(seed))
+        self._starts = {a.name: self._named[a.name].copy() for a in payload.arguments if a.role == "state"}
+        self.fenced = [fenced_empty(argument) for argument in payload.written]
+        self._stored: dict[tuple[int, int, bool], Array] = {}
+        self.expected = [self.ask_oracle(case) for case in self.cases]
+        if any(not np.isfinite(array).all() for arrays in self.expected for array in arrays):
+            raise PayloadError(
+                f"the oracle of {payload.name} must give finite values for random inputs, it gives NaN or infinity; "
+                "check that every output is written before it is read"
+            )
+
+    @property
+    def written(self) -> list[Array]:
+        """What timed programs write: states and outputs."""
+        return [self._named[argument.name] for argument in self.payload.written]
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """Every array that is not an output, by name."""
+        return {a.name: self._named[a.name] for a in self.payload.arguments if a.role != "output"}
+
+    def fill(self, values: dict[str, Array]) -> None:
+        """Write inputs and states, and remember the sums of what must not change."""
+        for argument in self.payload.arguments:
+            if argument.role != "output":
+                self._named[argument.name][...] = values[argument.name]
+        self._sums = self.sums()
+
+    def sums(self) -> dict[str, int]:
+        """The sum of the words of everything that is only read."""
+        return {a.name: word_sum(self._named[a.name]) for a in self.payload.arguments if a.role not in WRITTEN}
+
+    def enter(self, case: Case) -> None:
+        """Give inputs the values they have in a case."""
+        for name, value in case.values:
+            self._named[name].fill(value)
+            self._sums[name] = word_sum(self._named[name])
+
+    def restart(self, case: Case, written: Sequence[Array] | None = None) -> None:
+        """Enter a case as for a first call: states as at the start, outputs poisoned."""
+        self.enter(case)
+        for argument, array in zip(self.payload.written, written or self.written, strict=True):
+            if argument.role == "state":
+                array[...] = self._starts[argument.name]
+            else:
+                poison(array)
+
+    def runs(self, program: BoundProgram) -> Run:
+        """How a program is timed: one call at each case, as many as its weight says, again and again."""
+        if len(self.cases) == 1:
+            return program.run
+
+        def run(calls: int) -> None:
+            for case in self.cases:
+                self.enter(case)
+                program.run(calls * case.weight)
+
+        return run
+
+    def stored(self, weight: PanelWeight) -> Array:
+        """A weight in panels; packed once, however many candidates want it."""
+        key = (weight.source, weight.columns, weight.transposed)
+        if key not in self._stored:
+            array = aligned_empty(weight.argument(self.payload.arguments[weight.source]), self.pages)
+            array[...] = weight.pack(self.arrays[weight.source])
+            self._stored[key] = array
+        return self._stored[key]
+
+    def ask_oracle(self, case: Case) -> list[Array]:
+        """What the reference says in a case, or the plain lowering where there is no reference."""
+        self.restart(case)
+        if self.payload.reference is not None:
+            return [np.asarray(array) for array in self.payload.reference(**self.inputs)]
+        compile_program(self.payload, None, PLAIN).bind(self.arrays).run()
+        return [array.copy() for array in self.written]
+
+    def bind(self, program: Program) -> BoundProgram:
+        """A program on the arrays that it is timed with."""
+        return program.bind([*self.arrays, *map(self.stored, program.weights)])
+
+    def verify_alone(self, program: Program) -> Verdict:
+        """Run a program once a case, fences around what it writes; right if it wrote that, and nothing else."""
+        mine = [fence.array for fence in self.fenced]
+        fenced = iter(mine)
+        arguments = zip(self.payload.arguments, self.arrays, strict=True)
+        arrays = [next(fenced) if argument.role in WRITTEN else array for argument, array in arguments]
+        return self._verify(program.bind([*arrays, *map(self.stored, program.weights)]), mine, is_fenced=True)
+
+    def verify_again(self, bound: BoundProgram) -> Verdict:
+        """Run a program that was timed once more: what it computes must not depend on the calls before."""
+        verdict = self._verify(bound, self.written, is_fenced=False)
+        if verdict.outcome == "ok":
+            return verdict
+        return Verdict(
+            verdict.outcome, verdict.max_error, f"right at first, not after many calls: {verdict.diagnostic}"
+        )
+
+    def _verify(self, bound: BoundProgram, written: Sequence[Array], *, is_fenced: bool) -> Verdict:
+        """Run once in every case, each from the start, and compare what is written."""
+        worst = 0.0
+        for case, expected in zip(self.cases, self.expected, strict=True):
+            self.restart(case, written)
+            bound.run()
+            if is_fenced and (wrong := self.trespass()):
+                return Verdict("wrong-result", np.inf, wrong)
+            verdict = verify(self.payload, written, expected)
+            if verdict.outcome != "ok":
+                return verdict
+            worst = max(worst, verdict.max_error)
+        return Verdict("ok", worst)
+
+    def trespass(self) -> str:
+        """Say what was written that must not be, and restore it; empty if all is well."""
+        found = [sentence for fence in self.fenced if (sentence := trespass_of(fence))]
+        changed = [name for name, total in self.sums().items() if total != self._sums[name]]
+        if changed:
+            found.append(f"inputs must not be written; {', '.join(changed)} was")
+            self.fill(self.payload.make_inputs(self.seed))
+            self._stored.clear()
+        return "; ".join(found)
+
+
+def trespass_of(fence: Fenced) -> str:
+    """What a fence tells; it is whole again afterwards."""
+    found = fence.trespass()
+    if found:
+        fence.mend()
+    return found
+
+
+_prepared: OrderedDict[tuple[str, tuple[Case, ...], int, Pages], PreparedPayload] = OrderedDict()
+
+
+def prepare(payload: Payload, seed: int, pages: Pages = "huge") -> PreparedPayload:
+    """The prepared payload, from this worker's memory if it is there."""
+    key = (payload.sha256, payload.cases, seed, pages)
+    if key not in _prepared:
+        _prepared[key] = PreparedPayload(payload, seed, pages)
+        while len(_prepared) > KEPT_PAYLOADS:
+            _prepared.popitem(last=False)
+    _prepared.move_to_end(key)
+    return _prepared[key]

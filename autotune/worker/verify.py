@@ -1,0 +1,78 @@
+"""Verification: is what a candidate wrote what the oracle says, to the accuracy the dtype allows?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from autotune.core.payload import Argument, Array, Payload
+from autotune.core.stats import tolerance
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification found.
+
+    Attributes:
+        outcome: ``ok``, ``wrong-result`` or ``non-finite``.
+        max_error: Largest absolute difference to the oracle; infinite where an element is not finite.
+        diagnostic: The worst element, its value, what it should be, and the tolerance; empty if all is well.
+    """
+
+    outcome: Literal["ok", "wrong-result", "non-finite"]
+    max_error: float
+    diagnostic: str = ""
+
+
+def poison(array: Array) -> None:
+    """Fill an output with values no right program leaves behind: NaN, or the smallest integer."""
+    array.fill(np.iinfo(array.dtype).min if array.dtype.kind == "i" else np.nan)
+
+
+def verify(
+    payload: Payload, got: Sequence[Array], expected: Sequence[Array], arguments: Sequence[Argument] | None = None
+) -> Verdict:
+    """Compare what was written to the oracle's, element by element.
+
+    The tolerance grows with the machine epsilon, the length of the longest sum and the oracle's largest value.
+
+    Args:
+        payload: Gives the length of the longest sum.
+        got: What the candidate wrote, in the order of `arguments`.
+        expected: What the oracle says, same shapes; usually float64.
+        arguments: What is compared; everything the payload writes, states included, by default.
+    """
+    worst = 0.0
+    for argument, mine, theirs in zip(arguments or payload.written, got, expected, strict=True):
+        verdict = verify_output(argument, mine, theirs, payload.reduction)
+        if verdict.outcome != "ok":
+            return verdict
+        worst = max(worst, verdict.max_error)
+    return Verdict("ok", worst)
+
+
+def verify_output(argument: Argument, got: Array, expected: Array, reduction: int) -> Verdict:
+    """Compare one output."""
+    expected = np.asarray(expected)
+    if got.shape != expected.shape:
+        return Verdict("wrong-result", np.inf, f"{argument.name} must have shape {expected.shape}, has {got.shape}")
+    error = np.abs(got.astype(np.float64) - expected)
+    strange = ~np.isfinite(error)
+    if strange.any():
+        where = tuple(int(i) for i in np.argwhere(strange)[0])
+        return Verdict(
+            "non-finite", np.inf, f"{argument.name}{list(where)} is {got[where]}, should be {expected[where]}"
+        )
+    allowed = tolerance(argument.dtype, reduction, float(np.max(np.abs(expected), initial=0.0)))
+    worst = float(np.max(error, initial=0.0))
+    if worst > allowed:
+        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
+        wrong = int(np.count_nonzero(error > allowed))
+        return Verdict(
+            "wrong-result",
+            worst,
+            f"{argument.name}{list(where)} is {got[where]:.9g}, should be {expected[where]:.9g}; "
+            f"{wrong} of {error.size} elements are off by more than {allowed:.3g}",
+        )
+    return Verdict("ok", worst)

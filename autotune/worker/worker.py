@@ -1,0 +1,239 @@
+"""Workers: every candidate compiles and runs in an isolated process, which may crash, hang, fork or eat memory.
+
+The process persists from job to job; when one ends it, the candidate gets an outcome and the next a new process.
+"""
+
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from multiprocessing.connection import wait
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import TypeVar
+
+import psutil
+
+from autotune.core.errors import MachineError
+from autotune.core.machine import Machine, Roofs
+from autotune.core.stopwatch import COMPILE, Moment
+from autotune.core.trial import lower_quartile
+from autotune.worker.cause import Finding, find_cause
+from autotune.worker.evaluate import Evaluation, Job, evaluate, roofs
+from autotune.worker.keeper import Cell, Keeper
+from autotune.worker.limits import Course, Patience
+from autotune.worker.process import Call, Limits, Raised, Returned
+
+A = TypeVar("A")
+T = TypeVar("T")
+MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
+MEMORY_ALLOWANCE = 6 << 30  # for the compiler
+MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
+SECONDS = 60.0
+LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
+LOG_BYTES = 1 << 16  # of what a process wrote, read back
+PRELOAD = ("autotune.worker.evaluate",)
+
+
+class Worker:
+    """One isolated process; use as a context manager.
+
+    Args:
+        seconds: How long a job may take before it is stopped.
+        memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
+    """
+
+    def __init__(self, seconds: float = SECONDS, memory_bytes: int | None = None) -> None:
+        self.seconds = seconds
+        self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
+        descriptor, path = tempfile.mkstemp(prefix="autotune-worker-")
+        os.close(descriptor)
+        self._log = Path(path)
+        self._keeper = self._start_keeper()
+        self._cell: Cell | None = None
+        self._course = Course()
+        self._quiet = inf  # the reference kernel's best time in any process of this worker
+        self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
+
+    def _start_keeper(self) -> Keeper:
+        return Keeper(str(self._log), self.memory_bytes, PRELOAD)
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the process, whatever it is doing."""
+        self._drop_cell()
+        self._keeper.close()
+        self._log.unlink(missing_ok=True)
+
+    def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
+        """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
+
+        A process that dies over a candidate takes that one with it; the others are evaluated by the next process. One
+        that dies while several are timed takes all of those.
+
+        Raises:
+            AutotuneError: The payload itself is at fault, not a candidate.
+        """
+        patience = replace(job.patience, seconds=seconds or self.seconds)
+        limits = Limits(MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * patience.seconds + 1)
+        found: dict[int, Evaluation] = {}
+        while left := [place for place in range(len(job.candidates)) if place not in found]:
+            rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._quiet)
+            answer = self._call(Call(evaluate, rest, limits), patience)
+            if isinstance(answer, list):
+                found.update(zip(left, answer, strict=True))
+                continue
+            moment = self._course.moment
+            guilty = left if moment is None or moment.phase == "measure" else [left[moment.candidate]]
+            found.update(dict.fromkeys(guilty, answer))
+        return [self._place_in_time(found[place]) for place in range(len(job.candidates))]
+
+    def _place_in_time(self, found: Evaluation) -> Evaluation:
+        """Remember how fast the reference kernel was, and add how fast it has been of late."""
+        samples = found.samples
+        if samples is None or not samples.quiet_reference:
+            return found
+        self._quiet = min(self._quiet, samples.quiet_reference)
+        self._levels.append(lower_quartile(samples.reference_seconds))
+        return replace(found, samples=replace(samples, reference_level=median(self._levels)))
+
+    def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
+        """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.
+
+        Args:
+            function: What to run; it may use all of the worker's memory, and start processes.
+            argument: What to give it.
+            seconds: How long it may take; by default what a job may.
+
+        Raises:
+            AutotuneError: The function raised it.
+        """
+        return self._call(Call(function, argument), Patience(seconds or self.seconds))
+
+    def renew(self) -> None:
+        """Let what comes next run in a new process."""
+        if self._cell is not None:
+            self._end_cell()
+
+    def roofs(self, machine: Machine) -> Roofs:
+        """Measure the machine's roofs.
+
+        Raises:
+            MachineError: The process failed over it.
+        """
+        found = self.call(roofs, machine)
+        if not isinstance(found, Evaluation):
+            return found
+        raise MachineError(f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again")
+
+    def _call(self, call: Call, patience: Patience) -> "T | Evaluation":
+        """Make a call; its value, or an `Evaluation` of why there is none."""
+        for _ in range(2):
+            os.truncate(self._log, 0)
+            self._course = Course()
+            cell, deadline = self._ready_cell(), time.monotonic() + patience.seconds
+            try:
+                answer = self._converse(cell, call, patience, deadline)
+            except BaseException:
+                self._end_cell()
+                raise
+            if answer is None:
+                found = self._post_mortem(cell, patience, deadline)
+                if found is None:  # somebody killed the keeper: that is not the candidate's fault
+                    continue
+                return found
+            if isinstance(answer, Raised):
+                return self._judge(answer.error)
+            value: T = answer.value
+            return value
+        return Evaluation("crashed", diagnostic="the process that watches over it was killed, twice")
+
+    def _converse(self, cell: Cell, call: Call, patience: Patience, deadline: float) -> Returned | Raised | None:
+        """Make a call and hear where it is; its answer, or `None` if it takes too long or ends its process."""
+        try:
+            cell.line.send(call)
+            while time.monotonic() < (until := min(deadline, self._course.deadline(patience))):
+                ready = wait([cell.line, cell.gone], max(0.0, until - time.monotonic()))
+                if cell.line in ready:
+                    said = cell.line.recv()
+                    if not isinstance(said, Moment):
+                        answer: Returned | Raised = said
+                        return answer
+                    self._course.enter(said)
+                elif ready:
+                    return None
+        except (EOFError, OSError):
+            pass
+        return None
+
+    def _judge(self, error: Exception) -> Evaluation:
+        """An outcome for what a candidate raised; raise what is no candidate's fault."""
+        if isinstance(error, MemoryError):
+            return Evaluation(
+                "out-of-memory", diagnostic="the worker's memory limit was reached", phases=self._phases()
+            )
+        raise error
+
+    def _post_mortem(self, cell: Cell, patience: Patience, deadline: float) -> Evaluation | None:
+        """What became of the call that ended its process, or took too long; `None` if its keeper is gone, too."""
+        now = time.monotonic()
+        late = now >= min(deadline, self._course.deadline(patience)) and not wait([cell.gone], 0)
+        if not late:  # its line is closed: it is on its way out
+            late = not wait([cell.gone], max(1.0, deadline - now))
+        phases = self._phases()
+        code = self._end_cell()
+        if code is None:
+            return None
+        with self._log.open(errors="replace") as file:
+            said = file.read(LOG_BYTES)
+        phase = self._course.moment.phase if self._course.moment is not None else "preparation"
+        cause = overdue(phase, patience, whole=now >= deadline) if late else find_cause(code, said)
+        return Evaluation(cause.outcome, diagnostic=f"in {phase}: {cause.diagnostic}", phases=phases)
+
+    def _phases(self) -> dict[str, float]:
+        self._course.settle(time.monotonic())
+        return dict(self._course.phases)
+
+    def _ready_cell(self) -> Cell:
+        """The process; started anew if the last one is gone, and its keeper too if need be."""
+        if self._cell is None:
+            try:
+                self._cell = self._keeper.start()
+            except (EOFError, OSError):
+                self._keeper.close()
+                self._keeper = self._start_keeper()
+                self._cell = self._keeper.start()
+        return self._cell
+
+    def _end_cell(self) -> int | None:
+        """Kill the process and all it started; its exit code, `None` if the keeper is gone."""
+        self._drop_cell()
+        with suppress(EOFError, OSError):
+            return self._keeper.end()
+        return None
+
+    def _drop_cell(self) -> None:
+        if self._cell is not None:
+            self._cell.close()
+            self._cell = None
+
+
+def overdue(phase: str, patience: Patience, *, whole: bool) -> Finding:
+    """What took too long, and how long it may take."""
+    bound = patience.bound(phase)
+    if whole or bound is None:
+        return Finding("timed-out", f"took longer than {patience.seconds:g} s")
+    what = "its compilation" if phase in COMPILE else "its first call"
+    return Finding("timed-out", f"{what} took longer than {bound:.3g} s, far beyond what good candidates take")

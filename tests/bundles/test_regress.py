@@ -1,0 +1,287 @@
+"""The gate: slowdowns are caught, noise does not alarm, what cannot be compared says so, and reports say the same."""
+
+import json
+import random
+import shutil
+from datetime import UTC, datetime
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from bundle_support import compute_something_else, edit_file, edit_manifest, make_bundle, no_care
+
+from autotune.bundles import regress as gate
+from autotune.bundles.junit import junit, to_checks
+from autotune.bundles.regress import Finding, Options, bundles_in, regress
+from autotune.bundles.replay import Timing
+from autotune.bundles.verdict import Judgement, is_settled, judge
+from autotune.core.errors import BundleError
+from autotune.core.stats import Interval
+from autotune.store.bundle import read_bundle
+from autotune.store.history import COLUMNS, append_history, read_history
+from autotune.store.manifest_checks import speedup_of
+from autotune.store.records import Session
+
+SPEC = "matmul,m=17,n=24,k=9"
+DRIFT, LUCK, NOISE = 0.3, 0.007, 0.01  # of the machine's speed, of a process, of a sample
+
+
+def session(generator, slowdown=1.0, *, rounds=40, luck=LUCK, noise=NOISE):
+    """A made-up process: both programs drift together, each has its own luck, and delays only add."""
+    drift = 1 + DRIFT * generator.random()
+    luck = np.exp(generator.normal(0, luck, 2))
+    delays = 1 + generator.exponential(noise, (2, rounds))
+    best, baseline = 1e-4 * slowdown * drift * luck[0] * delays[0], 2e-3 * drift * luck[1] * delays[1]
+    return Session(tuple(best), tuple(baseline), tuple(1e-4 * drift * delays[1]))
+
+
+def gate_verdict(generator, slowdown, most=5, **options):
+    """A whole check: sessions until it is settled."""
+    recorded = [session(generator, **options) for _ in range(3)]
+    now = []
+    verdict = "inconclusive"
+    while not is_settled(verdict, len(now), most):
+        now.append(session(generator, slowdown, **options))
+        verdict = judge(recorded, now, 1.05).verdict
+    return verdict
+
+
+def test_a_slowdown_of_5_percent_is_caught_in_19_of_20_and_nothing_alarms_in_99_of_100():
+    generator = np.random.default_rng(0)
+    caught = [gate_verdict(generator, 1.05) for _ in range(300)].count("slower")
+    false = [gate_verdict(generator, 1.0) for _ in range(300)].count("slower")
+    assert caught >= 285
+    assert false <= 3
+
+
+@pytest.mark.parametrize(("slowdown", "verdict"), [(0.8, "faster"), (0.999, "ok"), (1.3, "slower"), (3.0, "slower")])
+def test_large_changes_have_their_verdict(slowdown, verdict):
+    assert gate_verdict(np.random.default_rng(1), slowdown) == verdict
+
+
+def test_a_machine_that_does_other_work_is_inconclusive_rather_than_alarming():
+    generator = np.random.default_rng(2)
+    verdicts = [gate_verdict(generator, 1.0, noise=0.3, luck=0.05) for _ in range(200)]
+    assert verdicts.count("slower") <= 8
+    assert "inconclusive" in verdicts
+
+
+@pytest.mark.parametrize("disturbed", [0.5, 2.0])
+def test_one_disturbed_process_neither_hides_a_slowdown_nor_alarms(disturbed):
+    generator = np.random.default_rng(7)
+    recorded = [session(generator) for _ in range(3)]
+    for slowdown, verdict in ((1.06, "slower"), (1.0, "ok")):
+        now = [session(generator, slowdown) for _ in range(4)] + [session(generator, disturbed)]
+        assert judge(recorded, now, 1.05).verdict == verdict
+
+
+def test_drift_of_the_machine_is_no_slowdown():
+    generator = np.random.default_rng(3)
+    recorded = [session(generator) for _ in range(3)]
+    slow = [Session(*(tuple(2.5 * s for s in times) for times in vars(each).values())) for each in recorded]
+    assert judge(recorded, slow, 1.05).verdict == "ok"
+
+
+def test_an_alarm_needs_every_retry():
+    assert [is_settled("slower", n, 3) for n in (1, 2, 3)] == [False, False, True]
+    assert [is_settled("inconclusive", n, 3) for n in (1, 2, 3)] == [False, False, True]
+    assert [is_settled("ok", n, 5) for n in (2, 3, 5)] == [False, True, True]
+    assert is_settled("stale", 1, 3)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    return make_bundle(tmp_path_factory.mktemp("pristine"), SPEC)
+
+
+@pytest.fixture
+def bundle(pristine, tmp_path):
+    return shutil.copytree(pristine, tmp_path / "bundles" / "one")
+
+
+@pytest.fixture(autouse=True)
+def quickly():
+    with no_care():
+        yield
+
+
+def recorded_as(folder, sessions):
+    """Make a bundle claim made-up sessions."""
+    speedup = speedup_of(sessions)
+
+    def change(manifest):
+        manifest["samples"] = [{name: list(times) for name, times in vars(each).items()} for each in sessions]
+        manifest["speedup"] = vars(speedup)
+
+    edit_manifest(folder, change)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Replay made-up sessions instead of measuring; everything is still built and verified."""
+    build = gate.time_bundle
+    given = []
+
+    def time_bundle(*arguments):
+        timing = build(*arguments)
+        return timing if timing.session is None else Recorded(given.pop(0))
+
+    monkeypatch.setattr(gate, "time_bundle", time_bundle)
+    return given
+
+
+class Recorded(Timing):
+    """A timing with a session of our own."""
+
+    def __init__(self, session):
+        object.__setattr__(self, "made_up", session)
+
+    @property
+    def session(self):
+        return self.made_up
+
+
+def check(folder, **options):
+    (finding,) = regress([folder], Options(quick=True, **options), lambda sentence: None)
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "verdict", "processes"), [(1.0, "ok", 3), (1.08, "slower", 5), (0.9, "faster", 3)]
+)
+def test_a_bundle_is_compared_with_its_recording(bundle, measured, slowdown, verdict, processes):
+    generator = np.random.default_rng(4)
+    recorded_as(bundle, [session(generator) for _ in range(3)])
+    measured += [session(generator, slowdown) for _ in range(5)]
+    finding = check(bundle)
+    assert (finding.verdict, len(finding.samples)) == (verdict, processes)
+    assert finding.slowdown == pytest.approx(slowdown, rel=0.03)
+    assert finding.alarms == (verdict == "slower")
+
+
+def test_one_unlucky_process_does_not_alarm(bundle, measured):
+    generator = np.random.default_rng(5)
+    recorded_as(bundle, [session(generator) for _ in range(3)])
+    measured += [session(generator, slowdown) for slowdown in (1.1, 1.0, 1.0, 1.0, 1.0)]
+    assert check(bundle).verdict in ("ok", "inconclusive")
+
+
+def test_a_bundle_that_computes_something_else_is_wrong(bundle):
+    compute_something_else(bundle)
+    finding = check(bundle)
+    assert (finding.verdict, finding.alarms) == ("wrong", True), finding.why
+    assert "wrong-result" in finding.why
+
+
+def test_a_bundle_of_another_machine_is_stale(bundle):
+    from autotune.core.machine import Machine
+
+    def change(manifest):
+        manifest["machine"]["l2_bytes"] = 123456
+        manifest["fingerprint"] = Machine(**manifest["machine"]).fingerprint
+
+    edit_manifest(bundle, change)
+    finding = check(bundle)
+    assert (finding.verdict, finding.alarms) == ("stale", False)
+    assert "another machine" in finding.why
+    assert "L2 was 120 KiB" in " ".join(finding.notes)
+
+
+def test_an_edited_payload_is_stale(bundle):
+    text = (bundle / "payload.mlir").read_text()
+    edit_file(bundle, "payload.mlir", text + "// as an older release built it\n")
+    finding = check(bundle)
+    assert (finding.verdict, finding.why) == ("stale", "its payload is built otherwise now; tune it again")
+
+
+def test_slow_bundles_are_left_out_of_a_quick_check(bundle):
+    generator = np.random.default_rng(6)
+    slow = [Session(*(tuple(1e4 * s for s in times) for times in vars(session(generator)).values()))]
+    recorded_as(bundle, slow)
+    finding = check(bundle)
+    assert (finding.verdict, finding.why, finding.samples) == ("inconclusive", "left out by --quick", ())
+
+
+def test_update_accepts_what_is_measured(bundle, measured):
+    generator = np.random.default_rng(7)
+    recorded_as(bundle, [session(generator, 0.5) for _ in range(3)])
+    now = [session(generator) for _ in range(5)]
+    measured += now
+    assert check(bundle, update=True).verdict == "slower"
+    assert read_bundle(bundle).manifest.samples == tuple(now)
+    measured += now
+    assert check(bundle).verdict == "ok"
+
+
+def test_command_reports_in_every_form_and_exits_1_on_alarm(bundle, measured, autotune, tmp_path):
+    generator = np.random.default_rng(8)
+    recorded_as(bundle, [session(generator) for _ in range(3)])
+    measured += [session(generator, 1.2) for _ in range(5)]
+    code, out, _ = autotune("regress", bundle, "--quick", "--json", tmp_path / "f.json", "--junit", tmp_path / "j.xml")
+    assert code == 1
+    assert out.splitlines()[1].startswith("slower")
+    (found,) = json.loads((tmp_path / "f.json").read_text())
+    assert (found["verdict"], len(found["samples"])) == ("slower", 5)
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+
+
+def test_command_updates_and_writes_the_history(bundle, measured, autotune, tmp_path):
+    generator = np.random.default_rng(9)
+    recorded_as(bundle, [session(generator) for _ in range(3)])
+    for _ in range(2):
+        measured += [session(generator, 1.2) for _ in range(5)]
+        code, _, said = autotune("regress", bundle, "--quick", "--update", "--history", tmp_path / "h.jsonl")
+        assert code == 0, said
+    frame = read_history(tmp_path / "h.jsonl")
+    assert tuple(frame.columns) == COLUMNS
+    assert list(frame["verdict"]) == ["slower", "ok"]
+
+
+@pytest.mark.parametrize("factor", ["1", "0.5", "-2", "1000", "nan"])
+def test_absurd_factor_is_refused(bundle, autotune, factor):
+    code, out, said = autotune("regress", bundle, "--factor", factor)
+    assert (code, out, len(said.splitlines())) == (2, "", 1)
+    assert "factor" in said
+
+
+def test_folder_without_bundles_is_refused(tmp_path):
+    with pytest.raises(BundleError, match="tune a payload, or name bundles"):
+        bundles_in(tmp_path)
+
+
+def test_every_bundle_of_a_folder_is_found(bundle):
+    assert bundles_in(bundle.parent) == [bundle]
+
+
+FINDINGS = [
+    Finding("a", "one & only", "slower", "7.0% slower <against> its baseline", 1.07, Interval(2, 3, 4), seconds=1.5),
+    Finding("b", "two", "stale", "another machine"),
+    Finding("c", "three", "ok", "0.1% faster"),
+]
+
+
+def test_junit_report_counts_failures_and_skipped():
+    suite = ElementTree.fromstring(junit(FINDINGS).partition("?>")[2])
+    assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["3", "1", "1"]
+    assert [[child.tag for child in case] for case in suite] == [["failure"], ["skipped"], []]
+
+
+def test_history_is_a_frame_and_grows(tmp_path):
+    for day in (1, 2):
+        append_history(tmp_path / "deep" / "h.jsonl", to_checks(FINDINGS, datetime(2026, 1, day, tzinfo=UTC)))
+    frame = read_history(tmp_path / "deep" / "h.jsonl")
+    assert len(frame) == 6
+    assert frame["time"].is_monotonic_increasing
+    assert frame["speedup"].isna().tolist() == [False, True, True] * 2
+
+
+def test_judgement_does_not_depend_on_the_order_of_sessions():
+    generator = np.random.default_rng(10)
+    recorded, now = ([session(generator) for _ in range(3)] for _ in range(2))
+    before = judge(recorded, now, 1.05)
+    random.Random(0).shuffle(now)
+    assert isinstance(before, Judgement)
+    after = judge(recorded[::-1], now, 1.05)
+    assert (after.verdict, after.slowdown) == (before.verdict, before.slowdown)
+    assert after.pvalue == pytest.approx(before.pvalue)

@@ -1,0 +1,148 @@
+"""Replay: does a recorded speed-up hold, what differs from the recording, and what does that mean."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+from bundle_support import edit_manifest, make_bundle, no_care
+
+from autotune.bundles.replay import Timing, compare, replay, summarize
+from autotune.bundles.retune import retune_bundle
+from autotune.core.machine import this_machine
+from autotune.core.stats import Interval
+from autotune.core.trial import Samples
+from autotune.store.bundle import read_bundle
+from autotune.store.differences import differences
+from autotune.store.manifest import parse_manifest
+from autotune.store.manifest_checks import speedup_of
+from autotune.store.store import Store
+from autotune.tuning.tune import Progress
+from autotune.worker.evaluate import Evaluation
+
+SPEC = "matmul,m=17,n=24,k=9"
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    return make_bundle(tmp_path_factory.mktemp("pristine"), SPEC, trials=2)
+
+
+@pytest.fixture(autouse=True)
+def quickly():
+    with no_care():
+        yield
+
+
+@pytest.fixture
+def manifest(pristine):
+    return read_bundle(pristine).manifest
+
+
+def scale_samples(folder, factor):
+    """Make a bundle claim that its schedule takes `factor` times as long as it does."""
+
+    def change(data):
+        for session in data["samples"]:
+            session["best_seconds"] = [seconds * factor for seconds in session["best_seconds"]]
+        for name in ("low", "estimate", "high"):
+            data["speedup"][name] /= factor
+
+    edit_manifest(folder, change)
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict"),
+    [
+        (Interval(1.9, 2.0, 2.1), "holds"),
+        (Interval(1.75, 1.8, 1.85), "holds"),
+        (Interval(1.5, 1.6, 1.65), "weaker"),
+        (Interval(2.5, 2.6, 2.7), "stronger"),
+        (None, "unknown"),
+    ],
+)
+def test_verdict_compares_intervals(now, verdict):
+    assert compare(now, Interval(1.9, 2.0, 2.1)) == verdict
+    assert compare(now, None) == "unknown"
+
+
+@pytest.mark.parametrize(("factor", "verdict", "fine"), [(1e-3, "weaker", False), (1e3, "stronger", True)])
+def test_a_claim_that_is_not_true_is_called_so(pristine, tmp_path, factor, verdict, fine):
+    folder = shutil.copytree(pristine, tmp_path / "bundle")
+    scale_samples(folder, factor)
+    found = replay(folder)
+    assert (found.verdict, found.is_right, found.is_fine) == (verdict, True, fine)
+
+
+def seen_again(bundle, session, outcome="ok"):
+    """What a replay makes of these times of a bundle."""
+    ours = Evaluation(outcome, Samples(session.best_seconds), 1e-7)
+    timing = Timing(Evaluation("ok", Samples(session.baseline_seconds)), ours)
+    return summarize(bundle, timing, [session], this_machine(), None)
+
+
+def test_noise_is_not_called_wrong(pristine):
+    bundle = read_bundle(pristine)
+    found = seen_again(bundle, bundle.manifest.samples[0], "noisy")
+    assert (found.outcome, found.verdict, found.is_right, found.is_fine) == ("noisy", "holds", True, True)
+
+
+def test_weaker_on_another_machine_is_no_failure(pristine, tmp_path):
+    folder = shutil.copytree(pristine, tmp_path / "bundle")
+    scale_samples(folder, 1e-3)
+    other = replace(this_machine(), cpu="another", isa="avx1024", vector_bits=1024, l2_bytes=1 << 24)
+
+    def change(data):
+        data["machine"] = vars(other)
+        data["fingerprint"] = other.fingerprint
+
+    edit_manifest(folder, change)
+    found = seen_again(read_bundle(folder), read_bundle(pristine).manifest.samples[0])
+    assert (found.verdict, found.is_fine, found.same_machine) == ("weaker", True, False)
+    said = " ".join(found.differences)
+    for word in ("machine was another", "ISA was avx1024", "1024 bits", "--retune", "L2 was 16384 KiB"):
+        assert word in said
+
+
+def test_nothing_differs_where_it_was_recorded(pristine):
+    assert replay(pristine).differences == ()
+
+
+def test_another_compiler_is_explained_by_what_it_makes_of_the_script(manifest):
+    hashes = dict(manifest.ir_sha256)
+    here = this_machine()
+    same = differences(manifest, here, "mlir 99", hashes)
+    assert "compiler was" in same[0]
+    assert "only its code generation" in same[1]
+    assert "other IR" in differences(manifest, here, "mlir 99", {**hashes, "transformed": "0"})[1]
+    assert "pipeline after it another" in differences(manifest, here, "mlir 99", {**hashes, "lowered": "0"})[1]
+    (own,) = differences(manifest, here, manifest.versions.compiler, {**hashes, "transformed": "0"})
+    assert "this project's own passes" in own
+
+
+def test_speedup_is_over_all_sessions(manifest):
+    (session,) = manifest.samples
+    slow = replace(session, best_seconds=tuple(2 * s for s in session.best_seconds))
+    assert speedup_of([session]).estimate == manifest.speedup.estimate
+    assert speedup_of([session, slow, slow]).estimate < manifest.speedup.estimate
+    assert speedup_of([replace(session, baseline_seconds=())]) is None
+
+
+def test_manifest_survives_its_own_text(pristine, manifest):
+    assert parse_manifest((pristine / "manifest.json").read_bytes(), "x") == manifest
+
+
+def test_retune_starts_from_the_recorded_config(pristine, tmp_path):
+    ((tag, task),) = read_bundle(pristine).manifest.tasks.items()
+    seen = []
+    progress = Progress(trial=lambda trial, counted, best: seen.append(trial.config))
+    with Store.open(tmp_path / "s") as store:
+        result = retune_bundle(read_bundle(pristine), store, tmp_path / "again", 1, progress)
+    assert seen == [dict(task.config)]
+    assert result.configs == {tag: dict(task.config)}
+    assert replay(tmp_path / "again").is_right
+
+
+def test_a_bundle_replays_from_another_clone(pristine, tmp_path, monkeypatch):
+    moved = shutil.copytree(pristine, tmp_path / "elsewhere" / "renamed")
+    monkeypatch.chdir(tmp_path)
+    assert replay(moved.relative_to(tmp_path)).is_right

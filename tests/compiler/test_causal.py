@@ -1,0 +1,92 @@
+"""Causal masks: what is known to be hidden, what must not be taken for it, and that nothing of it is missed."""
+
+import numpy as np
+import pytest
+from tuning_support import agrees, random_configs, run
+
+from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.tasks.partition import partition
+from autotune.core.machine import this_machine
+from autotune.core.marks import HIDDEN
+from autotune.core.script import assemble, write_step
+from autotune.registry import family_for, load_payload
+
+CAUSAL = "attention,heads=2,seq=40,d=16,causal=1"
+HIDDEN_LOOPS = [-1, 3, 2, 2, 2, 2, 2, -1]  # quotient, mixed, sum, exp, max, mask, scores, scaled q
+# Each makes a program of which the hidden columns count, or cannot be told.
+SPOILED = {
+    "the mask keeps the future": ("arith.cmpi ule,", "arith.cmpi uge,"),
+    "a mask of half the columns": ("%column = linalg.index 2", "%column = linalg.index 1"),
+    "the mask is not low enough": ("-1.0e+30", "-1.0e+10"),
+    "a smallest, not a largest": ("arith.maximumf", "arith.minimumf"),
+    "no exponential": ("math.exp", "math.absf"),
+    "a product instead of a sum": ("arith.addf %acc, %e0", "arith.mulf %acc, %e0"),
+}
+
+
+def hidden(text):
+    payload = load_payload(CAUSAL)
+    tasks = partition(type(payload)(payload.name, text, payload.entry, payload.arguments)).tasks
+    return [member.hidden for task in tasks for member in task.members]
+
+
+def test_columns_behind_the_diagonal_are_hidden_in_every_op_that_has_them():
+    assert hidden(load_payload(CAUSAL).text) == HIDDEN_LOOPS
+
+
+def test_a_mask_that_compares_the_other_way_round_hides_the_same():
+    text = load_payload(CAUSAL).text.replace("cmpi ule, %column, %row", "cmpi uge, %row, %column")
+    assert hidden(text) == HIDDEN_LOOPS
+
+
+@pytest.mark.parametrize("change", SPOILED.values(), ids=SPOILED)
+def test_columns_that_may_count_are_not_hidden(change):
+    text = load_payload(CAUSAL).text
+    assert change[0] in text
+    assert set(hidden(text.replace(*change))) == {-1}
+
+
+def test_without_a_mask_nothing_is_hidden():
+    assert set(hidden(load_payload(CAUSAL.replace(",causal=1", "")).text)) == {-1}
+
+
+def test_columns_that_are_results_are_not_hidden():
+    """What is exponentiated is written, zeros and all."""
+    payload = load_payload(CAUSAL)
+    text = payload.text.replace("%attention in restrict", "%probabilities_exp in restrict")
+    text = text.replace("(tensor<2x40x16xf32>, memref<2x40x16xf32>)", "(tensor<2x40x40xf32>, memref<2x40x40xf32>)")
+    text = text.replace("%out_memref: memref<2x40x16xf32>", "%out_memref: memref<2x40x40xf32>")
+    assert set(hidden(text)) == {-1}
+
+
+@pytest.mark.parametrize("spec", [CAUSAL, "attention,heads=1,seq=67,d=24,causal=1", "attention,seq=96,causal=1"])
+def test_what_is_skipped_changes_no_result(spec):
+    payload = load_payload(spec)
+    parts = partition(payload)
+    (task,) = parts.tasks
+    family, machine, inputs = family_for(task), this_machine(), payload.make_inputs(0)
+    plain = run(payload, inputs, None, PLAIN)
+    agrees(payload, plain, payload.reference(**inputs))
+    drawn = (c for c in random_configs(family, task, machine, 40, 3) if c["hidden"] == "skipped")
+    for config in [family.default(task, machine), *(config for config, _ in zip(drawn, range(4), strict=False))]:
+        script = assemble([write_step(task, family, config, machine)])
+        assert (HIDDEN in script) == (config["hidden"] == "skipped")
+        agrees(payload, run(payload, inputs, script, TAIL, text=parts.payload.text), plain)
+
+
+def test_what_is_skipped_is_not_computed():
+    """Keys that no row but the last can see may be anything, once blocks of rows stop before them."""
+    payload = load_payload("attention,heads=1,seq=64,d=16,causal=1")
+    parts = partition(payload)
+    (task,) = parts.tasks
+    family, machine = family_for(task), this_machine()
+    config = {**family.default(task, machine), "rows": 16, "vectors": 1, "register_n_1": 1, "pack_b_1": "none"}
+    config |= {"pack_b_2": "none"}
+    inputs = payload.make_inputs(0)
+    inputs["v"][:, 48:] = np.nan
+    (skipped,) = run(
+        payload, inputs, assemble([write_step(task, family, config, machine)]), TAIL, text=parts.payload.text
+    )
+    (masked,) = run(payload, inputs, None, PLAIN)
+    assert np.isnan(masked).all(), "0 x NaN is NaN: the plain lowering multiplies what it masked"
+    assert np.isfinite(skipped[:, :48]).all()

@@ -1,0 +1,139 @@
+"""Online softmax: which groups may go online, and that what they become computes the same."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tuning_support import MACHINES, agrees, run
+
+from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.module import context, find_function, parse
+from autotune.compiler.passes.online_softmax import go_online
+from autotune.compiler.rewrite_payload import blocks_of
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Claim
+from autotune.core.errors import CompileError
+from autotune.core.family import Blocks
+from autotune.core.machine import this_machine
+from autotune.core.script import assemble, write_step
+from autotune.registry import family_for, load_payload
+from autotune.tuning.task_search import candidate_of
+from autotune.worker.evaluate import Job, evaluate
+from autotune.worker.measure import Effort
+from autotune.worker.proof import transform
+
+ATTENTION = "attention,heads=2,seq=128,d=24"
+QUICK = Effort(samples=3, seconds=0.1, sample_seconds=1e-5)
+
+
+def attention_task(payload):
+    return next(task for task in partition(payload).tasks if len(task.contractions) == 2)
+
+
+def script_of(task, machine, **knobs):
+    """The script of the task alone, with these knobs."""
+    family = family_for(task)
+    config = {**family.default(task, machine), **knobs}
+    assert family.space(task, machine).broken_law(config) is None, knobs
+    return write_step(task, family, config, machine, alone=True)
+
+
+@pytest.mark.parametrize("machine", ["avx512", "avx2", "neon"])
+@pytest.mark.parametrize("rows", [16, 64])
+@pytest.mark.parametrize("spec", [ATTENTION, f"{ATTENTION},causal=1", "attention,heads=1,seq=192,d=16,causal=1"])
+def test_online_softmax_is_right(spec, rows, machine):
+    payload = load_payload(spec)
+    task = attention_task(payload)
+    for knobs in ({}, {"hidden": "computed"}, {"pack_b_1": "none"}, {"math": "libm"}):
+        if "hidden" in knobs and "causal" not in spec:
+            continue
+        step = script_of(task, MACHINES[machine], online=64, rows=rows, **knobs)
+        (found,) = evaluate(Job(task.payload, (candidate_of(step),), this_machine(), effort=QUICK))
+        assert found.outcome == "ok", (knobs, found.diagnostic)
+
+
+def test_several_layers_go_online_in_the_whole_model():
+    payload = load_payload("gpt,d_model=32,heads=2,d_ff=48,vocab=33,seq=128,layers=2")
+    parts = partition(payload)
+    task = attention_task(payload)
+    step = replace(script_of(task, this_machine(), online=64, rows=32), ops=task.ops)
+    inputs = payload.make_inputs(0)
+    found = run(payload, inputs, assemble([step]), TAIL, text=parts.payload.text)
+    agrees(payload, found, payload.reference(**inputs))
+
+
+@pytest.mark.parametrize("low", ["-1.0e+30", "0xFF800000"], ids=["low", "infinite"])
+def test_block_that_a_mask_hides_whole_adds_nothing(low):
+    """A row sees the columns from its own on: late rows nothing of the first block."""
+    payload = load_payload(f"{ATTENTION},causal=1")
+    text = payload.text.replace("arith.cmpi ule", "arith.cmpi uge").replace("constant -1.0e+30", f"constant {low}")
+    turned = replace(payload, text=text, reference=None)
+    inputs = turned.make_inputs(0)
+    (expected,) = run(turned, inputs, None, PLAIN)
+    assert np.isfinite(expected).all()
+    task = attention_task(turned)
+    names = [argument.name for argument in task.payload.arguments]
+    (found,) = run(task.payload, dict(zip(names, inputs.values(), strict=False)), candidate(task).script, TAIL)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def candidate(task):
+    return candidate_of(script_of(task, this_machine(), online=64, rows=32))
+
+
+@pytest.mark.parametrize(
+    "spec", ["softmax,rows=64,cols=256", "layer_norm,rows=64,cols=256", "gelu,rows=64,cols=256", "matmul,m=128,k=128"]
+)
+def test_what_does_not_divide_by_the_sum_of_a_softmax_stays(spec):
+    assert all(member.column < 0 for task in partition(load_payload(spec)).tasks for member in task.members)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("arith.subf %e0, %e1", "arith.subf %e1, %e0"),
+        ("math.exp %", "math.exp2 %"),
+        ("arith.maximumf", "arith.minimumf"),
+        ("%probabilities_sum_start = arith.constant 0.0", "%probabilities_sum_start = arith.constant 1.0"),
+        ("arith.addf %acc, %e0", "arith.mulf %acc, %e0"),
+    ],
+    ids=["negative", "other-base", "smallest", "start", "product"],
+)
+def test_what_is_not_linear_in_the_exponentials_stays(old, new):
+    payload = load_payload(ATTENTION)
+    assert old in payload.text
+    changed = replace(payload, text=payload.text.replace(old, new))
+    assert all(member.column < 0 for task in partition(changed).tasks for member in task.members)
+
+
+def test_script_says_what_goes_online():
+    task = attention_task(load_payload(f"{ATTENTION},causal=1"))
+    script = candidate(task).script
+    with context():
+        assert blocks_of(script) == {task.tag: Blocks(32, 64, skips=True)}
+        assert blocks_of(assemble([])) == blocks_of("") == {}
+
+
+def test_plain_mlir_sees_the_loops_before_the_script():
+    task = attention_task(load_payload(ATTENTION))
+    found = transform(Claim(task.payload, candidate(task)))
+    assert found.before.count("scf.for") == 3
+    assert "tensor<128x128" not in found.before.split("scf.for", 3)[3]
+    assert "128x128" not in found.after, "no whole matrix of scores"
+
+
+def test_group_that_cannot_go_online_is_refused():
+    parts = partition(load_payload("softmax,rows=16,cols=128"))
+    with context():
+        module = parse(parts.payload.text, "softmax")
+        function = find_function(module, parts.payload.entry)
+        with pytest.raises(CompileError, match="must divide by a softmax's sum to go online, it does not"):
+            go_online(function, {parts.tasks[0].tag: Blocks(8, 64)})
+
+
+def test_online_scores_take_less_memory():
+    task = attention_task(load_payload("attention,heads=1,seq=512,d=16"))
+    steps = [script_of(task, this_machine(), rows=64), script_of(task, this_machine(), rows=64, online=64)]
+    job = Job(task.payload, tuple(candidate_of(step) for step in steps), this_machine(), effort=QUICK)
+    whole, online = (found.buffers for found in evaluate(job))
+    assert online.peak_bytes < whole.peak_bytes / 2

@@ -1,0 +1,176 @@
+"""Real sweeps: tuners that share a store, meet duplicates; and a trial that is reproduced."""
+
+import os
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from tuning_support import contraction_payload
+
+from autotune.bundles.reproduce import find_task, reproduce
+from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import StoreError
+from autotune.core.family import Preparation
+from autotune.core.machine import this_machine
+from autotune.core.space import Knob, Space
+from autotune.core.trial import RIGHT, Trial
+from autotune.registry import families, load_payload
+from autotune.store.store import Store
+from autotune.tuning.dead_knobs import dead_knobs
+from autotune.tuning.selftest_figures import Direct, open_search, product_task
+from autotune.tuning.task_search import TaskSearch
+from autotune.worker.worker import Worker
+
+TASK = product_task()
+TINY = partition(contraction_payload(5, 7, 3)).tasks[0]
+
+
+@pytest.fixture(scope="module")
+def worker():
+    with Worker(30.0) as shared:
+        yield shared
+
+
+def recorded(path):
+    with Store.open(path) as store:
+        return [trial for sweep in store.sweeps() for trial in sweep.recorded]
+
+
+def test_two_tuners_on_one_store_share_the_work(tmp_path):
+    path, children = tmp_path / "store.journal", []
+    for _ in range(2):
+        if (child := os.fork()) == 0:
+            try:
+                with Store.open(path) as store:
+                    search = open_search(store, TINY, this_machine(), 0)
+                    while len(search.sweep.recorded) < 12 and search.step(Direct()) is not None:
+                        pass
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    keys = [trial.key for trial in recorded(path)]
+    assert 12 <= len(keys) <= 13
+    assert len(set(keys)) == len(keys)
+
+
+def test_interrupted_search_goes_on_in_the_same_order(tmp_path):
+    def configs(path, counts):
+        seen = []
+        for count in counts:
+            with Store.open(path) as store:
+                search = open_search(store, TINY, this_machine(), 3)
+                seen = [search.step(Direct())[0].config for _ in range(count)]
+        return seen
+
+    assert configs(tmp_path / "whole", [6]) == configs(tmp_path / "pieces", [2, 4, 6])
+
+
+class Twins:
+    """A family of which one knob is only a comment, one writes the same code otherwise, and one matters."""
+
+    name, fallback = "twins", False
+
+    def covers(self, task):
+        return True
+
+    def space(self, task, machine):
+        return Space((Knob("comment", (1, 2)), Knob("unroll", (1, 64)), Knob("tile", (2, 3))))
+
+    def default(self, task, machine):
+        return {"comment": 1, "unroll": 1, "tile": 2}
+
+    def build(self, task, config, machine):
+        tiled = f"""// {config["comment"]}
+%t, %l = transform.structured.tile_using_for %op tile_sizes [{config["tile"]}]
+  : (!transform.any_op) -> (!transform.any_op, !transform.any_op)"""
+        again = (
+            '\ntransform.apply_cse to %l : !transform.any_op\n%m = transform.structured.match ops{["scf.for"]} in %l'
+        )
+        return tiled if config["unroll"] == 1 else f"{tiled}{again} : (!transform.any_op) -> !transform.any_op"
+
+    def prepare(self, task, config):
+        return Preparation()
+
+
+def test_same_code_is_never_timed_twice_and_dead_knobs_are_named(tmp_path, worker):
+    with Store.open(tmp_path / "s") as store:
+        search = TaskSearch.open(TASK, Twins(), this_machine(), store, payload="p", sampler="grid", seed=0)
+        trials = [trial for trial, _ in iter(lambda: search.step(worker), None)]
+    firsts = {trial.key: trial for trial in trials if trial.outcome in RIGHT}
+    assert Counter(trial.config["tile"] for trial in firsts.values()) == {2: 1, 3: 1}
+    assert Counter(trial.outcome for trial in trials)["duplicate"] == 6
+    for trial in trials:
+        if trial.outcome == "duplicate":
+            assert firsts[trial.twin].config["tile"] == trial.config["tile"]
+            assert trial.samples is None
+            assert "same IR" in trial.diagnostic
+    assert dead_knobs(trials) == ["comment", "unroll"]
+
+
+def test_knob_is_not_called_dead_on_little_evidence():
+    trials = [Trial("t", i, {"a": i, "b": 0}, "duplicate" if i else "ok", f"k{i}", "f", twin="k0") for i in range(2)]
+    assert dead_knobs(trials) == []
+
+
+@pytest.mark.parametrize("family", families(), ids=lambda family: family.name)
+def test_no_knob_of_our_families_is_dead(family):
+    machine, dice = this_machine(), random.Random(0)
+    tasks = [TASK, *partition(contraction_payload(96, 160, 128, role_b="weight")).tasks]
+    tasks += [find_task(spec, tag) for spec, tag in whole_tasks()]
+    covered = [task for task in tasks if family.covers(task)]
+    assert covered
+    alive, declared = set(), set()
+    for task in covered:
+        space = family.space(task, machine)
+        declared |= {knob.name for knob in space.knobs if len(knob.values) > 1}
+        drawn = ({knob.name: dice.choice(knob.values) for knob in space.knobs} for _ in range(2000))
+        for config in islice((config for config in drawn if space.broken_law(config) is None), 20):
+            script = family.build(task, config, machine), family.prepare(task, config)
+            for knob in space.knobs:
+                for value in knob.values:
+                    other = {**config, knob.name: value}
+                    if knob.name not in alive and space.broken_law(other) is None:
+                        changed = family.build(task, other, machine), family.prepare(task, other)
+                        alive |= {knob.name} if changed != script else set()
+    assert declared - alive == set()
+
+
+def whole_tasks():
+    """Names of payloads and tags of their tasks: groups and single ops."""
+    kernels = ("attention,heads=2,seq=64,d=32,causal=1", "softmax,rows=64,cols=96", "gelu,rows=32,cols=64")
+    for spec in (*kernels, "nano", "nano,function=decode"):
+        for task in partition(load_payload(spec)).tasks:
+            yield spec, task.tag
+
+
+def test_trial_is_reproduced_from_its_key_as_files_and_as_an_outcome(tmp_path, worker):
+    spec = "matmul,m=9,n=7,k=5"
+    path, folder = tmp_path / "s", tmp_path / "again"
+    (task,) = partition(load_payload(spec)).tasks
+    family = next(family for family in families() if family.covers(task))
+    with Store.open(path) as store:
+        search = TaskSearch.open(task, family, this_machine(), store, payload=spec, sampler="tpe", seed=0)
+        trial, _ = search.step(worker)
+    found = reproduce(path, trial.key[:8], folder, 30.0)
+    assert (found.is_same, found.changed) == (True, "")
+    assert {file.name for file in folder.iterdir()} == {"payload.mlir", "schedule.mlir", "trial.json", "README"}
+    assert trial.key[:8] in (folder / "README").read_text()
+    with pytest.raises(StoreError, match="beginning of one key"):
+        reproduce(path, "nothing", folder, 30.0)
+
+
+def test_reproduction_tells_what_changed(tmp_path, worker):
+    spec = "matmul,m=9,n=7,k=5"
+    with Store.open(tmp_path / "s") as store:
+        task = partition(load_payload(spec)).tasks[0]
+        family = next(family for family in families() if family.covers(task))
+        search = TaskSearch.open(task, family, this_machine(), store, payload=spec, sampler="tpe", seed=0)
+        trial, _ = search.step(worker)
+        search.sweep.add(replace(trial, key="f" * 64, outcome="crashed", samples=None), search.space)
+    found = reproduce(tmp_path / "s", "ffff", tmp_path / "again", 30.0)
+    assert "not those of the record" in found.changed
+    assert not found.is_same

@@ -1,0 +1,528 @@
+"""The record of trials: what is written comes back, and no fault of disk, process or user loses what was written."""
+
+import errno
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import optuna
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autotune.core.errors import SpaceError, StoreError
+from autotune.core.space import Knob, Space
+from autotune.core.trial import Samples, Trial
+from autotune.store import journal as module
+from autotune.store.store import Store, trials
+
+SPACE = Space((Knob("tile", (1, 2, 4, 8)), Knob("order", ("ijk", "ikj")), Knob("pack", (False, True))))
+IDENTITY = {"payload_sha256": "a" * 64, "machine": "m", "compiler": "22.1"}
+ROOT = str(Path(module.__file__).parents[2])
+needs_user = pytest.mark.skipif(os.access("/proc/version", os.W_OK), reason="this user may write anywhere")
+
+
+def make(number: int, outcome: str = "ok", **changes) -> Trial:
+    config = {"tile": 2 ** (number % 4), "order": "ijk", "pack": number % 2 == 0}
+    samples = Samples((2e-3, 1e-3, 3e-3), (1e-3, 1e-3, 1e-3), 4) if outcome == "ok" else None
+    phases = {"transform": 0.1, "lower": 0.2}
+    fields = {"samples": samples, "phases": phases} | changes
+    return Trial("matmul0", number, config, outcome, f"key{number}", "matmul", **fields)
+
+
+def fill(location, count: int, first: int = 0) -> None:
+    with Store.open(location) as store:
+        sweep = store.sweep("nano", "matmul0", IDENTITY, flops=2e9)
+        for number in range(first, first + count):
+            sweep.add(make(number), SPACE)
+
+
+def numbers(location) -> list[int]:
+    with Store.open(location) as store:
+        return [trial.number for trial in store.sweep("nano", "matmul0", IDENTITY).trials()]
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "runs" / "store.journal"
+
+
+@pytest.fixture(params=["file", "database"])
+def location(request, tmp_path):
+    return tmp_path / "store.journal" if request.param == "file" else f"sqlite:///{tmp_path}/store.db"
+
+
+def one_line(error) -> str:
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+class TestEveryLocation:
+    def test_trials_come_back_equal_and_by_number(self, location):
+        written = [
+            make(2),
+            make(0, "crashed", diagnostic="signal 11\nß\udcff"),
+            make(1, "wrong-result", max_error=0.5),
+        ]
+        with Store.open(location) as store:
+            sweep = store.sweep("nano", "matmul0", IDENTITY)
+            for trial in written:
+                sweep.add(trial, SPACE)
+            assert sweep.records == {trial.key: trial for trial in written}
+        with Store.open(location) as store:
+            sweep = store.sweep("nano", "matmul0", IDENTITY)
+            assert sweep.trials() == sorted(written, key=lambda trial: trial.number)
+            assert sweep.records == {trial.key: trial for trial in written}
+
+    @pytest.mark.parametrize("error", [math.inf, math.nan])
+    def test_non_finite_errors_come_back(self, location, error):
+        with Store.open(location) as store:
+            store.sweep("nano", "matmul0", IDENTITY).add(make(0, "non-finite", max_error=error), SPACE)
+        with Store.open(location) as store:
+            assert repr(store.sweep("nano", "matmul0", IDENTITY).trials()[0].max_error) == repr(error)
+
+    def test_different_identities_are_never_mixed(self, location):
+        with Store.open(location) as store:
+            store.sweep("nano", "matmul0", IDENTITY).add(make(0), SPACE)
+            assert store.sweep("nano", "matmul0", IDENTITY | {"machine": "other"}).trials() == []
+            assert store.sweep("gpt2", "matmul0", IDENTITY).trials() == []
+            assert len(store.sweep("nano", "matmul0", dict(reversed(IDENTITY.items()))).trials()) == 1
+
+    def test_config_outside_the_space_is_refused_and_not_recorded(self, location):
+        with Store.open(location) as store:
+            sweep = store.sweep("nano", "matmul0", IDENTITY)
+            with pytest.raises(SpaceError):
+                sweep.add(make(0), Space((Knob("tile", (3,)), *SPACE.knobs[1:])))
+            assert sweep.trials() == []
+
+    def test_summaries_come_back_newest_last(self, location):
+        with Store.open(location) as store:
+            assert store.summaries() == []
+            store.write_summary("nano", {"speedup": 2.0})
+            store.write_summary("gpt2", {"speedup": 3.0})
+        with Store.open(location, create=False) as store:
+            assert store.summaries() == [{"payload": "nano", "speedup": 2.0}, {"payload": "gpt2", "speedup": 3.0}]
+
+    def test_missing_store_is_not_created_for_reading(self, location, tmp_path):
+        for call in (lambda: Store.open(location, create=False), lambda: trials(location)):
+            with pytest.raises(StoreError, match="must exist") as error:
+                call()
+            one_line(error)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_flops_are_kept_when_not_given_again(self, location):
+        fill(location, 1)
+        assert numbers(location) == [0]
+        assert trials(location)["gflops"][0] == pytest.approx(2e9 / 2e-3 / 1e9)
+
+    def test_frame_has_one_row_a_trial_failures_included(self, location):
+        with Store.open(location) as store:
+            sweep = store.sweep("nano", "matmul0", IDENTITY, flops=2e9)
+            sweep.add(make(0), SPACE)
+            sweep.add(make(1, "crashed"), SPACE)
+        frame = trials(location)
+        assert list(frame["outcome"]) == ["ok", "crashed"]
+        assert list(frame["samples"]) == [3, 0]
+        assert frame["seconds_min"][0] == 1e-3
+        assert frame["seconds_median"].isna().tolist() == [False, True]
+        assert frame["lower_seconds"][0] == 0.2
+        assert frame["jit_seconds"].isna().all()
+        assert list(frame["knob_tile"]) == [1, 2]
+
+    def test_optuna_alone_can_read_the_sweeps(self, location):
+        fill(location, 2)
+        storage = str(location)
+        if "://" not in storage:
+            storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
+        name = next(n for n in optuna.get_all_study_names(storage) if n.startswith("nano/matmul0/"))
+        study = optuna.load_study(study_name=name, storage=storage)
+        assert study.best_value == pytest.approx(1.5e-3), "the lower quartile of 1, 2 and 3 ms"
+        assert study.trials[0].params == make(0).config
+
+
+def test_frame_round_trips_through_parquet_and_csv(path, tmp_path):
+    mixed = Space((Knob("unroll", (1, "full")), Knob("tile", (1, 2))))
+    with Store.open(path) as store:
+        store.sweep("nano", "a", IDENTITY).add(make(0), SPACE)
+        sweep = store.sweep("nano", "b", IDENTITY)
+        for number, value in enumerate(("full", 1)):
+            changes = {"unroll": value, "tile": 2}
+            sweep.add(Trial("b", number, changes, "timed-out", f"b{number}", "matmul"), mixed)
+    frame = trials(path)
+    assert list(frame["knob_unroll"].dropna()) == ["full", "1"]
+    assert list(frame["knob_tile"]) == [1, 2, 2]
+    frame.to_parquet(tmp_path / "t.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "t.parquet"), frame)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    back = pd.read_csv(tmp_path / "t.csv", dtype=frame.dtypes.to_dict(), keep_default_na=False, na_values=[""])
+    pd.testing.assert_frame_equal(back.drop(columns="diagnostic"), frame.drop(columns="diagnostic"))
+
+
+def test_frame_of_an_empty_store_has_its_columns(path):
+    with Store.open(path):
+        pass
+    assert trials(path).empty
+    assert {"payload", "seconds_median", "gflops", "verify_seconds"} <= set(trials(path).columns)
+
+
+def test_reading_beside_a_writer_works_and_writes_nothing(path):
+    with Store.open(path) as store:
+        sweep = store.sweep("nano", "matmul0", IDENTITY)
+        sweep.add(make(0), SPACE)
+        before, files = path.read_bytes(), sorted(path.parent.iterdir())
+        assert len(trials(path)) == 1
+        with Store.open(path, exclusive=False) as reader, pytest.raises(StoreError, match="must only be read"):
+            reader.sweep("nano", "matmul0", IDENTITY).add(make(1), SPACE)
+        assert (path.read_bytes(), sorted(path.parent.iterdir())) == (before, files)
+        sweep.add(make(1), SPACE)
+    assert len(trials(path)) == 2
+
+
+def test_reader_skips_a_record_that_is_still_being_written(path):
+    fill(path, 2)
+    with path.open("ab") as file:
+        file.write(b'{"op_code":4,"wor')
+    before = path.read_bytes()
+    assert len(trials(path)) == 2
+    assert path.read_bytes() == before
+
+
+def test_two_writers_see_what_the_other_recorded_and_lose_nothing(path):
+    with Store.open(path) as one, Store.open(path) as two:
+        mine, theirs = (store.sweep("nano", "matmul0", IDENTITY) for store in (one, two))
+        for number in range(0, 10, 2):
+            mine.add(make(number), SPACE)
+            theirs.add(make(number + 1), SPACE)
+        mine.refresh()
+        assert [trial.number for trial in mine.recorded] == [trial.number for trial in theirs.recorded]
+    assert numbers(path) == list(range(10))
+
+
+def test_writer_mends_what_a_killed_writer_left_torn(path):
+    with Store.open(path) as store:
+        sweep = store.sweep("nano", "matmul0", IDENTITY)
+        sweep.add(make(0), SPACE)
+        with path.open("ab") as file:
+            file.write(b'{"op_code":4,"wor')
+        sweep.add(make(1), SPACE)
+    assert numbers(path) == [0, 1]
+    assert path.with_name(path.name + ".torn").read_bytes() == b'{"op_code":4,"wor'
+
+
+def test_full_disk_pauses_and_goes_on(path, monkeypatch):
+    write, said = os.write, []
+    with monkeypatch.context() as patch:
+
+        def full(descriptor, data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def pause(sentence):
+            said.append(sentence)
+            if len(said) == 3:
+                patch.setattr(module.os, "write", write)
+
+        with Store.open(path, pause=pause) as store:
+            sweep = store.sweep("nano", "matmul0", IDENTITY)
+            sweep.add(make(0), SPACE)
+            patch.setattr(module.os, "write", full)
+            sweep.add(make(1), SPACE)
+    assert numbers(path) == [0, 1]
+    assert len(said) == 3
+    assert "make room" in said[0]
+
+
+CLAIMER = """
+import sys
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+from test_store import *
+with Store.open(sys.argv[3]) as store:
+    sweep = store.sweep("nano", "matmul0", IDENTITY)
+    print(sweep.claim("ab" * 32), sweep.claim("cd" * 32), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_trial_that_another_tuner_works_on_is_taken_until_it_ends(path):
+    fill(path, 1)
+    with Store.open(path) as store:
+        sweep = store.sweep("nano", "matmul0", IDENTITY)
+        assert sweep.claim("ab" * 32)
+        command = [sys.executable, "-c", CLAIMER, ROOT, str(Path(__file__).parents[1]), str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout.readline() == "False True\n"
+            assert not sweep.claim("cd" * 32)
+            other.kill()
+        assert sweep.claim("cd" * 32)
+        assert not sweep.claim("key0")  # recorded long ago
+
+
+def test_file_torn_at_any_byte_keeps_every_whole_record(tmp_path_factory):
+    whole = tmp_path_factory.mktemp("whole") / "s"
+    fill(whole, 2)
+    data = whole.read_bytes()
+    path = tmp_path_factory.mktemp("torn") / "s"
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, len(data)))
+    def check(cut):
+        path.write_bytes(data[:cut])
+        torn = path.with_name("s.torn")
+        torn.unlink(missing_ok=True)
+        complete = data[:cut].rfind(b"\n") + 1
+        saved = cut + 1 <= len(data) and data[cut : cut + 1] == b"\n"  # only the line end is missing
+        whole_trials = data[: cut + 1 if saved else complete].count(b'"op_code":4')
+        with Store.open(path) as store:
+            assert bool(store.messages) == (complete != cut)
+            found = store.sweep("nano", "matmul0", IDENTITY).trials()
+            assert [trial.number for trial in found] == list(range(whole_trials))
+        if complete != cut and not saved:
+            assert torn.read_bytes() == data[complete:cut]
+        fill(path, 1, first=whole_trials)
+        assert numbers(path) == list(range(whole_trials + 1))
+
+    check()
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 100, b"not json\n", b"{}\n", b'{"op_code":'])
+def test_torn_last_line_is_cut_off_and_kept_aside(path, tail):
+    fill(path, 1)
+    with path.open("ab") as file:
+        file.write(tail)
+    with Store.open(path) as store:
+        assert len(store.messages) == 1
+        assert str(path) in store.messages[0]
+    assert path.with_name("store.journal.torn").read_bytes() == tail
+    assert numbers(path) == [0]
+
+
+@pytest.mark.parametrize("bad", [b"garbage", b"[]", b"{}", b"\xff\xfe\x00"])
+def test_damaged_line_is_named_and_the_file_is_left_alone(path, bad):
+    fill(path, 2)
+    lines = path.read_bytes().splitlines()
+    lines[3] = bad
+    damaged = b"\n".join(lines) + b"\n"
+    path.write_bytes(damaged)
+    for call in (lambda: Store.open(path), lambda: trials(path)):
+        with pytest.raises(StoreError, match=r"line 4 .*move it away or pass --store PATH") as error:
+            call()
+        assert str(path) in one_line(error)
+    assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x7fELF\0\1\2",
+        os.urandom(300),
+        b"hello",
+        b"hello\n",
+        b"{}\n",
+        b'{"op_code":0,"worker_id":"x","study_name":"mine"}\n',
+        b'{"op_code":0,"worker_id":"x","study_name":"autotune/format-99"}\n',
+    ],
+)
+def test_file_that_is_no_store_is_refused_and_left_alone(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    for call in (lambda: Store.open(path), lambda: trials(path)):
+        with pytest.raises(StoreError, match=r"line 1 .*--store PATH") as error:
+            call()
+        assert str(path) in one_line(error)
+    assert path.read_bytes() == content
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_record_that_makes_no_sense_is_named(path):
+    fill(path, 1)
+    with path.open("ab") as file:
+        file.write(b'{"op_code":4,"worker_id":"x"}\n')
+    with pytest.raises(StoreError, match="line 5 does not") as error:
+        Store.open(path)
+    assert str(path) in one_line(error)
+    Store.open(path.with_name("other")).close()
+
+
+def test_incomplete_trial_is_named(path):
+    fill(path, 1)
+    path.write_bytes(path.read_bytes().replace(b'"samples":', b'"simples":'))
+    with pytest.raises(StoreError, match="must be complete"):
+        trials(path)
+
+
+@pytest.mark.parametrize("place", [".", "/dev/null"])
+def test_what_is_not_a_file_is_refused(tmp_path, place):
+    with pytest.raises(StoreError, match="regular file") as error:
+        Store.open(tmp_path / place)
+    one_line(error)
+
+
+def test_folder_below_a_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="pass --store PATH") as error:
+        Store.open(tmp_path / "file" / "store")
+    one_line(error)
+
+
+@needs_user
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_missing_permission_is_refused_in_one_line(path, what):
+    fill(path, 1)
+    target, mode = (path.parent, 0o500) if what == "folder" else (path, 0o400)
+    target.chmod(mode)
+    try:
+        with pytest.raises(StoreError, match="Permission denied") as error:
+            Store.open(path if what == "file" else path.with_name("new"))
+        one_line(error)
+        assert len(trials(path)) == 1
+    finally:
+        target.chmod(0o700)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_refused_open_is_one_line(path, monkeypatch, code):
+    def refuse(*args):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(module.os, "open", refuse)
+    with pytest.raises(StoreError, match=os.strerror(code)) as error:
+        Store.open(path)
+    assert str(path) in one_line(error)
+
+
+@pytest.mark.parametrize("room", [0, 1, 200])
+def test_full_disk_loses_nothing_and_the_store_goes_on(path, monkeypatch, room):
+    write, left = os.write, [room]
+
+    def full(descriptor, data):
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, data[: left[0]])
+        left[0] -= written
+        return written
+
+    with Store.open(path) as store:
+        sweep = store.sweep("nano", "matmul0", IDENTITY)
+        sweep.add(make(0), SPACE)
+        before = path.read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(module.os, "write", full)
+            with pytest.raises(StoreError, match="No space left") as error:
+                sweep.add(make(1), SPACE)
+        assert str(path) in one_line(error)
+        assert path.read_bytes() == before
+        assert [trial.number for trial in sweep.trials()] == [0]
+        sweep.add(make(2), SPACE)
+    assert numbers(path) == [0, 2]
+
+
+def test_size_limit_of_the_system_loses_nothing(path):
+    fill(path, 2)
+    size = path.stat().st_size
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Store.open(path) as store:
+        sweep = store.sweep("nano", "matmul0", IDENTITY)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
+        try:
+            with pytest.raises(StoreError, match="File too large"):
+                sweep.add(make(2), SPACE)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.stat().st_size == size
+    assert numbers(path) == [0, 1]
+
+
+WRITER = """
+import sys, pathlib, itertools
+sys.path[:0] = [sys.argv[1], sys.argv[2]]
+from test_store import *
+with Store.open(sys.argv[3]) as store:
+    sweep = store.sweep("nano", "matmul0", IDENTITY)
+    if len(sys.argv) > 4 and os.fork() == 0:
+        time.sleep(20)
+        os._exit(0)
+    for number in itertools.count():
+        sweep.add(make(number), SPACE)
+        print(number, flush=True)
+"""
+
+
+def start_writer(path, *extra: str) -> subprocess.Popen:
+    tests = str(Path(__file__).parents[1])
+    command = [sys.executable, "-c", WRITER, ROOT, tests, str(path), *extra]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+@pytest.mark.parametrize("extra", [(), ("fork",)])
+def test_killed_writer_leaves_every_finished_trial_and_no_lock(path, extra):
+    process = start_writer(path, *extra)
+    try:
+        while int(process.stdout.readline()) < 20:
+            pass
+        assert len(trials(path)) >= 20
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        started = time.monotonic()
+        found = numbers(path)  # with "fork", a child of the killed writer is still alive
+        assert time.monotonic() - started < 5
+        assert found == list(range(len(found)))
+        assert len(found) > 20
+    finally:
+        with suppress(ProcessLookupError):  # gone, unless a child of the writer outlived it
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_stale_lock_of_optuna_is_no_obstacle(path):
+    fill(path, 1)
+    path.with_name(path.name + ".lock").symlink_to(path)
+    started = time.monotonic()
+    fill(path, 1, first=1)
+    assert time.monotonic() - started < 5
+
+
+def test_store_is_written_once_a_trial(path, monkeypatch):
+    calls = []
+    with Store.open(path) as store:
+        sweep = store.sweep("nano", "matmul0", IDENTITY)
+        append = module.append
+        monkeypatch.setattr(module, "append", lambda *args: (calls.append(args), append(*args)))
+        sweep.add(make(0), SPACE)
+        store.sweep("nano", "matmul0", IDENTITY)
+    assert len(calls) == 1
+
+
+def test_records_are_strict_json(path):
+    with Store.open(path) as store:
+        store.sweep("nano", "matmul0", IDENTITY).add(make(0, "non-finite", max_error=math.nan), SPACE)
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    for line in path.read_text().splitlines():
+        json.loads(line, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("url", ["nosuch://host/db", "://", "postgresql://u:secret@localhost:1/db"])
+def test_database_that_does_not_answer_is_one_line_without_its_password(url):
+    with pytest.raises(StoreError, match="pass --store PATH") as error:
+        Store.open(url)
+    assert "secret" not in one_line(error)
+
+
+def test_database_that_is_no_store_is_refused(tmp_path):
+    url = f"sqlite:///{tmp_path}/other.db"
+    optuna.create_study(storage=url, study_name="mine")
+    with pytest.raises(StoreError, match="autotune header"):
+        Store.open(url)
+    (tmp_path / "text.db").write_text("this is not a database, but long enough to be read as one" * 20)
+    with pytest.raises(StoreError, match="not a database") as error:
+        Store.open(f"sqlite:///{tmp_path}/text.db")
+    one_line(error)

@@ -1,0 +1,188 @@
+"""One contract for every sampler, on small spaces with constraints."""
+
+import importlib.util
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import autotune.tuning.sampler
+import autotune.tuning.search as module
+from autotune.core.errors import MachineError, SpaceError
+from autotune.core.space import Constraint, Knob, Space, config_key
+from autotune.tuning.search import SAMPLERS, Search
+
+SPACE = Space(
+    (
+        Knob("tile_m", (1, 2, 4, 8)),
+        Knob("tile_n", (8, 16, 32)),
+        Knob("order", ("ijk", "ikj")),
+        Knob("pack", (False, True)),
+        Knob("vector", (8,)),
+    ),
+    (Constraint("tile_m * tile_n must be at most 128", lambda c: c["tile_m"] * c["tile_n"] <= 128),),
+)
+DEFAULT = {"tile_m": 4, "tile_n": 16, "order": "ikj", "pack": True, "vector": 8}
+
+
+def seconds(config) -> float:
+    return 1e-3 * (1 + abs(math.log2(config["tile_m"] * config["tile_n"] / 64)) + (config["order"] == "ijk"))
+
+
+def run(search: Search, count: int = 1000, fails=lambda config: False) -> list[dict]:
+    asked = []
+    while len(asked) < count and (config := search.ask()) is not None:
+        asked.append(config)
+        search.tell(config, None if fails(config) else seconds(config))
+    return asked
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+class TestEverySampler:
+    def test_default_comes_first(self, sampler):
+        assert Search(SPACE, DEFAULT, sampler=sampler).ask() == DEFAULT
+
+    def test_small_space_is_exhausted_exactly_without_a_repeat(self, sampler):
+        search = Search(SPACE, DEFAULT, sampler=sampler, seed=3)
+        keys = [config_key(config) for config in run(search)]
+        assert len(keys) == len(set(keys))
+        assert set(keys) == {config_key(config) for config in SPACE.configs()}
+        assert search.ask() is None
+
+    def test_every_config_obeys_the_constraints(self, sampler):
+        for config in run(Search(SPACE, DEFAULT, sampler=sampler, seed=4)):
+            SPACE.check(config)
+            assert SPACE.broken_law(config) is None
+
+    def test_same_seed_and_tells_give_the_same_asks(self, sampler):
+        def fails(config):
+            return config["tile_m"] == 8
+
+        first, second = (run(Search(SPACE, DEFAULT, sampler=sampler, seed=5), 25, fails) for _ in range(2))
+        assert first == second
+
+    def test_another_seed_gives_other_asks(self, sampler):
+        assert run(Search(SPACE, DEFAULT, sampler=sampler, seed=1), 20) != run(
+            Search(SPACE, DEFAULT, sampler=sampler, seed=2), 20
+        )
+
+    def test_told_configs_are_not_asked_again_on_resume(self, sampler):
+        told = run(Search(SPACE, DEFAULT, sampler=sampler, seed=6), 12)
+        resumed = Search(SPACE, DEFAULT, sampler=sampler, seed=6)
+        for config in told:
+            resumed.tell(config, seconds(config))
+        rest = run(resumed)
+        assert not {config_key(c) for c in told} & {config_key(c) for c in rest}
+        assert len(told) + len(rest) == len(list(SPACE.configs()))
+
+    def test_space_without_a_choice_gives_its_only_config(self, sampler):
+        search = Search(Space((Knob("vector", (8,)),)), {"vector": 8}, sampler=sampler)
+        assert [search.ask(), search.ask()] == [{"vector": 8}, None]
+
+    def test_space_without_knobs_gives_one_empty_config(self, sampler):
+        search = Search(Space(()), {}, sampler=sampler)
+        assert [search.ask(), search.ask()] == [{}, None]
+
+    def test_asks_may_run_ahead_of_tells(self, sampler):
+        search = Search(SPACE, DEFAULT, sampler=sampler)
+        asked = [search.ask() for _ in range(8)]
+        for config in reversed(asked):
+            search.tell(config, seconds(config))
+        assert len({config_key(config) for config in [*asked, *run(search)]}) == len(list(SPACE.configs()))
+
+    def test_failures_alone_do_not_stop_the_search(self, sampler):
+        assert len(run(Search(SPACE, DEFAULT, sampler=sampler), fails=lambda config: True)) == len(
+            list(SPACE.configs())
+        )
+
+    def test_narrow_space_in_a_huge_product_ends(self, sampler, monkeypatch):
+        monkeypatch.setattr(module, "DRAWS", 200)
+        knobs = tuple(Knob(f"k{i}", tuple(range(10))) for i in range(7))
+        only = dict.fromkeys((knob.name for knob in knobs), 0)
+        space = Space(knobs, (Constraint("knobs must be 0", lambda c: not any(c.values())),))
+        search = Search(space, only, sampler=sampler)
+        assert [search.ask(), search.ask(), search.ask()] == [only, None, None]
+
+    @settings(max_examples=8, deadline=None)
+    @given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3), seed=st.integers(0, 99))
+    def test_any_small_space_is_exhausted_exactly(self, sampler, sizes, seed):
+        knobs = tuple(Knob(f"k{i}", tuple(range(size))) for i, size in enumerate(sizes))
+        space = Space(knobs, (Constraint("sum must be even", lambda c: sum(c.values()) % 2 == 0),))
+        search = Search(space, dict.fromkeys((k.name for k in knobs), 0), sampler=sampler, seed=seed)
+        asked = []
+        while (config := search.ask()) is not None:
+            asked.append(config_key(config))
+            search.tell(config, 1.0 + sum(config.values()))
+        assert sorted(asked) == sorted(config_key(config) for config in space.configs())
+
+
+def wide_space() -> Space:
+    return Space(tuple(Knob(f"k{i}", tuple(2**j for j in range(8))) for i in range(5)))
+
+
+def wide_seconds(config) -> float:
+    return 1e-3 * (1 + sum(abs(math.log2(value) - 5) for value in config.values()))
+
+
+def best_of(sampler: str, seed: int, trials: int) -> float:
+    search = Search(wide_space(), {f"k{i}": 1 for i in range(5)}, sampler=sampler, seed=seed)
+    best = math.inf
+    for _ in range(trials):
+        config = search.ask()
+        search.tell(config, wide_seconds(config))
+        best = min(best, wide_seconds(config))
+    return best
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes"])
+def test_learning_samplers_beat_random_draws(sampler):
+    learned, drawn = (sorted(best_of(s, seed, 80) for seed in range(3))[1] for s in (sampler, "random"))
+    assert learned < drawn
+
+
+def test_failures_teach_the_sampler_to_keep_away():
+    search = Search(wide_space(), {f"k{i}": 1 for i in range(5)}, seed=0)
+    failed = []
+    for _ in range(90):
+        config = search.ask()
+        failed.append(config["k0"] > 8)  # half of the space
+        search.tell(config, None if failed[-1] else 1e-3)
+    assert sum(failed[-45:]) < 15
+
+
+def test_history_that_tpe_keeps_is_bounded(monkeypatch):
+    monkeypatch.setattr(autotune.sampler, "MOST_REMEMBERED", 20)
+    monkeypatch.setattr(autotune.sampler, "BEST_KEPT", 5)
+    monkeypatch.setattr(autotune.sampler, "LATEST_KEPT", 8)
+    search = Search(SPACE, DEFAULT)
+    keys = [config_key(config) for config in run(search)]
+    assert len(search._sampler.told) <= 20
+    assert len(keys) == len(set(keys)) == len(list(SPACE.configs()))
+
+
+def test_rejected_proposals_are_counted_by_reason():
+    search = Search(SPACE, DEFAULT, sampler="grid")
+    valid = len(run(search))
+    assert search.rejected == {"duplicate": 1, "constraint": SPACE.size - valid}
+
+
+def test_unknown_sampler_is_refused_with_the_known_ones():
+    with pytest.raises(SpaceError, match="tpe, random, cmaes, grid; got 'annealing'"):
+        Search(SPACE, DEFAULT, sampler="annealing")
+
+
+def test_default_that_breaks_a_law_is_refused():
+    with pytest.raises(SpaceError, match="at most 128"):
+        Search(SPACE, DEFAULT | {"tile_m": 8, "tile_n": 32})
+
+
+def test_config_outside_the_space_is_refused():
+    with pytest.raises(SpaceError, match="tile_m must be one of"):
+        Search(SPACE, DEFAULT).tell(DEFAULT | {"tile_m": 3}, 1.0)
+
+
+def test_missing_package_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MachineError, match="pip install cmaes"):
+        Search(SPACE, DEFAULT, sampler="cmaes")

@@ -1,0 +1,247 @@
+"""Tuning end to end, on payloads so small that it takes seconds: search, store, resume, bundle, replay."""
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+from bundle_support import compute_something_else, no_care
+from tuning_support import contraction_payload
+
+from autotune.bundles.replay import replay
+from autotune.core.errors import BundleError
+from autotune.core.machine import this_machine
+from autotune.core.trial import OUTCOMES, Samples
+from autotune.registry import load_payload
+from autotune.store.bundle import FILES, read_bundle
+from autotune.store.store import Store, trials
+from autotune.tuning.roofline import share_of_roof
+from autotune.tuning.tune import Options, Progress, tune
+from autotune.worker.roofs import reference_flops
+
+SPEC = "matmul,m=33,n=47,k=21"
+TRIALS = 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quickly():
+    """No test here is about speed."""
+    with no_care():
+        yield
+
+
+class Watcher:
+    """Keeps what it is told."""
+
+    def __init__(self, interrupt_after=None):
+        self.stages, self.trials, self.interrupt_after = [], [], interrupt_after
+        self.progress = Progress(stage=self.stages.append, trial=self.trial)
+
+    def trial(self, trial, counted, best):
+        self.trials.append(trial)
+        if len(self.trials) == self.interrupt_after:
+            raise KeyboardInterrupt
+
+    @property
+    def configs(self):
+        return [trial.config for trial in self.trials]
+
+
+def tune_into(folder, payload, count=TRIALS, watcher=None, **options):
+    watcher = watcher or Watcher()
+    with Store.open(folder / "store.journal") as store:
+        result = tune(payload, store, folder / "bundle", Options(trials=count, **options), watcher.progress)
+    return result, watcher
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuned")
+    return folder, *tune_into(folder, load_payload(SPEC))
+
+
+@pytest.fixture
+def copied(tuned, tmp_path):
+    """The folder of the tuned payload, to be spoilt."""
+    return shutil.copytree(tuned[0], tmp_path / "copy")
+
+
+def test_result_is_right_and_accounts_for_every_trial(tuned):
+    folder, result, watcher = tuned
+    assert result.payload == SPEC
+    assert 0 < result.max_error < 1e-4
+    assert result.best_seconds > 0
+    assert result.speedup.low <= result.speedup.estimate <= result.speedup.high
+    (samples,) = read_bundle(folder / "bundle").manifest.samples
+    assert len(samples.reference_seconds) == len(samples.best_seconds)
+    assert 0 < result.roof_fraction < 1.5
+    assert result.trials == dict(Counter(trial.outcome for trial in watcher.trials))
+    assert result.evaluated == TRIALS
+    assert result.bundle == str(folder / "bundle")
+
+
+def test_result_is_one_plain_object(tuned):
+    _, result, _ = tuned
+    data = json.loads(json.dumps(result.to_json()))
+    assert set(data) >= {
+        "payload", "machine", "roofs", "baseline", "best", "speedup", "speedup_interval", "trials", "seconds", "bundle",
+    }  # fmt: skip
+    assert data["baseline"]["name"] == "passes"
+    assert set(data["best"]) >= {"seconds", "roof_fraction", "configs"}
+
+
+def test_first_trial_is_the_default_config(tuned):
+    from autotune.compiler.tasks.partition import partition
+    from autotune.core.machine import this_machine
+    from autotune.registry import family_for
+
+    (task,) = partition(load_payload(SPEC)).tasks
+    assert tuned[2].configs[0] == family_for(task).default(task, this_machine())
+
+
+def test_store_holds_one_row_for_every_trial(tuned):
+    folder, _, watcher = tuned
+    frame = trials(folder / "store.journal")
+    assert list(frame["key"]) == [trial.key for trial in watcher.trials]
+    assert list(frame["outcome"]) == [trial.outcome for trial in watcher.trials]
+    assert set(frame["outcome"]) <= set(OUTCOMES)
+    assert set(frame["payload"]) == {SPEC}
+    right = frame[frame["outcome"] == "ok"]
+    assert (right["seconds_median"] > 0).all()
+    assert (right["gflops"] > 0).all()
+
+
+def test_store_holds_the_result(tuned):
+    folder, result, _ = tuned
+    with Store.open(folder / "store.journal", exclusive=False) as store:
+        (summary,) = store.summaries()
+    assert summary == json.loads(json.dumps(result.to_json()))
+
+
+def test_same_command_runs_nothing_new_and_visits_the_same_configs(copied, tuned):
+    result, watcher = tune_into(copied, load_payload(SPEC))
+    assert result.evaluated == 0
+    assert watcher.trials == tuned[2].trials
+    assert result.trials == tuned[1].trials
+    assert len(trials(copied / "store.journal")) == len(tuned[2].trials)
+
+
+def test_more_trials_run_only_the_new_ones(copied, tuned):
+    result, watcher = tune_into(copied, load_payload(SPEC), TRIALS + 2)
+    assert result.evaluated == 2
+    assert watcher.trials[: len(tuned[2].trials)] == tuned[2].trials
+
+
+def test_interrupt_leaves_what_was_finished_in_the_store_and_resumes(tmp_path):
+    watcher = Watcher(interrupt_after=2)
+    with pytest.raises(KeyboardInterrupt):
+        tune_into(tmp_path, load_payload(SPEC), 4, watcher)
+    assert list(trials(tmp_path / "store.journal")["key"]) == [trial.key for trial in watcher.trials]
+    assert not (tmp_path / "bundle").exists()
+    result, again = tune_into(tmp_path, load_payload(SPEC), 4)
+    assert result.evaluated == 2
+    assert again.trials[:2] == watcher.trials
+
+
+def test_share_of_the_roof_is_the_same_on_a_machine_that_runs_slower_for_a_while():
+    machine = this_machine()
+    kernel = reference_flops(machine)
+    for slow in (1.0, 1.3):
+        samples = Samples((2e-3 * slow,) * 3, (1e-3 * slow,) * 3)
+        assert share_of_roof(kernel, samples, machine) == pytest.approx(0.5)
+
+
+def test_time_bound_ends_the_search_after_the_first_trials(tmp_path):
+    result, watcher = tune_into(tmp_path, load_payload(SPEC), 1000, seconds=1.0)
+    assert 0 < len(watcher.trials) < 1000
+    assert result.bundle
+
+
+def test_bundle_is_plain_files_that_tell_all(tuned):
+    folder, result, _ = tuned
+    bundle = read_bundle(folder / "bundle")
+    manifest = bundle.manifest
+    ((tag, config),) = result.configs.items()
+    files = [path.relative_to(folder / "bundle").as_posix() for path in (folder / "bundle").rglob("*.*")]
+    assert sorted(files) == sorted([*FILES, "manifest.json", f"tasks/{tag}.mlir", f"schedules/{tag}.mlir"])
+    assert bundle.payload.name == SPEC
+    assert bundle.payload.text == load_payload(SPEC).text
+    assert bundle.payload.reference is not None
+    assert manifest.machine == result.machine
+    assert manifest.versions.compiler
+    assert manifest.versions.packages["numpy"]
+    assert manifest.buffers.peak_bytes <= manifest.buffers.naive_bytes
+    assert len(manifest.samples[0].best_seconds) == len(manifest.samples[0].baseline_seconds) > 2
+    assert manifest.speedup == result.speedup
+    assert manifest.tasks[tag].config == config
+    assert manifest.tasks[tag].sizes == (33, 47, 21)
+    assert manifest.numerics.oracle == "reference"
+    assert 0 < manifest.numerics.outputs["c"].max_error < manifest.numerics.outputs["c"].tolerance
+
+
+def test_bundle_replays(tuned):
+    found = replay(tuned[0] / "bundle")
+    assert found.is_right, found.diagnostic
+    assert found.payload == SPEC
+    assert found.speedup is not None
+    assert found.recorded.estimate == tuned[1].speedup.estimate
+    assert found.differences == ()
+
+
+def test_schedule_that_computes_something_else_does_not_replay(copied):
+    folder = copied / "bundle"
+    compute_something_else(folder)
+    found = replay(folder)
+    assert (found.is_right, found.outcome, found.verdict, found.is_fine) == (False, "wrong-result", "wrong", False)
+
+
+def test_folder_that_is_no_bundle_is_not_overwritten(tmp_path):
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    with pytest.raises(BundleError, match="must go to a new folder or replace a bundle"):
+        tune_into(tmp_path, load_payload(SPEC), 1)
+    assert (folder / "thesis.tex").read_text() == "years of work"
+
+
+def test_payload_file_is_tuned_against_its_plain_lowering(tmp_path):
+    path = tmp_path / "mine.mlir"
+    path.write_text(contraction_payload(17, 19, 23).text)
+    result, watcher = tune_into(tmp_path, load_payload(str(path)), 3)
+    assert watcher.trials[0].outcome == "ok", watcher.trials[0].diagnostic
+    assert result.payload == str(path)
+    assert list(result.trials) == ["ok"]
+    assert replay(tmp_path / "bundle").is_right
+
+
+def test_payload_file_that_adds_to_a_matrix_is_tuned(tmp_path):
+    path = tmp_path / "adds.mlir"
+    kind, memory = "tensor<16x16xf32>", "memref<16x16xf32>"
+    path.write_text(f"""func.func @adds(%a: {memory}, %b: {memory}, %c: {memory}, %d: {memory}) {{
+      %x = bufferization.to_tensor %a restrict : {memory} to {kind}
+      %y = bufferization.to_tensor %b restrict : {memory} to {kind}
+      %z = bufferization.to_tensor %c restrict : {memory} to {kind}
+      %r = linalg.matmul ins(%x, %y : {kind}, {kind}) outs(%z : {kind}) -> {kind}
+      bufferization.materialize_in_destination %r in restrict writable %d : ({kind}, {memory}) -> ()
+      return
+    }}""")
+    _, watcher = tune_into(tmp_path, load_payload(str(path)), 2)
+    assert watcher.trials[0].outcome == "ok", watcher.trials[0].diagnostic
+
+
+def test_payload_without_a_contraction_is_tuned(tmp_path):
+    result, watcher = tune_into(tmp_path, load_payload("softmax,rows=9,cols=65"), 4)
+    assert result.max_error < 1e-5
+    assert {trial.schedule for trial in watcher.trials} == {"fused"}
+    assert result.roof_fraction is None or result.roof_fraction > 0
+    assert replay(tmp_path / "bundle").is_right
+
+
+def test_payload_with_nothing_to_tune_keeps_the_plain_lowering_and_says_so(tmp_path):
+    path = tmp_path / "copies.mlir"
+    memory = "memref<4xf32>"
+    path.write_text(f"func.func @f(%a: {memory}, %b: {memory}) {{ memref.copy %a, %b : {memory} to {memory} return }}")
+    result, watcher = tune_into(tmp_path, load_payload(str(path)), 1)
+    assert (watcher.trials, result.configs, result.max_error) == ([], {}, 0)
+    assert result.notes
+    assert replay(tmp_path / "bundle").is_right
