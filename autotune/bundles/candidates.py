@@ -1,10 +1,12 @@
 """How a payload is compiled outside any search: as a bundle records it, by its newest bundle, or by default configs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from autotune.compiler.lower import TAIL
+from autotune.compiler.module import compiler_version
+from autotune.compiler.rewrites import REWRITES
 from autotune.compiler.tasks.partition import Partition, partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
@@ -13,7 +15,10 @@ from autotune.core.payload import Payload
 from autotune.core.script import assemble, panels_of, write_step
 from autotune.registry import family_for
 from autotune.store.bundle import Bundle, read_bundle
+from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
+
+Note = Callable[[str], None]
 
 
 def recorded_pages(bundle: Bundle, machine: Machine) -> Machine:
@@ -27,7 +32,16 @@ def recorded_candidate(bundle: Bundle) -> Candidate:
     return Candidate(bundle.script, manifest.pipeline, bundle.tagged, tuple(manifest.panels.items()))
 
 
-Note = Callable[[str], None]
+def differences_now(bundle: Bundle, machine: Machine, ir_sha256: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """What is not as it was when a bundle was recorded, a sentence each.
+
+    Args:
+        bundle: What was recorded.
+        machine: This host.
+        ir_sha256: Hashes of the IR as it is built here, where that is known.
+    """
+    steps = tuple(map(str, REWRITES))
+    return tuple(differences(bundle.manifest, machine, compiler_version(), steps, ir_sha256))
 
 
 def default_candidate(parts: Partition, machine: Machine) -> Candidate:

@@ -7,16 +7,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autotune.bundles.candidates import recorded_candidate, recorded_pages
+from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
 from autotune.bundles.replay import Timing, time_bundle
 from autotune.bundles.verdict import ALARMS, Verdict, against_reference, is_settled, judge
-from autotune.compiler.module import compiler_version
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.store.bundle import Bundle, read_bundle, write_bundle
-from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import Session
@@ -139,7 +137,7 @@ def check(bundle: Bundle, options: Options, say: Callable[[str], None]) -> Findi
     """Measure a bundle in one process after another until it is clear what became of it."""
     machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
     effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
-    notes = tuple(differences(manifest, machine, compiler_version()))
+    notes = differences_now(bundle, machine)
     name, folder = bundle.payload.name, str(bundle.folder)
     finding = Finding(folder, name, "inconclusive", "no baseline runs", recorded=manifest.speedup, notes=notes)
     sessions: list[Session] = []

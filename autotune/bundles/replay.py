@@ -5,14 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from autotune.bundles.candidates import recorded_candidate, recorded_pages
-from autotune.compiler.module import compiler_version
+from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, Outcome
 from autotune.store.bundle import Bundle, read_bundle
-from autotune.store.differences import differences
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import Session
 from autotune.tuning.assemble import MODEL_SECONDS
@@ -132,7 +130,7 @@ def summarize(
         recorded=manifest.speedup,
         verdict=compare(speedup, manifest.speedup) if ours.outcome in RIGHT else "wrong",
         max_error=ours.max_error,
-        differences=tuple(differences(manifest, machine, compiler_version(), hashes)),
+        differences=differences_now(bundle, machine, hashes),
         same_machine=manifest.fingerprint == machine.fingerprint,
     )
 

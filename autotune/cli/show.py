@@ -9,7 +9,7 @@ import typer
 def show(
     source: Annotated[str, typer.Argument(metavar="PAYLOAD|BUNDLE", help="A payload as for `tune`, or a folder.")],
     stage: Annotated[
-        str, typer.Option(help="payload, tasks, schedule, scheduled, bufferized, lowered, llvm, asm or code.")
+        str, typer.Option(help="payload, tasks, schedule, scheduled, bufferized, lowered, llvm, asm, code; or a step.")
     ] = "schedule",
     task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone; `--stage tasks` lists them.")] = None,
     config: Annotated[str | None, typer.Option(metavar="K=V,...", help="Knobs of that task.")] = None,
@@ -20,6 +20,9 @@ def show(
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
 ) -> None:
     """Print a payload, or a bundle, after a stage of the flow; on stderr, how much memory its buffers take.
+
+    Steps lie between schedule and bufferized: online-softmax, panels, empty-handles, script (upstream's interpreter),
+    fastmath, skip-masked, zeros, prefetch, prefetch-rows, vector-math, panel-loads; and arena, after bufferized.
 
     `asm` is the hot loop, with its instruction mix and llvm-mca's cycles beside measured ones; `code` is all of it.
 

@@ -8,9 +8,10 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.lower import run_pipeline
-from autotune.compiler.module import context, find_function, parse
+from autotune.compiler.module import context
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.program import apply_schedule, runner_libraries
+from autotune.compiler.program import runner_libraries
+from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.compiler.stages import disassemble
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
@@ -46,17 +47,18 @@ def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
     """
     payload, candidate = wanted.claim.payload, wanted.claim.candidate
     with context():
-        module = parse(candidate.text or payload.text, payload.name)
-        weights = apply_schedule(module, payload, candidate.script or "", dict(candidate.panels))
-        find_function(module, payload.entry).attributes[C_INTERFACE] = ir.UnitAttr.get()
-        run_pipeline(module, candidate.pipeline)
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        apply_schedule(unit)
+        unit.function.attributes[C_INTERFACE] = ir.UnitAttr.get()
+        run_pipeline(unit, candidate.pipeline)
+        module = unit.module
         if wanted.kind == "llvm":
             wanted.path.write_text(translate_module_to_llvmir(module.operation))
         elif wanted.kind == "asm":
             wanted.path.write_text(disassemble(module, payload.entry))
         else:
             write_object(module, payload.entry, wanted.path)
-    return weights
+    return unit.weights
 
 
 def write_object(module: ir.Module, entry: str, path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from mlir import ir
 
-from autotune.compiler.lower import ARENA, PLAIN, TAIL
+from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL
 from autotune.compiler.module import context, parse, symbol
 from autotune.core.errors import BundleError, CompileError
 from autotune.core.payload import Payload
@@ -47,7 +47,7 @@ def passes_of(pipeline: str) -> set[str]:
 
 
 # What our own pipelines use now or used in a release, and a few that only simplify.
-PASSES = passes_of(TAIL) | passes_of(PLAIN) | {ARENA, "linalg-generalize-named-ops", "linalg-fuse-elementwise-ops"}
+PASSES = passes_of(TAIL) | passes_of(PLAIN) | {ARENA_PASS, "linalg-generalize-named-ops", "linalg-fuse-elementwise-ops"}
 PASSES |= {"eliminate-empty-tensors", "canonicalize", "cse", "sccp", "symbol-dce", "mem2reg"}
 
 

@@ -10,11 +10,10 @@ from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.compiler.fingerprint import Census
-from autotune.compiler.lower import run_pipeline, schedule
-from autotune.compiler.module import check_module, context, describe, find_function, first_lines, parse, symbol
-from autotune.compiler.passes.panel_loads import store_in_panels
+from autotune.compiler.lower import run_pipeline
+from autotune.compiler.module import check_module, context, describe, first_lines, symbol
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.rewrite_payload import prepare_module
+from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.errors import CompileError
 from autotune.core.pages import Pages, empty_bytes
@@ -100,20 +99,19 @@ def compile_program(
     """
     watch = watch or Stopwatch()
     with context():
-        module = parse(text or payload.text, payload.name)
-        weights: tuple[PanelWeight, ...] = ()
+        unit = Unit.open(payload, script, panels or {}, text)
         if script is not None:
             with watch.phase("transform"):
-                weights = apply_schedule(module, payload, script, panels or {})
-                check_module(module)
+                apply_schedule(unit)
+                check_module(unit.module)
                 if census is not None:
-                    census.see_schedule(module)
-        add_call_loop(module, payload, weights)
+                    census.see_schedule(unit.module)
+        add_call_loop(unit.module, payload, unit.weights)
         with watch.phase("lower"):
-            buffers = run_pipeline(module, pipeline)
+            run_pipeline(unit, pipeline)
         with watch.phase("jit"):
             try:
-                engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
+                engine = ExecutionEngine(unit.module, opt_level=3, shared_libs=runner_libraries())
                 engine.initialize()
                 address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
             except (RuntimeError, ValueError, ir.MLIRError) as error:
@@ -123,22 +121,7 @@ def compile_program(
                 census.see_code(engine)
         if not address:
             raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
-    return Program(engine, address, weights, buffers, watch.phases)
-
-
-def apply_schedule(
-    module: ir.Module, payload: Payload, script: str, panels: Mapping[str, int]
-) -> tuple[PanelWeight, ...]:
-    """Apply a script to a module whose weights are stored as it wants them.
-
-    Returns:
-        The arguments that the entry function has besides the payload's.
-    """
-    weights = prepare_module(module, payload, script, panels)
-    schedule(module, script)
-    if weights:
-        store_in_panels(find_function(module, payload.entry), weights)
-    return weights
+    return Program(engine, address, unit.weights, unit.buffers, watch.phases)
 
 
 def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWeight] = ()) -> None:

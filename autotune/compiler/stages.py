@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlir import ir
@@ -10,18 +10,18 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.llvm_tools import find_tool
-from autotune.compiler.lower import apply_script, plans_arena, run_pipeline
-from autotune.compiler.module import context, parse
-from autotune.compiler.passes.arena import plan_arena
-from autotune.compiler.program import apply_schedule, runner_libraries
-from autotune.compiler.rewrite_payload import prepare_module
+from autotune.compiler.lower import plans_arena, run_pipeline
+from autotune.compiler.module import context
+from autotune.compiler.program import runner_libraries
+from autotune.compiler.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit, rewrite
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
 from autotune.core.script import before_lowering
 
-COMPILED = ("scheduled", "bufferized", "lowered", "llvm", "code")
+STEPS = (*(step.name for step in BEFORE_SCRIPT), SCRIPT, *(step.name for step in AFTER_SCRIPT))
+COMPILED = ("scheduled", *STEPS, "bufferized", ARENA.name, "lowered", "llvm", "code")
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,10 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     """Compile a candidate as far as a stage.
 
     Args:
-        stage: ``scheduled``, tensors and vectors as the schedules leave them; ``bufferized``, what the script leaves,
-            before buffers get places; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR before LLVM's own passes;
-            ``code``, what this host executes.
+        stage: ``scheduled``, tensors and vectors as the schedules leave them, without the lowering that all scripts
+            share; one of `STEPS`, what the script or one of our own rewrites leaves; ``bufferized``, what all of those
+            leave, before buffers get places; ``arena``, after; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR before
+            LLVM's own passes; ``code``, what this host executes.
         payload: What it computes.
         candidate: How.
 
@@ -53,31 +54,25 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
         MachineError: There is no llvm-objdump.
     """
     with context():
-        module = parse(candidate.text or payload.text, payload.name)
-        if stage == "scheduled" and candidate.script is not None:
-            transform_only(module, payload, candidate)
-            return Stage(str(module), None)
-        if candidate.script is not None:
-            apply_schedule(module, payload, candidate.script, dict(candidate.panels))
-        if stage == "bufferized":
-            text = str(module)
-            return Stage(text, plan_arena(module) if plans_arena(candidate.pipeline) else None)
-        buffers = run_pipeline(module, candidate.pipeline)
+        if stage == "scheduled":
+            candidate, stage = replace(candidate, script=before_lowering(candidate.script or "")), SCRIPT
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        for step in rewrite(unit) if candidate.script is not None else ():
+            if step == stage:
+                break
+        if stage in STEPS:
+            return Stage(str(unit.module), None)
+        if stage in ("bufferized", ARENA.name):
+            text = str(unit.module)
+            if plans_arena(candidate.pipeline):
+                ARENA.apply(unit)
+            return Stage(text if stage == "bufferized" else str(unit.module), unit.buffers)
+        run_pipeline(unit, candidate.pipeline)
         if stage == "lowered":
-            return Stage(str(module), buffers)
+            return Stage(str(unit.module), unit.buffers)
         if stage == "llvm":
-            return Stage(translate_module_to_llvmir(module.operation), buffers)
-        return Stage(disassemble(module, payload.entry), buffers)
-
-
-def transform_only(module: ir.Module, payload: Payload, candidate: Candidate) -> None:
-    """Apply a candidate's schedules, without the lowering that all scripts share.
-
-    Raises:
-        ScheduleError: The script was written by a release that lowers otherwise.
-    """
-    prepare_module(module, payload, candidate.script, dict(candidate.panels))
-    apply_script(module, before_lowering(candidate.script or ""))
+            return Stage(translate_module_to_llvmir(unit.module.operation), unit.buffers)
+        return Stage(disassemble(unit.module, payload.entry), unit.buffers)
 
 
 def disassemble(module: ir.Module, function: str) -> str:

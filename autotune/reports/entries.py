@@ -8,6 +8,7 @@ from autotune.bundles.candidates import (
     Note,
     choose_candidate,
     default_candidate,
+    differences_now,
     is_of,
     newest_bundle,
     recorded_candidate,
@@ -22,7 +23,6 @@ from autotune.core.machine import Machine
 from autotune.core.payload import Case, Payload
 from autotune.registry import load_baseline
 from autotune.store.bundle import read_bundle
-from autotune.store.differences import differences
 from autotune.worker.copying import copy_payload
 from autotune.worker.race import Entry
 from autotune.worker.roofs import read_payload
@@ -99,7 +99,7 @@ def best_contender(
             f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
         )
     note(f"best is {bundle.folder}")
-    for difference in differences(bundle.manifest, machine, compiler_version()):
+    for difference in differences_now(bundle, machine):
         note(f"best is not as it was recorded: {difference}")
     entry = Entry("best", payload, recorded_candidate(bundle), seed)
     return Contender("best", entry, f"{compiler_version()}, {bundle.folder.name}")

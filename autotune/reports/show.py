@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.stages import COMPILED, compile_to
+from autotune.compiler.stages import COMPILED, STEPS, compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
@@ -114,7 +114,7 @@ def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine)
     if stage == "asm":
         return Shown(describe_hot_loop(payload, candidate, machine))
     compiled = compile_to(stage, payload, candidate)
-    if stage == "scheduled":
+    if stage in ("scheduled", *STEPS):
         return Shown(compiled.text)
     return Shown(compiled.text, str(compiled.buffers) if compiled.buffers is not None else UNPLANNED)
 

@@ -1,6 +1,6 @@
 """What is not as it was when a bundle was recorded, and what that means, a sentence each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from autotune.core.machine import Machine
 from autotune.store.manifest import Manifest
@@ -9,7 +9,11 @@ RETUNE = "`autotune replay BUNDLE --retune` searches again from its configs"
 
 
 def differences(
-    manifest: Manifest, machine: Machine, compiler: str, ir_sha256: Mapping[str, str] | None = None
+    manifest: Manifest,
+    machine: Machine,
+    compiler: str,
+    rewrites: Sequence[str],
+    ir_sha256: Mapping[str, str] | None = None,
 ) -> list[str]:
     """What differs between the recording and now.
 
@@ -17,9 +21,14 @@ def differences(
         manifest: What was recorded.
         machine: This host.
         compiler: The provider of MLIR here, and its version.
+        rewrites: Our own rewrites here, as ``name@version``.
         ir_sha256: Hashes of the IR after the script and after the pipeline, as it is built here, where that is known.
     """
-    return [*of_compiler(manifest, compiler, ir_sha256), *of_machine(manifest.machine, machine)]
+    return [
+        *of_compiler(manifest, compiler, ir_sha256),
+        *of_rewrites(manifest.rewrites, rewrites),
+        *of_machine(manifest.machine, machine),
+    ]
 
 
 def of_compiler(manifest: Manifest, compiler: str, ir_sha256: Mapping[str, str] | None) -> list[str]:
@@ -38,6 +47,15 @@ def of_compiler(manifest: Manifest, compiler: str, ir_sha256: Mapping[str, str] 
     elif found:
         found.append("the IR that LLVM gets is the same: only its code generation can differ")
     return found
+
+
+def of_rewrites(were: Sequence[str], are: Sequence[str]) -> list[str]:
+    """This project's own rewrites; nothing where a bundle is older than their record."""
+    then, now = ([step for step in steps if step not in others] for steps, others in ((were, are), (are, were)))
+    if not were or not (then or now):
+        return []
+    gone, new = (", ".join(steps) or "none" for steps in (then, now))
+    return [f"this project's rewrites had {gone}, have {new}: another program may be timed; {RETUNE}"]
 
 
 def of_machine(was: Machine, now: Machine) -> list[str]:

@@ -30,6 +30,7 @@ from autotune.store.records import (
     Session,
     Sha256,
     Size,
+    Step,
     Symbol,
     TaskRecord,
     Text,
@@ -74,6 +75,7 @@ class Manifest:
         notes: What did not go as hoped.
         cases: Inputs at which it was verified and measured, where there are several.
         online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
+        rewrites: Our own rewrites around the script, as ``name@version``, in order; empty in older bundles.
     """
 
     format_version: int
@@ -103,6 +105,7 @@ class Manifest:
     notes: tuple[Text, ...] = field(default=())
     cases: Annotated[tuple[CaseRecord, ...], Field(max_length=1000)] = field(default=())
     online: tuple[Name, ...] = field(default=())
+    rewrites: tuple[Step, ...] = field(default=())
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
 from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.rewrites import REWRITES
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
@@ -97,6 +98,7 @@ def record(
         notes=result.notes,
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
         online=applied.online,
+        rewrites=tuple(map(str, REWRITES)),
     )
     return texts, manifest
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import COMPILATION, TAIL
 from autotune.compiler.module import compiler_version
 from autotune.core.candidate import Candidate
 from autotune.core.family import Schedule
@@ -23,7 +23,7 @@ from autotune.worker.limits import learn_patience
 from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
 
-SHARED = DESTINATIONS + LOWERING + TAIL  # what every candidate goes through after its schedule
+SHARED = DESTINATIONS + LOWERING + COMPILATION  # what every candidate goes through after its schedule
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
 
 

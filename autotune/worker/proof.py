@@ -5,10 +5,9 @@ from hashlib import sha256
 
 import numpy as np
 
-from autotune.compiler.lower import apply_script
-from autotune.compiler.module import context, parse
+from autotune.compiler.module import context
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.rewrite_payload import blocks_of, prepare_module
+from autotune.compiler.rewrites import BEFORE_SCRIPT, SCRIPT, Unit, rewrite
 from autotune.compiler.stages import compile_to
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
@@ -63,12 +62,14 @@ def transform(claim: Claim) -> Transformed:
     """
     payload, candidate = claim.payload, claim.candidate
     with context():
-        module = parse(candidate.text or payload.text, payload.name)
-        weights = prepare_module(module, payload, candidate.script, dict(candidate.panels))
-        before = str(module)
-        if candidate.script is not None:
-            apply_script(module, candidate.script)
-        return Transformed(before, str(module), weights, tuple(blocks_of(candidate.script or "")))
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        before = str(unit.module)
+        for step in rewrite(unit) if candidate.script is not None else ():
+            if step == BEFORE_SCRIPT[-1].name:
+                before = str(unit.module)
+            if step == SCRIPT:
+                break
+        return Transformed(before, str(unit.module), unit.weights, tuple(unit.blocks))
 
 
 def hash_stages(claim: Claim) -> dict[str, str]:

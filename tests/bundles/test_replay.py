@@ -110,12 +110,15 @@ def test_nothing_differs_where_it_was_recorded(pristine):
 def test_another_compiler_is_explained_by_what_it_makes_of_the_script(manifest):
     hashes = dict(manifest.ir_sha256)
     here = this_machine()
-    same = differences(manifest, here, "mlir 99", hashes)
+    same = differences(manifest, here, "mlir 99", manifest.rewrites, hashes)
     assert "compiler was" in same[0]
     assert "only its code generation" in same[1]
-    assert "other IR" in differences(manifest, here, "mlir 99", {**hashes, "transformed": "0"})[1]
-    assert "pipeline after it another" in differences(manifest, here, "mlir 99", {**hashes, "lowered": "0"})[1]
-    (own,) = differences(manifest, here, manifest.versions.compiler, {**hashes, "transformed": "0"})
+    assert "other IR" in differences(manifest, here, "mlir 99", manifest.rewrites, {**hashes, "transformed": "0"})[1]
+    assert (
+        "pipeline after it another"
+        in differences(manifest, here, "mlir 99", manifest.rewrites, {**hashes, "lowered": "0"})[1]
+    )
+    (own,) = differences(manifest, here, manifest.versions.compiler, manifest.rewrites, {**hashes, "transformed": "0"})
     assert "this project's own passes" in own
 
 

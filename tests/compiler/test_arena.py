@@ -5,13 +5,15 @@ import re
 import numpy as np
 import pytest
 from arena_support import KIND, SWAPPED, alloc, copy, fill_and_use, function, plan
+from compile_support import schedule
 from mlir.execution_engine import ExecutionEngine
 from tuning_support import default_steps, run
 
-from autotune.compiler.lower import ARENA, PLAIN, TAIL, run_pipeline, schedule
+from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL, run_pipeline
 from autotune.compiler.module import context, parse
 from autotune.compiler.passes.arena import NAME, plan_arena
 from autotune.compiler.program import aligned_empty, compile_program
+from autotune.compiler.rewrites import Unit
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Payload
@@ -19,7 +21,7 @@ from autotune.core.script import assemble
 from autotune.registry import load_payload
 from schedules.baseline import LOOPS, PASSES
 
-ALLOCATING = TAIL.replace(f"{ARENA},", "")
+ALLOCATING = TAIL.replace(f"{ARENA_PASS},", "")
 MODELS = ("nano", "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17")
 KERNELS = ("softmax,rows=13,cols=37", "layer_norm,rows=13,cols=37", "attention,heads=3,seq=17,d=12")
 CALL = f"func.call @g(%in) : ({KIND}) -> ()"
@@ -63,12 +65,12 @@ def test_a_function_that_may_call_itself_keeps_its_allocations():
 
 
 def test_only_a_pipeline_that_names_it_plans_an_arena():
-    assert TAIL.startswith(f"builtin.module({ARENA},")
-    assert not any(ARENA in pipeline for pipeline in (PLAIN, LOOPS.pipeline, PASSES.pipeline))
+    assert TAIL.startswith(f"builtin.module({ARENA_PASS},")
+    assert not any(ARENA_PASS in pipeline for pipeline in (PLAIN, LOOPS.pipeline, PASSES.pipeline))
     for pipeline, expected in ((TAIL, False), (ALLOCATING, True)):
         with context():
             module = parse(function(fill_and_use("a")), "test")
-            assert (run_pipeline(module, pipeline) is None) == expected
+            assert (run_pipeline(Unit(module), pipeline) is None) == expected
             assert ("@malloc" in str(module)) == expected
 
 
@@ -76,7 +78,7 @@ def test_what_stays_allocated_is_freed():
     dynamic = ("%d = memref.alloc(%n) : memref<?xf32>", "%l = memref.load %d[%c0] : memref<?xf32>")
     with context():
         module = parse(function(fill_and_use("a"), *dynamic, f"memref.store %l, %out[%c0] : {KIND}"), "test")
-        found = run_pipeline(module, TAIL)
+        found = run_pipeline(Unit(module), TAIL)
         lowered = str(module)
     assert (len(found.buffers), found.others) == (1, 1)
     assert lowered.count("llvm.call @malloc") == lowered.count("llvm.call @free") == 1
@@ -114,7 +116,7 @@ def test_a_model_allocates_nothing(model):
     with context():
         module = parse(text, "model")
         schedule(module, script)
-        found = run_pipeline(module, TAIL)
+        found = run_pipeline(Unit(module), TAIL)
         lowered = str(module)
     assert found.others == 0
     assert not re.findall(r"@(malloc|aligned_alloc|free)\b", lowered)
@@ -167,7 +169,7 @@ def test_an_arena_of_hundreds_of_megabytes_compiles_and_takes_no_room_in_the_obj
     use = (f"linalg.copy ins(%in : {KIND}) outs(%v : {part})", copy("%v", "%out", part))
     with context():
         module = parse(function(f"%a = memref.alloc() : {kind}", last, *use), "large")
-        found = run_pipeline(module, TAIL)
+        found = run_pipeline(Unit(module), TAIL)
         engine = ExecutionEngine(module, opt_level=0)
         assert engine.raw_lookup("_mlir_ciface_f")
         engine.dump_to_object_file(str(tmp_path / "large.o"))

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from compile_support import schedule
 from tuning_support import run, tensor_payload
 
-from autotune.compiler.lower import TAIL, schedule
+from autotune.compiler.lower import TAIL
 from autotune.compiler.module import context, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine

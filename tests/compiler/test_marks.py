@@ -6,8 +6,8 @@ import pytest
 from tuning_support import agrees, contraction_payload, product_of, random_configs, run
 
 from autotune.compiler.lower import TAIL
-from autotune.compiler.module import context, parse
-from autotune.compiler.program import apply_schedule
+from autotune.compiler.module import context
+from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.core.marks import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS
@@ -25,10 +25,10 @@ def default_of(payload):
 def scheduled(payload, script, panels=()):
     """The text of a payload after its script and what is done at its marks."""
     with context():
-        module = parse(partition(payload).payload.text, "payload")
-        apply_schedule(module, payload, script, dict(panels))
-        assert module.operation.verify()
-        return str(module)
+        unit = Unit.open(payload, script, dict(panels), partition(payload).payload.text)
+        apply_schedule(unit)
+        assert unit.module.operation.verify()
+        return str(unit.module)
 
 
 def script_of(payload, **knobs):

@@ -9,7 +9,7 @@ from tuning_support import MACHINES, agrees, run
 from autotune.compiler.lower import PLAIN, TAIL
 from autotune.compiler.module import context, find_function, parse
 from autotune.compiler.passes.online_softmax import go_online
-from autotune.compiler.rewrite_payload import blocks_of
+from autotune.compiler.rewrites import Unit
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
@@ -110,8 +110,8 @@ def test_script_says_what_goes_online():
     task = attention_task(load_payload(f"{ATTENTION},causal=1"))
     script = candidate(task).script
     with context():
-        assert blocks_of(script) == {task.tag: Blocks(32, 64, skips=True)}
-        assert blocks_of(assemble([])) == blocks_of("") == {}
+        assert Unit.open(task.payload, script, {}).blocks == {task.tag: Blocks(32, 64, skips=True)}
+        assert Unit.open(task.payload, assemble([]), {}).blocks == Unit.open(task.payload, None, {}).blocks == {}
 
 
 def test_plain_mlir_sees_the_loops_before_the_script():

@@ -166,11 +166,11 @@ def bias_and_relu(source, result):
 
 def generics(payload):
     """The same payload with its element-wise ops in generic form, which is what fusion works on."""
-    from autotune.compiler.lower import run_pipeline
+    from autotune.compiler.module import run_passes
 
     with context():
         module = parse(payload.text, "squares")
-        run_pipeline(module, "builtin.module(func.func(linalg-generalize-named-ops))")
+        run_passes(module, "builtin.module(func.func(linalg-generalize-named-ops))")
         return Payload(**{**vars(payload), "text": str(module)})
 
 

@@ -4,8 +4,8 @@ import doctest
 import re
 
 import pytest
+from compile_support import apply_script
 
-from autotune.compiler.lower import apply_script
 from autotune.compiler.module import context, parse
 from autotune.core import script as module
 from autotune.core.errors import CompileError

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from bundle_support import edit_manifest, make_bundle
 
-from autotune.compiler.lower import ARENA, TAIL
+from autotune.compiler.lower import ARENA_PASS, TAIL
 from autotune.compiler.module import context, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError, PayloadError, SpaceError
@@ -45,7 +45,7 @@ def without_times(text):
 def test_every_stage_of_a_payload_is_shown(stage):
     shown = show(SPEC, stage)
     assert shown.text.strip()
-    assert bool(BUFFERS.fullmatch(shown.note)) == (stage in ("bufferized", "lowered", "llvm", "code"))
+    assert bool(BUFFERS.fullmatch(shown.note)) == (stage in ("bufferized", "arena", "lowered", "llvm", "code"))
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -109,7 +109,7 @@ def test_what_there_is_not_is_refused(arguments, error, words):
 
 
 def test_a_bundle_from_before_the_arena_says_so(bundle):
-    edit_manifest(bundle, lambda m: m.update(pipeline=TAIL.replace(f"{ARENA},", "")))
+    edit_manifest(bundle, lambda m: m.update(pipeline=TAIL.replace(f"{ARENA_PASS},", "")))
     assert show(str(bundle), "bufferized").note == show(str(bundle), "lowered").note == UNPLANNED
 
 

@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 
 import pytest
+from compile_support import apply_script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_support import MACHINES, contraction_payload, tensor_payload
 
-from autotune.compiler.lower import apply_script
 from autotune.compiler.module import context, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError, SpaceError

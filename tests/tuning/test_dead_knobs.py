@@ -3,8 +3,8 @@
 import re
 
 import pytest
+from compile_support import apply_script
 
-from autotune.compiler.lower import apply_script
 from autotune.compiler.module import context, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine

@@ -14,7 +14,7 @@ from autotune.compiler.values import constant
 from autotune.core.marks import HIDDEN, ROW_BLOCKS
 
 
-def skip_hidden(module: ir.Module) -> None:
+def skip_masked(module: ir.Module) -> None:
     """Shorten the marked loops of a bufferized module, in place.
 
     All loops of one block stop at the same column, a multiple of all their steps: what one of them leaves out, none of

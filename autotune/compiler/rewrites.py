@@ -1,0 +1,182 @@
+"""What becomes of a module besides its script: our own rewrites, in order, each a value with a name and a version.
+
+A script alone does not say which program comes out: these do too. So their names and versions are part of every trial's
+identity and of every bundle, and `autotune show --stage NAME` prints a module after each of them. A rewrite that lives
+in ``passes/zeros.py`` is called ``zeros``; whoever changes what it writes raises its version.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from mlir import ir
+
+from autotune.compiler.module import find_function, parse
+from autotune.compiler.passes.arena import plan_arena
+from autotune.compiler.passes.empty_handles import insist
+from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
+from autotune.compiler.passes.online_softmax import go_online
+from autotune.compiler.passes.panel_loads import store_in_panels
+from autotune.compiler.passes.panels import PanelWeight, insert_panels
+from autotune.compiler.passes.prefetch import prefetch_copied
+from autotune.compiler.passes.prefetch_rows import prefetch_rows
+from autotune.compiler.passes.skip_masked import skip_masked
+from autotune.compiler.passes.vector_math import approximate
+from autotune.compiler.passes.zeros import start_from_zero
+from autotune.compiler.script import run_script
+from autotune.core.arena_plan import BufferPlan
+from autotune.core.family import Blocks
+from autotune.core.marks import ONLINE
+from autotune.core.payload import Payload
+
+SCRIPT = "script"  # the step between the rewrites before a script and those after it
+
+
+@dataclass
+class Unit:
+    """A module on its way from a payload to the LLVM dialect; it changes in place.
+
+    Attributes:
+        module: The module.
+        entry: Name of the entry function; empty where only passes run.
+        roles: Role of each argument of the entry function.
+        text: The script as text; `None` for none.
+        script: The script, parsed.
+        panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
+        flags: Fast-math flags of all maxima and minima of a kind, as the payload has them.
+        weights: Arguments that the entry function has besides the payload's.
+        buffers: Where intermediates lie; `None` before they have a place.
+    """
+
+    module: ir.Module
+    entry: str = ""
+    roles: tuple[str, ...] = ()
+    text: str | None = None
+    script: ir.Module | None = None
+    panels: Mapping[str, int] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[PanelWeight, ...] = ()
+    buffers: BufferPlan | None = None
+
+    @classmethod
+    def open(cls, payload: Payload, script: str | None, panels: Mapping[str, int], text: str | None = None) -> "Unit":
+        """Parse a payload, and a script for it, in the current context.
+
+        Args:
+            payload: What is computed.
+            script: Transform script; `None` for a pure pass pipeline.
+            panels: As in the attributes.
+            text: The module to start from, if not the payload's own.
+
+        Raises:
+            CompileError: Stage ``parse``, with line and column.
+        """
+        module = parse(text or payload.text, payload.name)
+        unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments), script)
+        if script is not None:
+            unit.script, unit.panels, unit.flags = parse(script, "schedule"), panels, flags_of_extrema(module)
+        return unit
+
+    @property
+    def function(self) -> ir.OpView:
+        """The entry function."""
+        return find_function(self.module, self.entry)
+
+    @property
+    def blocks(self) -> dict[str, Blocks]:
+        """Blocks that the script wants its tasks computed in, by tag; for those with an online softmax."""
+        attributes = self.script.operation.attributes if self.script is not None else {}
+        if ONLINE not in attributes:
+            return {}
+        found = {}
+        for tag, said in ((named.name, named.attr) for named in attributes[ONLINE]):
+            values = {named.name: named.attr.value for named in said}
+            found[tag] = Blocks(int(values["rows"]), int(values["columns"]), bool(values["skips"]))
+        return found
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rewrite of ours.
+
+    Attributes:
+        name: Of its file in ``passes/``, with dashes.
+        version: Raised whenever it makes other programs of the same module.
+        apply: Changes a unit in place.
+    """
+
+    name: str
+    version: int
+    apply: Callable[[Unit], None]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+def online_softmax(unit: Unit) -> None:
+    """Groups that the script wants online become loops over blocks of columns."""
+    if blocks := unit.blocks:
+        go_online(unit.function, blocks)
+
+
+def panels(unit: Unit) -> None:
+    """Contractions read weights from arguments of their own, to be stored in panels."""
+    if unit.panels:
+        unit.weights = insert_panels(unit.function, unit.roles, unit.panels)
+
+
+def panel_loads(unit: Unit) -> None:
+    """Loads from those arguments find their places in panels."""
+    if unit.weights:
+        store_in_panels(unit.function, unit.weights)
+
+
+def empty_handles(unit: Unit) -> None:
+    """Handles that the script uses must hold something."""
+    if unit.script is not None:
+        insist(unit.script)
+
+
+def arena(unit: Unit) -> None:
+    """Intermediate buffers become views of one arena."""
+    unit.buffers = plan_arena(unit.module)
+
+
+BEFORE_SCRIPT = (
+    Rewrite("online-softmax", 1, online_softmax),
+    Rewrite("panels", 1, panels),
+    Rewrite("empty-handles", 1, empty_handles),
+)
+AFTER_SCRIPT = (
+    Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
+    Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
+    Rewrite("zeros", 1, lambda unit: start_from_zero(unit.module)),
+    Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),
+    Rewrite("prefetch-rows", 1, lambda unit: prefetch_rows(unit.module)),
+    Rewrite("vector-math", 1, lambda unit: approximate(unit.module)),
+    Rewrite("panel-loads", 1, panel_loads),
+)
+ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
+REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
+
+
+def rewrite(unit: Unit) -> Iterator[str]:
+    """Apply the rewrites before the script, the script, and those after it, one a step.
+
+    Yields:
+        The name of what was applied.
+
+    Raises:
+        CompileError: Stage ``transform``; an op is not what its schedule takes it for, or the interpreter refuses.
+    """
+    script = Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or ""))
+    for step in chain(BEFORE_SCRIPT, (script,), AFTER_SCRIPT):
+        step.apply(unit)
+        yield step.name
+
+
+def apply_schedule(unit: Unit) -> None:
+    """Take all steps of `rewrite`; a unit without a script stays as it is."""
+    if unit.script is not None:
+        for _ in rewrite(unit):
+            pass

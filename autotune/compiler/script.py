@@ -1,0 +1,56 @@
+"""A transform script applied: by upstream's interpreter, with errors that name the place in the script."""
+
+import re
+
+from mlir import ir
+from mlir.dialects.transform import interpreter
+
+from autotune.compiler.module import describe, first_lines, symbol
+from autotune.compiler.passes.empty_handles import ENTRY
+from autotune.core.errors import CompileError
+
+
+def run_script(module: ir.Module, script: ir.Module | None, text: str) -> None:
+    """Apply a transform script to a module, in place.
+
+    Args:
+        module: The payload.
+        script: The script.
+        text: The script as it was parsed, for messages.
+
+    Raises:
+        CompileError: Stage ``transform``, with the op and location the interpreter names.
+    """
+    operations = script.body.operations if script is not None else ()
+    entry = next((op for op in operations if symbol(op) == ENTRY), None)
+    if script is None or entry is None:
+        raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one")
+    try:
+        interpreter.apply_named_sequence(module.operation, entry, script.operation)
+    except (ValueError, ir.MLIRError) as error:
+        said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("transform", name_op(without_preamble(said), text)) from error
+
+
+def name_op(said: str, script: str) -> str:
+    """A diagnostic of the interpreter, with the place in the script as ``schedule:line:column`` and the op there.
+
+    A place with a name is one of `empty_handles`, and the name says all.
+
+    Example:
+        >>> name_op('loc("-":1:6): too many tiles', "%t = transform.structured.fuse %op")
+        'schedule:1:6: transform.structured.fuse: too many tiles'
+    """
+    place = re.match(r'loc\((?:"([^"]+)"\()?"-":(\d+):(\d+)\)+: *', said)
+    if place is None:
+        return said
+    line, column = int(place[2]), int(place[3])
+    lines = script.splitlines()
+    op = re.search(r"transform\.[\w.]+", lines[line - 1][column - 1 :]) if line <= len(lines) else None
+    return f"schedule:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or said[place.end() :]}"
+
+
+def without_preamble(said: str) -> str:
+    """A diagnostic without what the interpreter says in front of every one."""
+    said = said.replace("Failed to apply named transform sequence.", "").replace("Diagnostic message at ", "", 1)
+    return first_lines(said)

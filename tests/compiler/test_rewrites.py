@@ -1,0 +1,122 @@
+"""Our own rewrites are values: named after their files, part of every identity, raised in version when they change."""
+
+import ast
+import json
+import re
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from autotune.compiler.lower import COMPILATION
+from autotune.compiler.rewrites import AFTER_SCRIPT, BEFORE_SCRIPT, REWRITES, SCRIPT
+from autotune.compiler.stages import STEPS, compile_to
+from autotune.core.errors import CompileError
+from autotune.core.machine import this_machine
+from autotune.core.script import assemble, write_step
+from autotune.registry import family_for, load_payload
+from autotune.tuning.task_search import SHARED, candidate_of
+
+ROOT = Path(__file__).parents[2]
+PASSES = ROOT / "autotune" / "compiler" / "passes"
+RECORDED = Path(__file__).with_name("rewrites.json")
+WAY_OUT = (
+    "raise its version in compiler/rewrites.py if it writes other programs; then run tests/compiler/test_rewrites.py"
+)
+
+
+def imports_of(path):
+    """The files of passes that a file imports."""
+    names = re.findall(r"^from autotune\.compiler\.passes\.(\w+) import", path.read_text(), re.M)
+    return [PASSES / f"{name}.py" for name in names]
+
+
+def files_of(path):
+    """A file, and all files of passes that it needs."""
+    found, waiting = [], [path]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.append(path)
+            waiting += imports_of(path)
+    return sorted(found)
+
+
+def code_of(path):
+    """A file's code without its docstrings, comments and layout."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
+            body[0].value.value = ""
+    return ast.dump(tree)
+
+
+def digests():
+    """Version and digest of the code of every rewrite, by name."""
+    found = {}
+    for rewrite in REWRITES:
+        code = "".join(map(code_of, files_of(PASSES / f"{rewrite.name.replace('-', '_')}.py")))
+        found[rewrite.name] = [rewrite.version, sha256(code.encode()).hexdigest()[:16]]
+    return found
+
+
+def test_each_rewrite_is_named_after_its_file():
+    assert len({rewrite.name for rewrite in REWRITES}) == len(REWRITES)
+    assert all((PASSES / f"{rewrite.name.replace('-', '_')}.py").exists() for rewrite in REWRITES)
+
+
+def test_a_rewrite_that_changed_has_another_version_or_says_that_it_writes_the_same_programs():
+    recorded, now = json.loads(RECORDED.read_text()), digests()
+    changed = [name for name in now if recorded.get(name) != now[name]]
+    assert not changed, f"{', '.join(changed)} changed; {WAY_OUT}"
+    assert recorded.keys() == now.keys()
+
+
+@pytest.mark.parametrize("rewrite", REWRITES, ids=str)
+def test_name_and_version_of_a_rewrite_are_part_of_what_identifies_a_trial(rewrite):
+    assert str(rewrite) in COMPILATION.splitlines()
+    assert COMPILATION in SHARED
+
+
+def test_stages_name_every_step_around_the_script():
+    names = [step.name for step in BEFORE_SCRIPT], [step.name for step in AFTER_SCRIPT]
+    assert list(STEPS) == [*names[0], SCRIPT, *names[1]]
+
+
+def test_a_step_shows_what_the_one_before_left_and_what_it_changed():
+    (task, candidate) = softmax()
+    texts = {step: compile_to(step, task, candidate).text for step in (SCRIPT, "prefetch-rows", "vector-math")}
+    assert "math.exp" in texts[SCRIPT]
+    assert texts["prefetch-rows"].count("memref.prefetch") > 0
+    assert "memref.prefetch" not in texts[SCRIPT]
+    assert "math.exp" not in texts["vector-math"]
+
+
+def test_without_an_entry_a_script_is_refused_at_its_step():
+    task, candidate = softmax()
+    with pytest.raises(CompileError, match="__transform_main"):
+        compile_to(SCRIPT, task, type(candidate)("module {}", candidate.pipeline))
+
+
+def softmax():
+    """The payload of a softmax alone, and a candidate that fetches rows ahead."""
+    from autotune.compiler.tasks.partition import partition
+
+    (task,) = partition(load_payload("softmax,rows=64,cols=96")).tasks
+    family, machine = family_for(task), this_machine()
+    config = {**family.default(task, machine), "prefetch_rows": True}
+    step = write_step(task, family, config, machine, alone=True)
+    assert assemble([step])
+    return task.payload, candidate_of(step)
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps(digests(), indent=1) + "\n")
+    sys.stdout.write(f"{RECORDED.name} written\n")
