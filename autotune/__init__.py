@@ -4,7 +4,7 @@ This package exports the pure half of the engine: importing it needs no MLIR.
 """
 
 from autotune.core.errors import AutotuneError
-from autotune.core.family import Baseline, Schedule
+from autotune.core.family import Baseline, Family
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Argument, Payload
@@ -20,11 +20,11 @@ __all__ = [
     "Config",
     "Constraint",
     "Contraction",
+    "Family",
     "Knob",
     "Machine",
     "Payload",
     "Samples",
-    "Schedule",
     "Space",
     "Task",
     "Trial",

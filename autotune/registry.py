@@ -9,7 +9,7 @@ from typing import cast
 
 from autotune.core.comparator import Comparator
 from autotune.core.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
-from autotune.core.family import Baseline, Schedule
+from autotune.core.family import Baseline, Family
 from autotune.core.generator import Generator
 from autotune.core.payload import Payload
 from autotune.core.task import Task
@@ -72,18 +72,18 @@ def load_payload(spec: str) -> Payload:
 
 
 @cache
-def families() -> tuple[Schedule, ...]:
+def families() -> tuple[Family, ...]:
     """Every schedule family; those that only step in where no other covers a task come last."""
-    loaded = [cast(Schedule, point.load()) for point in registered(SCHEDULES).values()]
+    loaded = [cast(Family, point.load()) for point in registered(SCHEDULES).values()]
     return tuple(sorted(loaded, key=lambda family: family.fallback))
 
 
-def family_for(task: Task) -> Schedule | None:
+def family_for(task: Task) -> Family | None:
     """The first family that covers a task; `None` if none does."""
     return next((family for family in families() if family.covers(task)), None)
 
 
-def load_family(name: str) -> Schedule:
+def load_family(name: str) -> Family:
     """The family called `name`.
 
     Raises:

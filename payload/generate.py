@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from autotune.core.errors import GenerationError
-from autotune.core.generator import Function, Load, Request, Sampling
+from autotune.core.generator import Function, GenerationRequest, Load, Sampling
 from autotune.core.payload import Array, Payload
 from payload import gpt
 from payload.config import GPT2, NANO, GPTConfig
@@ -196,7 +196,7 @@ def largest(values: Array, count: int) -> Array:
     return np.asarray(places[np.argsort(-values[places])])
 
 
-def stream(model: Model, request: Request) -> Iterator[int]:
+def stream(model: Model, request: GenerationRequest) -> Iterator[int]:
     """New tokens, one by one, up to `max_new` or a stop token."""
     rng = np.random.default_rng(request.sampling.seed)
     token = choose_token(model.start(request.prompt), request.sampling, rng)
@@ -208,7 +208,9 @@ def stream(model: Model, request: Request) -> Iterator[int]:
         yield token
 
 
-def generate(model: Model, request: Request, on_token: Callable[[int], None] = lambda token: None) -> list[int]:
+def generate(
+    model: Model, request: GenerationRequest, on_token: Callable[[int], None] = lambda token: None
+) -> list[int]:
     """All new tokens; `on_token` is called with each as soon as it is known."""
     tokens = []
     for token in stream(model, request):
@@ -217,7 +219,7 @@ def generate(model: Model, request: Request, on_token: Callable[[int], None] = l
     return tokens
 
 
-def open_gpt(name: str, parameters: dict[str, str], request: Request, load: Load) -> Iterator[int]:
+def open_gpt(name: str, parameters: dict[str, str], request: GenerationRequest, load: Load) -> Iterator[int]:
     """A GPT for a request, compiled; gives its new tokens. See `autotune.core.generator.Generator`."""
     for key in ("function", "position", "batch"):
         if key in parameters:

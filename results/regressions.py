@@ -1,6 +1,6 @@
 """How well `autotune regress` finds regressions: live runs (`measure`), simulations, and the README's table (`render`).
 
-A bundle that claims to be 5 % faster than it is, and one that is 5 % slower than it was, are the same to a gate: the
+A bundle that locks to be 5 % faster than it is, and one that is 5 % slower than it was, are the same to a gate: the
 first is made by dividing the recorded times of a copy. Simulations draw sessions from all that were measured live:
 some play the recording, others the check, with or without their times multiplied.
 """
@@ -75,7 +75,7 @@ def check(bundle: Path, *options: str) -> dict[str, object]:
 
 
 def claim_faster(bundle: Path, target: Path) -> Path:
-    """A copy of a bundle that claims to have been faster by `FACTOR`."""
+    """A copy of a bundle that locks to have been faster by `FACTOR`."""
     read_in = read_bundle(bundle)
     samples = tuple(scaled(session, 1 / FACTOR) for session in read_in.manifest.samples)
     return write_bundle(target, read_in.texts, replace(read_in.manifest, samples=samples, speedup=speedup_of(samples)))

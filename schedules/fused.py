@@ -7,7 +7,7 @@ The root's rows are tiled, every member is fused into the loop, and each is then
 from dataclasses import dataclass, replace
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Blocks, Preparation
+from autotune.core.family import Blocks, Rewrites
 from autotune.core.machine import Machine
 from autotune.core.marks import HIDDEN, NEXT_ROWS, ROW_BLOCKS, WRITTEN_ROWS
 from autotune.core.space import Config, Space
@@ -52,16 +52,16 @@ class Fused:
         shape = shape_of(task)
         return {**default_config(shape, fused_space(shape, machine), machine), **function_defaults(task)}
 
-    def prepare(self, task: Task, config: Config) -> Preparation:
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand; blocks, if it goes online."""
         shape = shape_of(task)
         if columns := online_columns(config):
-            return Preparation(blocks=Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped"))
+            return Rewrites(blocks=Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped"))
         for index in range(len(shape.contractions)):
             chosen = contraction_config(shape, config, index)
             if chosen["pack_b"] == "beforehand":
-                return Preparation(columns_of(chosen))
-        return Preparation()
+                return Rewrites(columns_of(chosen))
+        return Rewrites()
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Find the members of ``%op``, fuse them into its loops, and schedule each."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autotune.core.family import Preparation
+from autotune.core.family import Rewrites
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
@@ -49,9 +49,9 @@ class Gather:
                 tile_and_vectorize(script, part, (*rows, piece.size), 1, piece.register, gathers=True)
         return script.text
 
-    def prepare(self, task: Task, config: Config) -> Preparation:
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
         """It leaves operands as they are."""
-        return Preparation()
+        return Rewrites()
 
 
 GATHER = Gather()

@@ -8,7 +8,7 @@ the static dimension, so that no length leaves anything over.
 from dataclasses import dataclass
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Preparation
+from autotune.core.family import Rewrites
 from autotune.core.loop_nest import LoopNest
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Knob, Space
@@ -44,9 +44,9 @@ class Growing:
         """Two vectors, four strands or what there are, two steps."""
         return {"vectors": 2, "strands": min(4, strands_for(task, machine)[-1]), "unroll": 2}
 
-    def prepare(self, task: Task, config: Config) -> Preparation:
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
         """It leaves operands as they are."""
-        return Preparation()
+        return Rewrites()
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Find the members of ``%op`` and schedule each, the first that runs last."""

@@ -8,7 +8,7 @@ accumulators stay in vector registers.
 from dataclasses import dataclass, field, replace
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Preparation
+from autotune.core.family import Rewrites
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
 from autotune.core.marks import (
@@ -61,7 +61,7 @@ class Matmul:
         script = Script(space.knobs, config)
         op = "%op"
         function = moves.enclosing_function(script, op)
-        if self.prepare(task, config).panel:
+        if self.rewrites(task, config).panel:
             script.say("B is stored in panels beforehand")
             c = replace(c, transposed_b=False)
         zeros = moves.producer(script, op, 2) if c.zeroed else ""
@@ -71,9 +71,9 @@ class Matmul:
         MatmulWriter(script, function, c, config, zeros=zeros).write(op)
         return script.text
 
-    def prepare(self, task: Task, config: Config) -> Preparation:
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand."""
-        return Preparation(columns_of(config) if config["pack_b"] == "beforehand" else 0)
+        return Rewrites(columns_of(config) if config["pack_b"] == "beforehand" else 0)
 
 
 def contraction_of(task: Task) -> Contraction:

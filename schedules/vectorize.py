@@ -5,7 +5,7 @@ It covers every structured op the partition could describe; families that know a
 
 from dataclasses import dataclass
 
-from autotune.core.family import Preparation
+from autotune.core.family import Rewrites
 from autotune.core.machine import Machine
 from autotune.core.marks import SUMS
 from autotune.core.space import Config, Constraint, Knob, Space
@@ -67,9 +67,9 @@ class Vectorize:
             )
         return script.text
 
-    def prepare(self, task: Task, config: Config) -> Preparation:
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
         """It leaves operands as they are."""
-        return Preparation()
+        return Rewrites()
 
 
 def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width: int, *, mark: str = "") -> None:

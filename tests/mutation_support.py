@@ -13,7 +13,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.script import assemble, panels_of, write_step
 from autotune.registry import families
 from autotune.worker.evaluate import build_and_verify
-from autotune.worker.testbench import prepare
+from autotune.worker.testbench import open_testbench
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 17)
 NUMBERS = (0, 1, 2, 3, 5, 8, -1, 64)
@@ -81,7 +81,7 @@ def judge(case):
     """
     seed, machine = case
     task, layout, candidate = draw(seed, machine)
-    bound, found = build_and_verify(task.payload, candidate, prepare(task.payload, 0))
+    bound, found = build_and_verify(task.payload, candidate, open_testbench(task.payload, 0))
     if bound is None:
         return found.outcome, None, found.diagnostic
     got, expected = run_exactly(task.payload, bound.program, layout, np.random.default_rng(seed))

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from xml.etree import ElementTree
 
-from autotune.bundles.regress import Finding
+from autotune.bundles.regress import RegressionFinding
 from autotune.core.machine import this_machine
 from autotune.store.history import FORMAT_VERSION, Check
 from autotune.tuning.record import versions
 
 
-def to_checks(findings: Sequence[Finding], when: datetime) -> list[Check]:
+def to_checks(findings: Sequence[RegressionFinding], when: datetime) -> list[Check]:
     """Findings of this machine and compiler as the history holds them."""
     machine, compiler, version = this_machine().fingerprint, versions().compiler, versions().autotune
     return [
@@ -31,7 +31,7 @@ def to_checks(findings: Sequence[Finding], when: datetime) -> list[Check]:
     ]
 
 
-def junit(findings: Sequence[Finding]) -> str:
+def junit(findings: Sequence[RegressionFinding]) -> str:
     """Findings as a JUnit report: alarms are failures, what could not be compared is skipped."""
     suite = ElementTree.Element(
         "testsuite",

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
 from autotune.bundles.replay import Timing, time_bundle
-from autotune.bundles.verdict import ALARMS, Verdict, against_reference, is_settled, judge
+from autotune.bundles.verdict import ALARMS, RegressionVerdict, against_reference, is_settled, judge
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.machine import Machine, this_machine
@@ -17,7 +17,7 @@ from autotune.core.stats import Interval
 from autotune.store.bundle import Bundle, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.manifest_checks import speedup_of
-from autotune.store.records import Session
+from autotune.store.records import ProcessTimes
 from autotune.tuning.assemble import MODEL_SECONDS
 from autotune.tuning.record import versions
 from autotune.worker.measure import Effort
@@ -32,7 +32,7 @@ QUICK_CALL = 0.5  # seconds a call of the baseline, at most
 
 
 @dataclass(frozen=True)
-class Options:
+class RegressOptions:
     """How to look for regressions.
 
     Attributes:
@@ -51,7 +51,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Finding:
+class RegressionFinding:
     """What became of a bundle.
 
     Attributes:
@@ -69,12 +69,12 @@ class Finding:
 
     bundle: str
     payload: str
-    verdict: Verdict
+    verdict: RegressionVerdict
     why: str
     slowdown: float | None = None
     speedup: Interval | None = None
     recorded: Interval | None = None
-    samples: tuple[Session, ...] = ()
+    samples: tuple[ProcessTimes, ...] = ()
     notes: tuple[str, ...] = field(default=())
     seconds: float = 0.0
 
@@ -100,7 +100,7 @@ def bundles_in(folder: Path) -> list[Path]:
     return found
 
 
-def regress(folders: Sequence[Path], options: Options, say: Callable[[str], None]) -> list[Finding]:
+def regress(folders: Sequence[Path], options: RegressOptions, say: Callable[[str], None]) -> list[RegressionFinding]:
     """Check bundles, the quickest first.
 
     Args:
@@ -128,19 +128,21 @@ def cost(bundle: Bundle) -> float:
     return median(session.baseline_seconds or session.best_seconds)
 
 
-def left_out(bundle: Bundle) -> Finding:
+def left_out(bundle: Bundle) -> RegressionFinding:
     """A bundle there was no time for."""
-    return Finding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
+    return RegressionFinding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
 
 
-def check(bundle: Bundle, options: Options, say: Callable[[str], None]) -> Finding:
+def check(bundle: Bundle, options: RegressOptions, say: Callable[[str], None]) -> RegressionFinding:
     """Measure a bundle in one process after another until it is clear what became of it."""
     machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
     effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
     notes = differences_now(bundle, machine)
     name, folder = bundle.payload.name, str(bundle.folder)
-    finding = Finding(folder, name, "inconclusive", "no baseline runs", recorded=manifest.speedup, notes=notes)
-    sessions: list[Session] = []
+    finding = RegressionFinding(
+        folder, name, "inconclusive", "no baseline runs", recorded=manifest.speedup, notes=notes
+    )
+    sessions: list[ProcessTimes] = []
     while not is_settled(finding.verdict, len(sessions), most) or (options.update and len(sessions) < most):
         say(f"{name}: process {len(sessions) + 1} of up to {most}")
         timing = measure_once(bundle, machine, effort)
@@ -175,7 +177,9 @@ def why_stale(bundle: Bundle) -> str:
     return ""
 
 
-def assess(finding: Finding, bundle: Bundle, sessions: Sequence[Session], factor: float) -> Finding:
+def assess(
+    finding: RegressionFinding, bundle: Bundle, sessions: Sequence[ProcessTimes], factor: float
+) -> RegressionFinding:
     """A finding with what the samples so far say."""
     recorded = bundle.manifest.samples
     if stale := why_stale(bundle):
@@ -192,7 +196,7 @@ def assess(finding: Finding, bundle: Bundle, sessions: Sequence[Session], factor
     return replace(finding, verdict=found.verdict, why=why, slowdown=found.slowdown)
 
 
-def accept(bundle: Bundle, sessions: Sequence[Session], machine: Machine) -> None:
+def accept(bundle: Bundle, sessions: Sequence[ProcessTimes], machine: Machine) -> None:
     """Write a bundle anew with what was measured now, here, with this compiler."""
     with Worker(MODEL_SECONDS) as worker:
         hashes = worker.call(hash_stages, Claim(bundle.payload, recorded_candidate(bundle)))

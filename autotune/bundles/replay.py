@@ -12,14 +12,14 @@ from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, Outcome
 from autotune.store.bundle import Bundle, read_bundle
 from autotune.store.manifest_checks import speedup_of
-from autotune.store.records import Session
+from autotune.store.records import ProcessTimes
 from autotune.tuning.assemble import MODEL_SECONDS
 from autotune.worker.evaluate import Evaluation, Job
 from autotune.worker.measure import Effort
 from autotune.worker.proof import hash_stages
 from autotune.worker.worker import Worker
 
-Verdict = Literal["holds", "weaker", "stronger", "wrong", "unknown"]
+ReplayVerdict = Literal["holds", "weaker", "stronger", "wrong", "unknown"]
 SLACK = 0.1  # beyond the recorded interval, before a speed-up counts as another one
 REPLAY_EFFORT = Effort(samples=30, seconds=3.0, sample_seconds=0.005)
 MOST_SESSIONS = 2  # a speed-up that does not hold is measured again in a fresh process before that is said
@@ -51,7 +51,7 @@ class Replay:
     baseline_seconds: float | None
     speedup: Interval | None
     recorded: Interval | None
-    verdict: Verdict
+    verdict: ReplayVerdict
     max_error: float | None
     differences: tuple[str, ...]
     same_machine: bool
@@ -84,12 +84,12 @@ class Timing:
     ours: Evaluation
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> ProcessTimes | None:
         """Its samples, if there are any of the schedule."""
         if self.ours.samples is None:
             return None
         baseline = self.theirs.samples.seconds if self.theirs.samples else ()
-        return Session(self.ours.samples.seconds, baseline, self.ours.samples.reference_seconds)
+        return ProcessTimes(self.ours.samples.seconds, baseline, self.ours.samples.reference_seconds)
 
 
 def replay(folder: Path) -> Replay:
@@ -115,7 +115,7 @@ def replay(folder: Path) -> Replay:
 
 
 def summarize(
-    bundle: Bundle, first: Timing, sessions: Sequence[Session], machine: Machine, hashes: dict[str, str] | None
+    bundle: Bundle, first: Timing, sessions: Sequence[ProcessTimes], machine: Machine, hashes: dict[str, str] | None
 ) -> Replay:
     """What was found, as plain data."""
     manifest, ours, theirs = bundle.manifest, first.ours, first.theirs
@@ -142,7 +142,7 @@ def time_bundle(bundle: Bundle, machine: Machine, worker: Worker, effort: Effort
     return Timing(*worker.evaluate(job))
 
 
-def compare(now: Interval | None, recorded: Interval | None) -> Verdict:
+def compare(now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
     """Whether two speed-ups agree: their intervals, widened by `SLACK`, overlap."""
     if now is None or recorded is None:
         return "unknown"

@@ -90,7 +90,7 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
         trial, sweep = find_trial(store, wanted)
     payload, machine = str(sweep.about["payload"]), this_machine()
     task = find_task(payload, trial.task)
-    family = load_family(trial.schedule)
+    family = load_family(trial.family)
     step = write_step(task, family, trial.config, machine, alone=True, note=origin(task, family, trial.config))
     candidate = Candidate(assemble([step]), TAIL, panels=panels_of([step]))
     key = trial_key(task.payload.text, step.body, trial.config, SHARED, compiler_version())

@@ -5,7 +5,7 @@ from pathlib import Path
 from autotune.store.bundle import Bundle
 from autotune.store.store import Store
 from autotune.tuning.result import TuneResult
-from autotune.tuning.tune import Options, Progress, tune
+from autotune.tuning.tune import Progress, TuneOptions, tune
 from autotune.tuning.warm_start import known_in
 
 
@@ -24,5 +24,5 @@ def retune_bundle(bundle: Bundle, store: Store, target: Path, trials: int, progr
     """
     manifest = bundle.manifest
     known = tuple(known_in(manifest, str(bundle.folder)))
-    options = Options(trials=trials, seed=manifest.seed, baseline=manifest.baseline.name, known=known)
+    options = TuneOptions(trials=trials, seed=manifest.seed, baseline=manifest.baseline.name, known=known)
     return tune(bundle.payload, store, target, options, progress)

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from autotune.store.records import Session
+from autotune.store.records import ProcessTimes
 
-Verdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
+RegressionVerdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
 ALARMS = ("slower", "wrong")
 ALPHA = 0.01  # of both tests
 LEAST_SESSIONS = 3
@@ -41,13 +41,13 @@ class Judgement:
         pvalue: That nothing changed: the larger of both tests'.
     """
 
-    verdict: Verdict
+    verdict: RegressionVerdict
     slowdown: float
     margin: float
     pvalue: float
 
 
-def judge(recorded: Sequence[Session], now: Sequence[Session], factor: float) -> Judgement:
+def judge(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], factor: float) -> Judgement:
     """Compare sessions.
 
     Args:
@@ -59,7 +59,7 @@ def judge(recorded: Sequence[Session], now: Sequence[Session], factor: float) ->
     change = median(then) - median(here)
     margin, chance = moderated_test(then, here)
     pvalue = max(chance, rank_test(recorded, now))
-    verdict: Verdict = "ok" if margin < log(factor) else "inconclusive"
+    verdict: RegressionVerdict = "ok" if margin < log(factor) else "inconclusive"
     if abs(change) > log(factor) / 2:
         verdict = "inconclusive" if pvalue >= ALPHA else "slower" if change > 0 else "faster"
     return Judgement(verdict, exp(change), expm1(margin), pvalue)
@@ -80,7 +80,7 @@ def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float,
     return float(stats.t.ppf(0.975, freedom)) * error, 2 * float(stats.t.sf(difference / error, freedom))
 
 
-def is_settled(verdict: Verdict, sessions: int, most: int) -> bool:
+def is_settled(verdict: RegressionVerdict, sessions: int, most: int) -> bool:
     """Tell whether no further process is needed: all is well, or it has been asked as often as it may.
 
     An alarm needs as many sessions as there may be.
@@ -89,18 +89,18 @@ def is_settled(verdict: Verdict, sessions: int, most: int) -> bool:
     return sessions >= min(enough, most)
 
 
-def level(session: Session) -> float:
+def level(session: ProcessTimes) -> float:
     """Speed-up of a session."""
     return float(np.quantile(session.baseline_seconds, QUARTILE) / np.quantile(session.best_seconds, QUARTILE))
 
 
-def rank_test(recorded: Sequence[Session], now: Sequence[Session]) -> float:
+def rank_test(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes]) -> float:
     """Mann-Whitney's U over the speed-ups of all rounds: probability of such ranks if nothing changed."""
     found: Any = stats.mannwhitneyu(ratios(recorded), ratios(now), alternative="two-sided")
     return float(found.pvalue)
 
 
-def ratios(sessions: Sequence[Session]) -> list[float]:
+def ratios(sessions: Sequence[ProcessTimes]) -> list[float]:
     """Speed-up of every round."""
     return [
         baseline / best
@@ -109,13 +109,13 @@ def ratios(sessions: Sequence[Session]) -> list[float]:
     ]
 
 
-def against_reference(recorded: Sequence[Session], now: Sequence[Session]) -> float | None:
+def against_reference(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes]) -> float | None:
     """How much longer the schedule takes than it did, in units of the FMA kernel; `None` where that is not recorded."""
     then = [reference_level(session) for session in recorded if session.reference_seconds]
     here = [reference_level(session) for session in now if session.reference_seconds]
     return median(here) / median(then) if then and here else None
 
 
-def reference_level(session: Session) -> float:
+def reference_level(session: ProcessTimes) -> float:
     """Time of the schedule over that of the FMA kernel."""
     return float(np.quantile(session.best_seconds, QUARTILE) / np.quantile(session.reference_seconds, QUARTILE))

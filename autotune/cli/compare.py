@@ -32,14 +32,14 @@ def compare(
 
     Example: autotune compare nano --against numpy,onnxruntime
     """
-    from autotune.cli.console import Status, show_comparison
+    from autotune.cli.console import StatusLine, show_comparison
     from autotune.registry import COMPARATORS, load_payload, registered
-    from autotune.reports.compare import Options, Watcher, compare
+    from autotune.reports.compare import CompareOptions, Watcher, compare
 
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
     others = tuple(map(load_payload, beside or []))
-    options = Options(tuple(names), None if baseline == "none" else baseline, bundle, seed, others)
-    with Status() as status:
+    options = CompareOptions(tuple(names), None if baseline == "none" else baseline, bundle, seed, others)
+    with StatusLine() as status:
         watcher = Watcher(stage=status.say, note=status.note)
         found = compare(load_payload(payload), home() / "bundles", options, watcher)
     if as_json:

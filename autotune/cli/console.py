@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from autotune.bundles.regress import Finding
+from autotune.bundles.regress import RegressionFinding
 from autotune.bundles.replay import Replay
 from autotune.bundles.reproduce import Reproduction
 from autotune.core.pages import HUGE_BYTES, gives_huge_pages
@@ -139,14 +139,14 @@ def show_comparison(found: Comparison) -> None:
         console.print(f"  {row.name}: {what}", soft_wrap=True)
 
 
-class Status:
+class StatusLine:
     """A line on stderr that says what goes on. Notes stay."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         self._status = self._console.status("")
 
-    def __enter__(self) -> "Status":
+    def __enter__(self) -> "StatusLine":
         self._status.start()
         return self
 
@@ -190,7 +190,7 @@ def show_diagnosis(found: Diagnosis) -> None:
         console.print("nothing is missing")
 
 
-def show_findings(findings: Sequence[Finding]) -> None:
+def show_findings(findings: Sequence[RegressionFinding]) -> None:
     """Verdicts, and what is not as it was recorded."""
     table = Table(box=None, pad_edge=False)
     for column in ("verdict", "payload", "speed-up", "recorded", "why"):

@@ -49,7 +49,7 @@ def generate(
     from autotune.bundles.pace import follow, follow_both
     from autotune.bundles.session import Session
     from autotune.core.errors import GenerationError
-    from autotune.core.generator import Request, Sampling
+    from autotune.core.generator import GenerationRequest, Sampling
     from autotune.registry import load_generator, parse_spec
 
     name, parameters = parse_spec(model)
@@ -63,7 +63,7 @@ def generate(
     coder = open_tokenizer(tokenizer) if tokenizer is not None else None
     tokens = coder.encode(prompt).ids if coder is not None and prompt else read_tokens(prompt_tokens)
     sampling = Sampling(temperature, top_k, top_p, seed)
-    request = Request(tuple(tokens), max_new, sampling, frozenset(read_tokens(stop)), cache)
+    request = GenerationRequest(tuple(tokens), max_new, sampling, frozenset(read_tokens(stop)), cache)
     notes: list[str] = []
 
     def note(sentence: str) -> None:

@@ -31,12 +31,12 @@ def regress(
     Example: autotune regress results/MACHINE/bundles/nano --quick
     """
     from autotune.bundles.junit import junit, to_checks
-    from autotune.bundles.regress import Options, bundles_in, regress
-    from autotune.cli.console import Status, show_findings
+    from autotune.bundles.regress import RegressOptions, bundles_in, regress
+    from autotune.cli.console import StatusLine, show_findings
     from autotune.store.history import HISTORY_FILE, append_history
 
-    options = Options(factor, quick, update)
-    with Status() as status:
+    options = RegressOptions(factor, quick, update)
+    with StatusLine() as status:
         found = regress(bundles or bundles_in(home() / "bundles"), options, status.say)
     show_findings(found)
     if json_file is not None:

@@ -37,13 +37,13 @@ def tune(
     from autotune.cli.console import TuneProgress, show_result
     from autotune.registry import load_baseline, load_payload
     from autotune.store.store import Store
-    from autotune.tuning.tune import Options, tune
+    from autotune.tuning.tune import TuneOptions, tune
     from autotune.tuning.warm_start import read_known
     from autotune.worker.noise import read_floor
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
-    options = Options(
+    options = TuneOptions(
         trials=trials,
         seconds=seconds,
         sampler=sampler,

@@ -9,11 +9,11 @@ from pathlib import Path
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 
-from autotune.core.errors import SeenError
+from autotune.core.errors import DuplicateError
 
 
 @dataclass
-class Census:
+class Fingerprints:
     """Takes the fingerprints of one candidate as it is compiled.
 
     Attributes:
@@ -26,28 +26,28 @@ class Census:
     scheduled: str = ""
     compiled: str = ""
 
-    def see_schedule(self, module: ir.Module) -> None:
+    def take_schedule(self, module: ir.Module) -> None:
         """Take the fingerprint of a module that was scheduled.
 
         Raises:
-            SeenError: It is known.
+            DuplicateError: It is known.
         """
         self.scheduled = fingerprint(str(module).encode())
         if self.scheduled in self.known:
-            raise SeenError("becomes the same IR as an earlier trial")
+            raise DuplicateError("becomes the same IR as an earlier trial")
 
-    def see_code(self, engine: ExecutionEngine) -> None:
+    def take_code(self, engine: ExecutionEngine) -> None:
         """Take the fingerprint of machine code.
 
         Raises:
-            SeenError: It is known.
+            DuplicateError: It is known.
         """
         with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
             path = Path(folder) / "program.o"
             engine.dump_to_object_file(str(path))
             self.compiled = fingerprint(path.read_bytes())
         if self.compiled in self.known:
-            raise SeenError("becomes the same machine code as an earlier trial")
+            raise DuplicateError("becomes the same machine code as an earlier trial")
 
 
 def fingerprint(data: bytes) -> str:

@@ -9,7 +9,7 @@ from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
 
-from autotune.compiler.fingerprint import Census
+from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.lower import run_pipeline
 from autotune.compiler.module import check_module, context, describe, first_lines, symbol
 from autotune.compiler.passes.panels import PanelWeight
@@ -79,7 +79,7 @@ def compile_program(
     *,
     text: str | None = None,
     panels: Mapping[str, int] | None = None,
-    census: Census | None = None,
+    fingerprints: Fingerprints | None = None,
     watch: Stopwatch | None = None,
 ) -> Program:
     """Compile a payload for this host.
@@ -90,12 +90,12 @@ def compile_program(
         pipeline: Passes after the script, down to the LLVM dialect.
         text: The module to start from, if not the payload's own.
         panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
-        census: Takes fingerprints on the way.
+        fingerprints: Takes fingerprints on the way.
         watch: Takes the times; give one to have them also of a compilation that fails.
 
     Raises:
         CompileError: With the stage that refused it.
-        SeenError: The census knows it already.
+        DuplicateError: The fingerprints knows it already.
     """
     watch = watch or Stopwatch()
     with context():
@@ -104,8 +104,8 @@ def compile_program(
             with watch.phase("transform"):
                 apply_schedule(unit)
                 check_module(unit.module)
-                if census is not None:
-                    census.see_schedule(unit.module)
+                if fingerprints is not None:
+                    fingerprints.take_schedule(unit.module)
         add_call_loop(unit.module, payload, unit.weights)
         with watch.phase("lower"):
             run_pipeline(unit, pipeline)
@@ -117,8 +117,8 @@ def compile_program(
             except (RuntimeError, ValueError, ir.MLIRError) as error:
                 text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
                 raise CompileError("jit", first_lines(text.lstrip(": "))) from error
-            if census is not None and address:
-                census.see_code(engine)
+            if fingerprints is not None and address:
+                fingerprints.take_code(engine)
         if not address:
             raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
     return Program(engine, address, unit.weights, unit.buffers, watch.phases)

@@ -37,7 +37,7 @@ class CompileError(AutotuneError):
         return type(self), (self.stage, str(self))
 
 
-class SeenError(AutotuneError):
+class DuplicateError(AutotuneError):
     """A candidate becomes what an earlier one became."""
 
 

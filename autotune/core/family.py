@@ -1,4 +1,4 @@
-"""How tasks are transformed: the `Schedule` that a family implements, and the `Baseline` it is measured against."""
+"""How tasks are transformed: the `Family` that writes scripts for them, and the `Baseline` it is measured against."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,21 +24,21 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Rewrites:
     """What happens to a task's op before the script sees it, which no op of the transform dialect can do.
 
     Attributes:
         panel: Columns of the panels that its constant B is stored in before any call; 0 leaves it as it is. The op then
             reads B as (k, n), rows of a panel at a time.
         blocks: What a task that may go online becomes loops over; `None` leaves it as it is. ``%op`` is then the
-            outermost loop, and ops inside are matched by the attribute ``autotune.part`` (`ir/online.py`).
+            outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
     """
 
     panel: int = 0
     blocks: Blocks | None = None
 
 
-class Schedule(Protocol):
+class Family(Protocol):
     """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
 
     Plug-ins register an instance under the entry-point group ``autotune.schedules``.
@@ -77,7 +77,7 @@ class Schedule(Protocol):
         """
         ...
 
-    def prepare(self, task: Task, config: Config) -> Preparation:
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Tell what `build` takes for granted of the op."""
         ...
 

@@ -40,7 +40,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Request:
+class GenerationRequest:
     """Tokens to go on from.
 
     Attributes:
@@ -67,7 +67,7 @@ class Request:
 class Generator(Protocol):
     """Opens a model for a request: an entry point of ``autotune.generators`` by the payload's name."""
 
-    def __call__(self, name: str, parameters: dict[str, str], request: Request, load: Load) -> Iterator[int]:
+    def __call__(self, name: str, parameters: dict[str, str], request: GenerationRequest, load: Load) -> Iterator[int]:
         """Compile all that the request needs, then give its tokens one by one.
 
         Args:

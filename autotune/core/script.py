@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from textwrap import indent
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Preparation, Schedule
+from autotune.core.family import Family, Rewrites
 from autotune.core.machine import Machine
 from autotune.core.marks import KNOBS, ONLINE, TAG
 from autotune.core.space import Config
@@ -84,9 +84,9 @@ class Step:
     Attributes:
         tag: Which ops it applies to.
         ops: How many of them the module holds.
-        body: Transform ops on ``%op``, as `Schedule.build` gave them.
+        body: Transform ops on ``%op``, as `Family.build` gave them.
         note: What a reader should know: family and config.
-        preparation: What happens to the ops first.
+        rewrites: What our own rewrites do to the ops first.
         config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
     """
 
@@ -94,12 +94,12 @@ class Step:
     ops: int
     body: str
     note: str = ""
-    preparation: Preparation = field(default_factory=Preparation)
+    rewrites: Rewrites = field(default_factory=Rewrites)
     config: Config = field(default_factory=dict)
 
 
 def write_step(
-    task: Task, family: Schedule, config: Config, machine: Machine, *, alone: bool = False, note: str = ""
+    task: Task, family: Family, config: Config, machine: Machine, *, alone: bool = False, note: str = ""
 ) -> Step:
     """A task's share of the script, as its family writes it for a config.
 
@@ -111,11 +111,11 @@ def write_step(
         alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
         note: What a reader should know, such as `origin`.
     """
-    body, preparation = family.build(task, config, machine), family.prepare(task, config)
-    return Step(task.tag, 1 if alone else task.ops, body, note, preparation, config)
+    body, rewrites = family.build(task, config, machine), family.rewrites(task, config)
+    return Step(task.tag, 1 if alone else task.ops, body, note, rewrites, config)
 
 
-def origin(task: Task, family: Schedule, config: Config) -> str:
+def origin(task: Task, family: Family, config: Config) -> str:
     """What a script says about where a step comes from."""
     knobs = ", ".join(f"{name} = {value}" for name, value in config.items())
     return f"{task.tag} by schedule '{family.name}':\n{knobs}"
@@ -123,7 +123,7 @@ def origin(task: Task, family: Schedule, config: Config) -> str:
 
 def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
     """Tags whose constant B is stored in panels, with their columns."""
-    return tuple((step.tag, step.preparation.panel) for step in steps if step.preparation.panel)
+    return tuple((step.tag, step.rewrites.panel) for step in steps if step.rewrites.panel)
 
 
 def assemble(steps: Sequence[Step]) -> str:
@@ -147,7 +147,7 @@ def assemble(steps: Sequence[Step]) -> str:
 
 def online(steps: Sequence[Step]) -> str:
     """The script's attribute that says which tasks become loops over blocks first; empty if none does."""
-    blocks = ((step.tag, step.preparation.blocks) for step in steps)
+    blocks = ((step.tag, step.rewrites.blocks) for step in steps)
     said = [
         f"{tag} = {{rows = {b.rows}, columns = {b.columns}, skips = {json.dumps(b.skips)}}}" for tag, b in blocks if b
     ]

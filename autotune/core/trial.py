@@ -79,7 +79,7 @@ class Trial:
         config: Value of every knob.
         outcome: One of `OUTCOMES`.
         key: Identity, from `trial_key`; equal keys mean equal work.
-        schedule: Name of the family.
+        family: Name of the family that wrote its script; the key ``schedule`` in stores.
         samples: Raw times; `None` unless the outcome is ``ok`` or ``noisy``.
         max_error: Largest absolute difference to the oracle.
         diagnostic: First lines of what the compiler or the check said.
@@ -94,7 +94,7 @@ class Trial:
     config: dict[str, Value]
     outcome: Outcome
     key: str
-    schedule: str
+    family: str
     samples: Samples | None = None
     max_error: float | None = None
     diagnostic: str = ""
@@ -116,7 +116,9 @@ class Trial:
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` turns back into an equal trial."""
         samples = vars(self.samples) if self.samples is not None else None
-        return {**vars(self), "samples": samples}  # not asdict, which copies every number: a third of a write's time
+        plain = {**vars(self), "samples": samples}  # not asdict, which copies every number: a third of a write's time
+        plain["schedule"] = plain.pop("family")
+        return plain
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Trial":
@@ -130,7 +132,9 @@ class Trial:
                 samples["quiet_reference"],
                 samples.get("reference_level", 0.0),
             )
-        return Trial(**{**data, "samples": samples})
+        plain = {**data, "samples": samples}
+        plain["family"] = plain.pop("schedule")
+        return Trial(**plain)
 
 
 def trial_key(payload: str, script: str, config: Config, pipeline: str, compiler: str) -> str:

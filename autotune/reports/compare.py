@@ -39,7 +39,7 @@ ANCHORS = ("best", "default")  # ratios are to the first of these that is right
 
 
 @dataclass(frozen=True)
-class Options:
+class CompareOptions:
     """What to compare.
 
     Attributes:
@@ -71,14 +71,14 @@ class Watcher:
 
 
 @dataclass(frozen=True)
-class Times:
+class EntryTimes:
     """Samples of a contestant, and those of the row it is measured against, taken in the same rounds."""
 
     samples: Samples
     anchor: Samples | None
 
 
-def compare(payload: Payload, bundles: Path, options: Options, watcher: Watcher) -> Comparison:
+def compare(payload: Payload, bundles: Path, options: CompareOptions, watcher: Watcher) -> Comparison:
     """Compare one payload.
 
     Args:
@@ -136,7 +136,7 @@ def our_contenders(
     payload: Payload,
     parts: Partition,
     bundles: Path,
-    options: Options,
+    options: CompareOptions,
     *,
     machine: Machine,
     note: Callable[[str], None],
@@ -188,11 +188,11 @@ def fallen(found: Evaluation) -> Standing:
 
 def race_all(
     contenders: Sequence[Contender], standings: dict[str, Standing], machine: Machine, worker: Worker
-) -> dict[str, Times]:
-    """Times of everybody who is right. Who falls in the race gets another standing, in place."""
+) -> dict[str, EntryTimes]:
+    """EntryTimes of everybody who is right. Who falls in the race gets another standing, in place."""
     right = {c.name: c.entry for c in contenders if c.entry is not None and standings[c.name].status == "ok"}
     anchor = next((name for name in ANCHORS if name in right), None)
-    times: dict[str, Times] = {}
+    times: dict[str, EntryTimes] = {}
     for heat in split_heats(right, anchor, standings):
         entries = tuple(right[name] for name in heat)
         found = worker.call(race, Race(entries, machine, EFFORT), RACE_SECONDS)
@@ -201,7 +201,7 @@ def race_all(
             continue
         samples = dict(zip(heat, found, strict=True))
         beside = samples[anchor] if anchor is not None else None
-        times.update({name: Times(samples[name], beside) for name in heat if name not in times})
+        times.update({name: EntryTimes(samples[name], beside) for name in heat if name not in times})
     return times
 
 
@@ -215,7 +215,9 @@ def split_heats(right: dict[str, Entry], anchor: str | None, standings: dict[str
     return [heat for heat in (quick, [*beside, *(name for name in right if name in slow)]) if heat]
 
 
-def make_row(contender: Contender, standing: Standing, times: Times | None, *, flops: float, machine: Machine) -> Row:
+def make_row(
+    contender: Contender, standing: Standing, times: EntryTimes | None, *, flops: float, machine: Machine
+) -> Row:
     """What is shown of a contestant."""
     samples = times.samples if times is not None else None
     anchor = times.anchor if times is not None else None

@@ -7,7 +7,7 @@ from typing import Any
 from autotune.core.machine import Machine, Roofs
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
-from autotune.worker.race import Status
+from autotune.worker.race import EntryStatus
 
 FINE = ("ok", "missing", "unsupported")
 
@@ -29,7 +29,7 @@ class Row:
     """
 
     name: str
-    outcome: Status
+    outcome: EntryStatus
     version: str = ""
     seconds: Interval | None = None
     roof_fraction: float | None = None

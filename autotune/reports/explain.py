@@ -12,7 +12,7 @@ from autotune.reports.ablation import Measured, against_first, against_previous,
 from autotune.reports.counters import Counts, count_events
 from autotune.store.bundle import Bundle, read_bundle
 from autotune.worker.evaluate import Evaluation
-from autotune.worker.testbench import prepare
+from autotune.worker.testbench import open_testbench
 from autotune.worker.worker import Worker
 
 COUNTING_SECONDS = 600.0
@@ -107,10 +107,10 @@ def observe(bundle: Bundle, winner: Candidate) -> tuple[Counts, Memory]:
 def run_counted(work: tuple[Payload, Candidate, int]) -> tuple[Counts, Memory]:
     """Compile, count and weigh a candidate. In the isolated process only."""
     payload, candidate, seed = work
-    prepared = prepare(payload, seed, this_machine().pages)
+    bench = open_testbench(payload, seed, this_machine().pages)
     panels = dict(candidate.panels)
     program = compile_program(payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels)
-    bound = program.bind([*prepared.arrays, *map(prepared.stored, program.weights)])
+    bound = program.bind([*bench.arrays, *map(bench.stored, program.weights)])
     bound.run()
     packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]
     plan = program.buffers

@@ -11,7 +11,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
-from autotune.reports.machine_code import Loop, Mix, hot_loop, mix_of, read_instructions
+from autotune.reports.machine_code import InstructionMix, MachineLoop, hot_loop, mix_of, read_instructions
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.worker.evaluate import Job
 from autotune.worker.measure import Effort
@@ -32,8 +32,8 @@ class HotLoop:
         why_not: Then, why.
     """
 
-    loop: Loop
-    mix: Mix
+    loop: MachineLoop
+    mix: InstructionMix
     expected: Throughput | None
     why_not: str = ""
 
@@ -106,6 +106,6 @@ def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machin
     )
 
 
-def instruction_lines(loop: Loop) -> Sequence[str]:
+def instruction_lines(loop: MachineLoop) -> Sequence[str]:
     """A line an instruction."""
     return [f"{i.address:8x}:  {i.mnemonic:<14} {i.operands}".rstrip() for i in loop.body]

@@ -67,7 +67,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Loop:
+class MachineLoop:
     """Instructions from the target of a backward jump to that jump.
 
     Attributes:
@@ -90,7 +90,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Mix:
+class InstructionMix:
     """What a loop's instructions are.
 
     Attributes:
@@ -120,7 +120,7 @@ class Mix:
         """One line for people.
 
         Example:
-            >>> str(Mix(20, 12, 12, 256, 8, 0, 0))
+            >>> str(InstructionMix(20, 12, 12, 256, 8, 0, 0))
             '20 instructions: 12 FMAs (60%) of 256 bits, 0 other arithmetic, 8 loads (0.67 an FMA), 0 stores, 0 spills'
         """
         ratio = f" ({self.loads / self.fmas:.2f} an FMA)" if self.fmas else ""
@@ -137,7 +137,7 @@ def read_instructions(disassembly: str) -> tuple[Instruction, ...]:
     return tuple(Instruction(int(m[1], 16), m[2], m[3].strip()) for m in lines if m)
 
 
-def find_loops(code: Sequence[Instruction]) -> list[Loop]:
+def find_loops(code: Sequence[Instruction]) -> list[MachineLoop]:
     """Every loop, by backward jumps; loops with one head count once, as the longest."""
     ends: dict[int, int] = {}
     for instruction in code:
@@ -146,7 +146,7 @@ def find_loops(code: Sequence[Instruction]) -> list[Loop]:
             ends[target] = max(ends.get(target, 0), instruction.address)
     ranges = sorted(ends.items())
     return [
-        Loop(
+        MachineLoop(
             tuple(i for i in code if start <= i.address <= end),
             sum(s <= start and end <= e and (s, e) != (start, end) for s, e in ranges),
         )
@@ -154,7 +154,7 @@ def find_loops(code: Sequence[Instruction]) -> list[Loop]:
     ]
 
 
-def hot_loop(code: Sequence[Instruction]) -> Loop | None:
+def hot_loop(code: Sequence[Instruction]) -> MachineLoop | None:
     """The loop to look at: of those without a loop inside, the one with most arithmetic, the deepest first on a tie.
 
     A guess from the text; how often each runs is not known. `None` where there is no loop.
@@ -165,10 +165,10 @@ def hot_loop(code: Sequence[Instruction]) -> Loop | None:
     return max(inner, key=lambda loop: (loop.arithmetic, loop.fmas, loop.depth), default=None)
 
 
-def mix_of(loop: Loop) -> Mix:
+def mix_of(loop: MachineLoop) -> InstructionMix:
     """Count a loop's instructions."""
     body = loop.body
-    return Mix(
+    return InstructionMix(
         instructions=len(body),
         fmas=loop.fmas,
         arithmetic=loop.arithmetic,

@@ -7,7 +7,7 @@ from typing import Any
 from autotune.compiler.lower import TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
-from autotune.core.family import Schedule
+from autotune.core.family import Family
 from autotune.core.machine import Machine
 from autotune.core.script import assemble, origin, panels_of, write_step
 from autotune.core.space import Config, Space, Value
@@ -23,7 +23,7 @@ class Scheduled:
     """A task, and the family and config it is compiled with; both `None` for the plain lowering."""
 
     task: Task
-    family: Schedule | None = None
+    family: Family | None = None
     config: Config | None = None
 
     def record(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def as_recorded(task: Task, recorded: Mapping[str, Any] | None, machine: Machine
     return Scheduled(task, family, completed(record["config"], family, task, machine))
 
 
-def completed(config: Config, family: Schedule, task: Task, machine: Machine) -> Config:
+def completed(config: Config, family: Family, task: Task, machine: Machine) -> Config:
     """A recorded config with the defaults of knobs that came later; as it is where that is no config of the space."""
     default, space = family.default(task, machine), family.space(task, machine)
     whole = {knob.name: config.get(knob.name, default[knob.name]) for knob in space.knobs}

@@ -46,7 +46,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Pair:
+class SweepPair:
     """A task on both sides.
 
     Attributes:
@@ -67,7 +67,7 @@ class Versus:
 
     here: str
     there: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[SweepPair, ...]
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -138,7 +138,7 @@ def read_tried(location: str | Path) -> list[Tried]:
 def make_versus(
     here: str, mine: Iterable[Tried], there: str, theirs: Iterable[Tried], key: Callable[[Tried], Hashable]
 ) -> Versus:
-    """Pair what has the same key."""
+    """SweepPair what has the same key."""
     left, right = merge(mine, key), merge(theirs, key)
     pairs = tuple(compare_task(left[name], right[name]) for name in left if name in right)
     if not pairs:
@@ -156,7 +156,7 @@ def merge(tried: Iterable[Tried], key: Callable[[Tried], Hashable]) -> dict[Hash
     return found
 
 
-def compare_task(here: Tried, there: Tried) -> Pair:
+def compare_task(here: Tried, there: Tried) -> SweepPair:
     """One row."""
     sides = (here, there)
     best = [min((t for t in side.trials if t.samples), key=lambda t: t.seconds or 0.0, default=None) for side in sides]
@@ -166,7 +166,7 @@ def compare_task(here: Tried, there: Tried) -> Pair:
     ratio = None
     if best[0] is not None and best[1] is not None and best[0].samples and best[1].samples:
         ratio = ratio_interval(steady(best[1].samples), steady(best[0].samples), paired=False)
-    return Pair(mine, theirs, ratio)
+    return SweepPair(mine, theirs, ratio)
 
 
 def make_side(tried: Tried, best: Trial | None, goal: float) -> Side:

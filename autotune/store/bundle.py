@@ -19,7 +19,7 @@ from autotune.registry import BASELINES, load_baseline, load_payload, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
 from autotune.store.manifest_checks import check_manifest
 
-PAYLOAD, TAGGED, SCHEDULE, PREPARED = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
+PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
 FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
 
 

@@ -52,7 +52,7 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
         "calls": samples.calls if samples else 0,
         "max_error": math.nan if trial.max_error is None else trial.max_error,
         "diagnostic": trial.diagnostic,
-        "schedule": trial.schedule,
+        "family": trial.family,
         "key": trial.key,
         **{f"{phase}_seconds": trial.phases.get(phase, math.nan) for phase in PHASES},
         **{f"{KNOB}{name}": value for name, value in trial.config.items()},

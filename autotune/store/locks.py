@@ -1,6 +1,6 @@
-"""Claims: several tuners on one store tell each other what they are working on.
+"""Locks: several tuners on one store tell each other what they are working on.
 
-A claim is a lock on one byte of ``<store>.claims``, an empty file, at the place that the
+A lock is on one byte of ``<store>.claims``, an empty file, at the place that the
 trial's key says. Nothing is written, and the system drops the locks of a process that ends, however it ends.
 """
 
@@ -13,23 +13,23 @@ from typing import Protocol
 PLACES = 1 << 62  # bytes that a file may have
 
 
-class Claims(Protocol):
+class Locks(Protocol):
     """Who works on what."""
 
     def take(self, key: str) -> bool:
-        """Claim a trial; false if somebody else has it."""
+        """Lock a trial; false if somebody else has it."""
         ...
 
     def release(self, key: str) -> None:
-        """Give a claim back."""
+        """Give a lock back."""
         ...
 
     def close(self) -> None:
-        """Give all claims back."""
+        """Give all locks back."""
         ...
 
 
-class NoClaims:
+class NoLocks:
     """For stores without a file: everything is free. Tuners there share results, but may do the same work at once."""
 
     def take(self, key: str) -> bool:
@@ -43,15 +43,15 @@ class NoClaims:
         """Nothing to give back."""
 
 
-class FileClaims:
-    """Claims among the processes of one machine, or of a file system with locks."""
+class FileLocks:
+    """Locks among the processes of one machine, or of a file system with locks."""
 
     def __init__(self, store: Path) -> None:
         path = store.with_name(store.name + ".claims")
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     def take(self, key: str) -> bool:
-        """Claim a trial; false if another process has it."""
+        """Lock a trial; false if another process has it."""
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place(key))
         except (BlockingIOError, PermissionError):
@@ -59,11 +59,11 @@ class FileClaims:
         return True
 
     def release(self, key: str) -> None:
-        """Give a claim back."""
+        """Give a lock back."""
         fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, place(key))
 
     def close(self) -> None:
-        """Give all claims back."""
+        """Give all locks back."""
         os.close(self._descriptor)
 
 

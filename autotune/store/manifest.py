@@ -27,10 +27,10 @@ from autotune.store.records import (
     File,
     Name,
     Numerics,
-    Session,
+    ProcessTimes,
+    RewriteStep,
     Sha256,
     Size,
-    Step,
     Symbol,
     TaskRecord,
     Text,
@@ -92,7 +92,7 @@ class Manifest:
     buffers: Buffers | None
     baseline: BaselineRecord
     tasks: dict[Name, TaskRecord]
-    samples: Annotated[tuple[Session, ...], Field(min_length=1, max_length=1000)]
+    samples: Annotated[tuple[ProcessTimes, ...], Field(min_length=1, max_length=1000)]
     speedup: Interval | None
     numerics: Numerics
     ir_sha256: dict[Name, Sha256]
@@ -105,7 +105,7 @@ class Manifest:
     notes: tuple[Text, ...] = field(default=())
     cases: Annotated[tuple[CaseRecord, ...], Field(max_length=1000)] = field(default=())
     online: tuple[Name, ...] = field(default=())
-    rewrites: tuple[Step, ...] = field(default=())
+    rewrites: tuple[RewriteStep, ...] = field(default=())
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

@@ -1,4 +1,4 @@
-"""Audit: does what a manifest claims follow from what it records? Speed-ups from samples, files from tasks."""
+"""Checks of a manifest: does what it claims follow from what it records? Speed-ups from samples, files from tasks."""
 
 from collections.abc import Iterator, Sequence
 from math import isclose, prod
@@ -9,7 +9,7 @@ from autotune.core.errors import BundleError
 from autotune.core.payload import DTYPES, WRITTEN
 from autotune.core.stats import Interval, ratio_interval
 from autotune.store.manifest import Manifest
-from autotune.store.records import Session
+from autotune.store.records import ProcessTimes
 
 
 def check_manifest(manifest: Manifest, where: str) -> None:
@@ -97,7 +97,7 @@ def broken_laws_of_samples(manifest: Manifest) -> Iterator[str]:
             yield f"speedup must follow from the samples, {given.estimate:.4g}, got {claimed.estimate:.4g}"
 
 
-def speedup_of(samples: Sequence[Session]) -> Interval | None:
+def speedup_of(samples: Sequence[ProcessTimes]) -> Interval | None:
     """Baseline over best with its 95 % interval, over all sessions; `None` without a baseline."""
     baseline = [seconds for session in samples for seconds in session.baseline_seconds]
     best = [seconds for session in samples if session.baseline_seconds for seconds in session.best_seconds]

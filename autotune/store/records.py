@@ -11,7 +11,7 @@ from pydantic import Field
 from autotune.core.payload import ROLES, Argument, Case
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
-Step = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,50}@[0-9]{1,6}$")]  # a rewrite and its version
+RewriteStep = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,50}@[0-9]{1,6}$")]  # a rewrite and its version
 Symbol = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$-]{0,200}$")]
 File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -21,7 +21,7 @@ Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 Size = Annotated[int, Field(ge=1, lt=2**40)]
-Samples = Annotated[tuple[Seconds, ...], Field(max_length=100_000)]
+SampleSeconds = Annotated[tuple[Seconds, ...], Field(max_length=100_000)]
 KnobValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Name
 
 
@@ -96,13 +96,13 @@ class TaskRecord:
     sizes: Annotated[tuple[Size, ...], Field(max_length=100)]
     ops: Count
     count: Count
-    seconds: Samples
+    seconds: SampleSeconds
     baseline_seconds: Seconds | None
     note: Text
 
 
 @dataclass(frozen=True)
-class Session:
+class ProcessTimes:
     """Times of one process, seconds a call; entry i of each was taken in one round.
 
     Attributes:
@@ -111,9 +111,9 @@ class Session:
         reference_seconds: Of the FMA kernel.
     """
 
-    best_seconds: Annotated[Samples, Field(min_length=1)]
-    baseline_seconds: Samples
-    reference_seconds: Samples
+    best_seconds: Annotated[SampleSeconds, Field(min_length=1)]
+    baseline_seconds: SampleSeconds
+    reference_seconds: SampleSeconds
 
 
 @dataclass(frozen=True)

@@ -17,23 +17,23 @@ from optuna.trial import TrialState, create_trial
 
 from autotune.store.frames import to_frame
 from autotune.store.journal import Pause, open_database, open_file, plain_errors, shown
-from autotune.store.locks import Claims, FileClaims, NoClaims
+from autotune.store.locks import FileLocks, Locks, NoLocks
 from autotune.store.sweep import Sweep
 
 SUMMARY = "summary"
 
 
 class Store:
-    """An open store; a context manager that gives its claims back.
+    """An open store; a context manager that gives its locks back.
 
     Attributes:
         messages: What was repaired when it was opened, a sentence each.
     """
 
-    def __init__(self, storage: BaseStorage, where: str, claims: Claims, messages: list[str]) -> None:
+    def __init__(self, storage: BaseStorage, where: str, locks: Locks, messages: list[str]) -> None:
         self.storage = storage
         self.where = where
-        self.claims: Claims | None = claims
+        self.locks: Locks | None = locks
         self.messages = messages
 
     @classmethod
@@ -54,10 +54,10 @@ class Store:
         where = shown(str(location))
         with plain_errors(where):
             if "://" in str(location):
-                return cls(open_database(str(location), create), where, NoClaims(), [])
+                return cls(open_database(str(location), create), where, NoLocks(), [])
             storage, messages = open_file(Path(location), create, exclusive, pause)
-            claims = FileClaims(Path(location)) if exclusive else NoClaims()
-        return cls(storage, where, claims, messages)
+            locks = FileLocks(Path(location)) if exclusive else NoLocks()
+        return cls(storage, where, locks, messages)
 
     def __enter__(self) -> "Store":
         return self
@@ -68,10 +68,10 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Give all claims back; a closed store must not be written."""
-        if self.claims is not None:
-            self.claims.close()
-            self.claims = None
+        """Give all locks back; a closed store must not be written."""
+        if self.locks is not None:
+            self.locks.close()
+            self.locks = None
 
     def sweep(
         self, payload: str, task: str, identity: dict[str, str], *, flops: float = 0.0, size: float = 0.0
@@ -96,13 +96,13 @@ class Store:
             wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
             if about != wanted:
                 study.set_user_attr("sweep", wanted)
-            return Sweep(study, self.where, self.claims or NoClaims())
+            return Sweep(study, self.where, self.locks or NoLocks())
 
     def sweeps(self) -> list[Sweep]:
         """Every sweep, oldest first."""
         with plain_errors(self.where):
             names = [study.study_name for study in self.storage.get_all_studies() if "sweep" in study.user_attrs]
-            return [Sweep(self.study(name), self.where, NoClaims()) for name in names]
+            return [Sweep(self.study(name), self.where, NoLocks()) for name in names]
 
     def strangers(self, sweep: Sweep) -> int:
         """How many trials the store holds of a sweep's task under another identity: never mixed with it."""

@@ -12,7 +12,7 @@ from autotune.core.errors import StoreError
 from autotune.core.space import Space
 from autotune.core.trial import Trial
 from autotune.store.journal import WAY_OUT, plain_errors
-from autotune.store.locks import Claims
+from autotune.store.locks import Locks
 
 
 class Sweep:
@@ -21,13 +21,13 @@ class Sweep:
     Attributes:
         recorded: Every trial, in the order they were recorded.
         records: The latest trial of every key.
-        claims: Which trials tuners are working on.
+        locks: Which trials tuners are working on.
     """
 
-    def __init__(self, study: optuna.Study, where: str, claims: Claims) -> None:
+    def __init__(self, study: optuna.Study, where: str, locks: Locks) -> None:
         self.study = study
         self.where = where
-        self.claims = claims
+        self.locks = locks
         self.recorded: list[Trial] = []
         self.records: dict[str, Trial] = {}
         self._read = 0
@@ -49,17 +49,17 @@ class Sweep:
 
         Release it by `release` when it is recorded.
         """
-        if not self.claims.take(key):
+        if not self.locks.take(key):
             return False
         self.refresh()
         if key in self.records:
-            self.claims.release(key)
+            self.locks.release(key)
             return False
         return True
 
     def release(self, key: str) -> None:
         """Give up a claim."""
-        self.claims.release(key)
+        self.locks.release(key)
 
     def add(self, trial: Trial, space: Space) -> None:
         """Record a finished trial, in one write.

@@ -19,7 +19,7 @@ from autotune.core.payload import Payload
 from autotune.core.script import assemble
 from autotune.core.trial import Samples
 from autotune.registry import load_baseline
-from autotune.store.bundle import PAYLOAD, PREPARED, SCHEDULE, TAGGED, digest
+from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest
 from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import (
@@ -29,7 +29,7 @@ from autotune.store.records import (
     CaseRecord,
     Numerics,
     OutputNumerics,
-    Session,
+    ProcessTimes,
     TaskRecord,
     Versions,
     WeightRecord,
@@ -67,7 +67,7 @@ def record(
     candidate = Candidate(assembly.script, TAIL, parts.payload.text, assembly.panels)
     claim = Claim(payload, candidate, seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
-    texts = files_of(payload, parts, assembly, choices) | prepared(applied)
+    texts = files_of(payload, parts, assembly, choices) | rewritten(applied)
     baseline = load_baseline(result.baseline_name)
     sessions = measure_sessions(payload, assembly, (Candidate(None, baseline.pipeline), candidate), result, seed)
     manifest = Manifest(
@@ -114,13 +114,13 @@ def called(found: T | Evaluation) -> T:
     return found
 
 
-def prepared(applied: Transformed) -> dict[str, str]:
+def rewritten(applied: Transformed) -> dict[str, str]:
     """What the script applies to, where that is not the tagged module."""
-    return {PREPARED: applied.before} if applied.weights or applied.online else {}
+    return {REWRITTEN: applied.before} if applied.weights or applied.online else {}
 
 
 def files_of(payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]) -> dict[str, str]:
-    """Every file but the prepared module and the manifest."""
+    """Every file but the rewritten module and the manifest."""
     texts = {PAYLOAD: payload.text, TAGGED: parts.payload.text, SCHEDULE: assembly.script}
     for choice in choices:
         task = choice.search.task
@@ -150,7 +150,7 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
 
 def measure_sessions(
     payload: Payload, assembly: Assembly, candidates: tuple[Candidate, ...], result: TuneResult, seed: int
-) -> tuple[Session, ...]:
+) -> tuple[ProcessTimes, ...]:
     """What the assembly measured, and for quick payloads what fresh processes measure."""
     sessions = [session_of(assembly.best, assembly.baseline)]
     if assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
@@ -163,9 +163,9 @@ def measure_sessions(
     return tuple(sessions)
 
 
-def session_of(best: Samples, baseline: Samples | None) -> Session:
+def session_of(best: Samples, baseline: Samples | None) -> ProcessTimes:
     """Samples of one process as a manifest holds them."""
-    return Session(best.seconds, baseline.seconds if baseline else (), best.reference_seconds)
+    return ProcessTimes(best.seconds, baseline.seconds if baseline else (), best.reference_seconds)
 
 
 def weight_records(payload: Payload, applied: Transformed) -> tuple[WeightRecord, ...]:

@@ -14,7 +14,7 @@ from autotune.registry import family_for
 from autotune.store.store import Store
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.evaluate import Evaluation, Job, evaluate
-from autotune.worker.noise import Pair, floor_of
+from autotune.worker.noise import NoisePair, floor_of
 
 BLOCK = 10  # trials whose times are added up before those with isolation and without are compared
 SIZES = (96, 80, 64)  # of the product that sweeps are over: m, n, k
@@ -104,7 +104,7 @@ def judge_isolation(isolated: Sequence[float], direct: Sequence[float]) -> Figur
     return Figure("trials a minute lost to isolation", 1 - kept.estimate, "at most 10 %", high <= 0.10, said)
 
 
-def judge_pairs(same: Sequence[Pair], unequal: Sequence[Pair]) -> list[Figure]:
+def judge_pairs(same: Sequence[NoisePair], unequal: Sequence[NoisePair]) -> list[Figure]:
     """How often pairs are called different; equal ones above the floor that the other half of them shows."""
     halves = [[pair for i, pair in enumerate(same) if i // 2 % 2 == half] for half in (0, 1)]
     floors = [floor_of(half) for half in halves]
@@ -119,7 +119,7 @@ def judge_pairs(same: Sequence[Pair], unequal: Sequence[Pair]) -> list[Figure]:
     ]
 
 
-def called(pairs: Sequence[Pair], floor: float) -> int:
+def called(pairs: Sequence[NoisePair], floor: float) -> int:
     """How many pairs are called different."""
     return sum(is_different(pair.a, pair.b, floor=floor) for pair in pairs)
 

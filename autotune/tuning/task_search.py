@@ -7,7 +7,7 @@ from hashlib import sha256
 from autotune.compiler.lower import COMPILATION, TAIL
 from autotune.compiler.module import compiler_version
 from autotune.core.candidate import Candidate
-from autotune.core.family import Schedule
+from autotune.core.family import Family
 from autotune.core.machine import Machine
 from autotune.core.script import DESTINATIONS, LOWERING, Step, assemble, origin, panels_of, write_step
 from autotune.core.space import Config, Space
@@ -17,9 +17,9 @@ from autotune.core.trial import Trial, trial_key
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.search import Search
-from autotune.tuning.warm_start import Known, starts
+from autotune.tuning.warm_start import KnownConfig, starts
 from autotune.worker.evaluate import Evaluation, Job
-from autotune.worker.limits import learn_patience
+from autotune.worker.limits import learn_time_limits
 from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
 
@@ -47,7 +47,7 @@ class TaskSearch:
     """
 
     task: Task
-    family: Schedule
+    family: Family
     machine: Machine
     space: Space
     search: Search
@@ -66,14 +66,14 @@ class TaskSearch:
     def open(
         cls,
         task: Task,
-        family: Schedule,
+        family: Family,
         machine: Machine,
         store: Store,
         *,
         payload: str,
         sampler: str,
         seed: int,
-        known: Sequence[Known] = (),
+        known: Sequence[KnownConfig] = (),
     ) -> "TaskSearch":
         """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
         space = family.space(task, machine)
@@ -159,7 +159,7 @@ class TaskSearch:
         else:
             job = replace(
                 self.job([self.candidate(config, step)], SEARCH_EFFORT, self.best_seconds),
-                patience=learn_patience(self.trials),
+                time_limits=learn_time_limits(self.trials),
                 known=frozenset(self._marks),
             )
             with self.watch.phase("evaluate"):
@@ -171,7 +171,7 @@ class TaskSearch:
             config=dict(config),
             outcome=found.outcome,
             key=key,
-            schedule=self.family.name,
+            family=self.family.name,
             samples=found.samples,
             max_error=found.max_error,
             diagnostic=found.diagnostic,

@@ -25,7 +25,7 @@ from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.search import SAMPLERS
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
-from autotune.tuning.warm_start import Known
+from autotune.tuning.warm_start import KnownConfig
 from autotune.worker.noise import measure_noise
 from autotune.worker.worker import MEMORY_SHARE, Worker
 
@@ -33,7 +33,7 @@ NOISE_PAIRS = 4  # A/A comparisons at the start; differences below what they sho
 
 
 @dataclass(frozen=True)
-class Options:
+class TuneOptions:
     """How to tune.
 
     Attributes:
@@ -53,7 +53,7 @@ class Options:
     seed: int = 0
     baseline: str = "passes"
     timeout: float = 60.0
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownConfig, ...] = ()
     least_floor: float = 0.0
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Progress:
     trial: Callable[[Trial, int, float | None], None] = field(default=lambda trial, done, best: None)
 
 
-def tune(payload: Payload, store: Store, bundle: Path, options: Options, progress: Progress) -> TuneResult:
+def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, progress: Progress) -> TuneResult:
     """Tune one payload.
 
     Args:
@@ -145,7 +145,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: Options, progres
 
 
 def open_searches(
-    payload: Payload, tasks: Sequence[Task], machine: Machine, store: Store, options: Options
+    payload: Payload, tasks: Sequence[Task], machine: Machine, store: Store, options: TuneOptions
 ) -> list[TaskSearch]:
     """A search for every task that a family covers."""
     searches = []
@@ -180,7 +180,7 @@ def check_memory(payload: Payload) -> None:
         )
 
 
-def run_searches(searches: Sequence[TaskSearch], options: Options, worker: Worker, progress: Progress) -> Ran:
+def run_searches(searches: Sequence[TaskSearch], options: TuneOptions, worker: Worker, progress: Progress) -> Ran:
     """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
     begun = time.perf_counter()
     scheduler = Scheduler([search.task.count for search in searches], options.seed)

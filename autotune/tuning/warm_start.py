@@ -1,4 +1,4 @@
-"""Known good parameters: the configs that bundles record, and which of them a new task starts from.
+"""Configs known to be good: the configs that bundles record, and which of them a new task starts from.
 
 Only tasks of one family, structure and dtype are compared. How far apart two are is a sum over what differs, each as
 the binary logarithm of a ratio: sizes of loops count fully, vectors and registers too, caches a quarter (a config
@@ -11,7 +11,7 @@ from math import log2
 from pathlib import Path
 
 from autotune.core.errors import BundleError
-from autotune.core.family import Schedule
+from autotune.core.family import Family
 from autotune.core.loop_nest import Contraction, LoopNest
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Knob, Space, Value
@@ -23,11 +23,11 @@ MOST_STARTS = 4  # configs tried before the search's own
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownConfig:
     """A config that won.
 
     Attributes:
-        schedule: Its family.
+        family: Its family.
         structure: What the task computes, but for its sizes; see `structure_of`.
         sizes: Of its loops.
         machine: Where it won.
@@ -35,7 +35,7 @@ class Known:
         source: The bundle, for whoever wants to know.
     """
 
-    schedule: str
+    family: str
     structure: str
     sizes: tuple[int, ...]
     machine: Machine
@@ -70,7 +70,7 @@ def sizes_of(task: Task) -> tuple[int, ...]:
     return (*task.nest.sizes, *(size for member in task.members for size in member.nest.sizes))
 
 
-def read_known(folders: Iterable[Path], payload: str = "") -> list[Known]:
+def read_known(folders: Iterable[Path], payload: str = "") -> list[KnownConfig]:
     """Every config recorded in the bundles below some folders; what is no bundle of this format is passed over.
 
     Args:
@@ -88,16 +88,16 @@ def read_known(folders: Iterable[Path], payload: str = "") -> list[Known]:
     return found
 
 
-def known_in(manifest: Manifest, source: str) -> list[Known]:
+def known_in(manifest: Manifest, source: str) -> list[KnownConfig]:
     """The configs that a bundle records."""
     return [
-        Known(task.schedule, task.structure, task.sizes, manifest.machine, task.config, source)
+        KnownConfig(task.schedule, task.structure, task.sizes, manifest.machine, task.config, source)
         for task in manifest.tasks.values()
         if task.config is not None
     ]
 
 
-def distance(known: Known, sizes: Sequence[int], machine: Machine) -> float:
+def distance(known: KnownConfig, sizes: Sequence[int], machine: Machine) -> float:
     """How far a recorded task is from one of `sizes` on `machine`; 0 for the same, 1 for one size doubled."""
     theirs = known.machine
     shapes = sum(abs(log2(a / b)) for a, b in zip(known.sizes, sizes, strict=True))
@@ -115,7 +115,7 @@ def distance(known: Known, sizes: Sequence[int], machine: Machine) -> float:
 
 
 def starts(
-    known: Sequence[Known], task: Task, family: Schedule, space: Space, machine: Machine
+    known: Sequence[KnownConfig], task: Task, family: Family, space: Space, machine: Machine
 ) -> list[dict[str, Value]]:
     """The configs of the nearest recorded tasks, nearest first, as configs of a space.
 
@@ -128,7 +128,7 @@ def starts(
         machine: The host.
     """
     structure, sizes = structure_of(task), sizes_of(task)
-    same = [k for k in known if k.schedule == family.name and k.structure == structure and len(k.sizes) == len(sizes)]
+    same = [k for k in known if k.family == family.name and k.structure == structure and len(k.sizes) == len(sizes)]
     default = family.default(task, machine)
     found: list[dict[str, Value]] = []
     for each in sorted(same, key=lambda k: (distance(k, sizes, machine), k.source)):

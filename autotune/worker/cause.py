@@ -1,10 +1,10 @@
-"""Why an isolated process ended: from its exit code, what it wrote, and its last words, to an outcome."""
+"""Why an isolated process ended: from its exit code, what it wrote, and its last report, to an outcome."""
 
 import signal
 from dataclasses import dataclass
 
 from autotune.core.trial import Outcome
-from autotune.worker.fault import MARK, LastWords, read_last_words
+from autotune.worker.fault import MARK, FaultReport, read_fault_report
 
 OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
 FULL = 0.75  # of the address space allowed: an allocation of the size of those before it no longer fits
@@ -12,7 +12,7 @@ FIRST_PAGES = 1 << 16  # an address as small as this is a null pointer and an of
 
 
 @dataclass(frozen=True)
-class Finding:
+class ExitCause:
     """What a process died of.
 
     Attributes:
@@ -24,7 +24,7 @@ class Finding:
     diagnostic: str
 
 
-def find_cause(exit_code: int, said: str, width: int = 500) -> Finding:
+def find_cause(exit_code: int, said: str, width: int = 500) -> ExitCause:
     """What a process died of that nobody else killed.
 
     Args:
@@ -32,17 +32,17 @@ def find_cause(exit_code: int, said: str, width: int = 500) -> Finding:
         said: What it wrote to stdout and stderr.
         width: Longest diagnostic.
     """
-    words = read_last_words(said)
+    report = read_fault_report(said)
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(MARK)]
-    how = [name_of(exit_code), *([describe(words)] if words else [])]
+    how = [name_of(exit_code), *([describe(report)] if report else [])]
     diagnostic = " | ".join([" ".join(how), *lines[:3]])[:width]
     if exit_code == -signal.SIGXCPU:
-        return Finding("timed-out", f"its processor time was spent ({diagnostic})")
+        return ExitCause("timed-out", f"its processor time was spent ({diagnostic})")
     if exit_code == -signal.SIGKILL:  # not by us: the system does that when memory runs out
-        return Finding("out-of-memory", f"the system killed it, as it does when memory runs out ({diagnostic})")
-    if any(sign in line.lower() for line in lines for sign in OUT_OF_MEMORY) or ran_out(words):
-        return Finding("out-of-memory", diagnostic)
-    return Finding("crashed", diagnostic)
+        return ExitCause("out-of-memory", f"the system killed it, as it does when memory runs out ({diagnostic})")
+    if any(sign in line.lower() for line in lines for sign in OUT_OF_MEMORY) or ran_out(report):
+        return ExitCause("out-of-memory", diagnostic)
+    return ExitCause("crashed", diagnostic)
 
 
 def name_of(exit_code: int) -> str:
@@ -55,14 +55,14 @@ def name_of(exit_code: int) -> str:
         return f"signal {-exit_code}"
 
 
-def ran_out(words: LastWords | None) -> bool:
+def ran_out(report: FaultReport | None) -> bool:
     """Tell whether a process faulted on a null pointer with its memory used up: an allocation gave it that pointer."""
-    if words is None or not words.limit_bytes or words.address >= FIRST_PAGES:
+    if report is None or not report.limit_bytes or report.address >= FIRST_PAGES:
         return False
-    return words.mapped_bytes > FULL * words.limit_bytes
+    return report.mapped_bytes > FULL * report.limit_bytes
 
 
-def describe(words: LastWords) -> str:
+def describe(report: FaultReport) -> str:
     """Where a process faulted."""
-    null = ", a null pointer (as an allocation that fails gives)" if words.address < FIRST_PAGES else ""
-    return f"at address {words.address:#x}{null}, {words.mapped_bytes / 2**30:.1f} GiB mapped"
+    null = ", a null pointer (as an allocation that fails gives)" if report.address < FIRST_PAGES else ""
+    return f"at address {report.address:#x}{null}, {report.mapped_bytes / 2**30:.1f} GiB mapped"

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from autotune.compiler.fingerprint import Census
+from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.program import BoundProgram, compile_program
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
-from autotune.core.errors import CompileError, SeenError
+from autotune.core.errors import CompileError, DuplicateError
 from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import Payload
 from autotune.core.stats import unrest
 from autotune.core.stopwatch import REPORTER, Stopwatch
 from autotune.core.trial import Outcome, Samples
-from autotune.worker.limits import Patience
+from autotune.worker.limits import TimeLimits
 from autotune.worker.measure import Effort, Run, measure, measure_interleaved
 from autotune.worker.roofs import measure_roofs, reference_run
-from autotune.worker.testbench import PreparedPayload, prepare
+from autotune.worker.testbench import Testbench, open_testbench
 
 NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
@@ -35,7 +35,7 @@ class Job:
         seed: Seed of the input data.
         effort: How long to measure.
         best_seconds: Best time so far, to give up early on a hopeless candidate.
-        patience: How long its parts may take; the worker says how long the whole.
+        time_limits: How long its parts may take; the worker says how long the whole.
         quiet_reference: The reference kernel's best time so far.
         known: Fingerprints of IR and machine code of earlier candidates; who has one of them is a duplicate.
     """
@@ -46,7 +46,7 @@ class Job:
     seed: int = 0
     effort: Effort = field(default_factory=Effort)
     best_seconds: float | None = None
-    patience: Patience = field(default_factory=Patience)
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
     quiet_reference: float = inf
     known: frozenset[str] = frozenset()
 
@@ -70,28 +70,28 @@ _quiet = inf
 
 def evaluate(job: Job) -> list[Evaluation]:
     """Compile and verify every candidate, time those that are right, and look whether they still are."""
-    prepared = prepare(job.payload, job.seed, job.machine.pages)
+    bench = open_testbench(job.payload, job.seed, job.machine.pages)
     built = []
     for number, candidate in enumerate(job.candidates):
         REPORTER.candidate = number
-        built.append(build_and_verify(job.payload, candidate, prepared, job.known))
+        built.append(build_and_verify(job.payload, candidate, bench, job.known))
     right = [(number, bound) for number, (bound, _) in enumerate(built) if bound is not None]
     watch = Stopwatch()
     with watch.phase("measure"):
-        samples = time_all([prepared.runs(bound) for _, bound in right], job)
+        samples = time_all([bench.runs(bound) for _, bound in right], job)
     found = [evaluation for _, evaluation in built]
     for (number, bound), times in zip(right, samples, strict=True):
         REPORTER.candidate = number
         timed = replace(found[number], samples=times, phases={**found[number].phases, **watch.phases})
-        found[number] = look_again(timed, bound, prepared)
+        found[number] = look_again(timed, bound, bench)
     return found
 
 
-def look_again(evaluation: Evaluation, bound: BoundProgram, prepared: PreparedPayload) -> Evaluation:
+def look_again(evaluation: Evaluation, bound: BoundProgram, bench: Testbench) -> Evaluation:
     """What a timed program is after all its calls: still right, and its times worth believing."""
     watch = Stopwatch(dict(evaluation.phases))
     with watch.phase("verify"):
-        verdict = prepared.verify_again(bound)
+        verdict = bench.verify_again(bound)
     evaluation = replace(evaluation, phases=watch.phases)
     if verdict.outcome != "ok":
         return replace(
@@ -134,13 +134,15 @@ def quietest(seconds: float) -> float:
 
 
 def build_and_verify(
-    payload: Payload, candidate: Candidate, prepared: PreparedPayload, known: frozenset[str] = frozenset()
+    payload: Payload, candidate: Candidate, bench: Testbench, known: frozenset[str] = frozenset()
 ) -> tuple[BoundProgram | None, Evaluation]:
     """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right."""
-    watch, census = Stopwatch(), Census(known)
+    watch, fingerprints = Stopwatch(), Fingerprints(known)
 
     def found(outcome: Outcome, diagnostic: str) -> Evaluation:
-        return Evaluation(outcome, None, None, diagnostic, watch.phases, None, census.scheduled, census.compiled)
+        return Evaluation(
+            outcome, None, None, diagnostic, watch.phases, None, fingerprints.scheduled, fingerprints.compiled
+        )
 
     try:
         program = compile_program(
@@ -149,16 +151,16 @@ def build_and_verify(
             candidate.pipeline,
             text=candidate.text,
             panels=dict(candidate.panels),
-            census=census,
+            fingerprints=fingerprints,
             watch=watch,
         )
-    except SeenError as error:
+    except DuplicateError as error:
         return None, found("duplicate", str(error))
     except CompileError as error:
         return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
-    bound = prepared.bind(program)
+    bound = bench.bind(program)
     with watch.phase("verify"):
-        verdict = prepared.verify_alone(program)
+        verdict = bench.verify_alone(program)
     evaluation = replace(
         found(verdict.outcome, verdict.diagnostic), max_error=verdict.max_error, buffers=program.buffers
     )

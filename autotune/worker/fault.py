@@ -1,4 +1,4 @@
-"""Last words of a process that faults: the address it touched, and how much memory it held.
+"""Fault report of a process that dies in machine code: the address it touched, and how much memory it held.
 
 A fault in machine code runs our handler on the same thread before the process dies of the same signal. It tells an
 allocation that failed (the address is near zero, and the memory is used up) from a wild pointer.
@@ -11,7 +11,7 @@ import resource
 import signal
 from dataclasses import dataclass
 
-MARK = "last words: "
+MARK = "fault: "
 ADDRESS_OFFSET = 16  # of si_addr in siginfo_t, on 64-bit Linux
 SA_SIGINFO = 4
 STUCK_SECONDS = 2  # a handler that finds the heap's lock taken would wait for ever
@@ -20,7 +20,7 @@ Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 @dataclass(frozen=True)
-class LastWords:
+class FaultReport:
     """What a process said when it faulted.
 
     Attributes:
@@ -45,35 +45,35 @@ class SignalAction(ctypes.Structure):
     )
 
 
-def speak(number: int, info: int, context: int) -> None:
-    """Write the last words to stderr, and die of the same signal when this returns."""
+def tell_fault(number: int, info: int, context: int) -> None:
+    """Write the report to stderr, and die of the same signal when this returns."""
     signal.alarm(STUCK_SECONDS)
     address = ctypes.c_uint64.from_address(info + ADDRESS_OFFSET).value
     with open("/proc/self/statm", "rb", buffering=0) as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     limit = max(0, resource.getrlimit(resource.RLIMIT_AS)[0])
-    words = {"address": address, "mapped_bytes": mapped, "limit_bytes": limit}
-    os.write(2, f"\n{MARK}{json.dumps(words)}\n".encode())
+    found = {"address": address, "mapped_bytes": mapped, "limit_bytes": limit}
+    os.write(2, f"\n{MARK}{json.dumps(found)}\n".encode())
     ctypes.CDLL(None).signal(number, None)
     os.kill(os.getpid(), number)
 
 
-SPEAK = Handler(speak)  # kept for the life of the process, as its address is in the system's table
+TELL_FAULT = Handler(tell_fault)  # kept for the life of the process, as its address is in the system's table
 
 
-def leave_last_words() -> None:
+def report_faults() -> None:
     """Install the handler in this process."""
-    action = SignalAction(handler=ctypes.cast(SPEAK, ctypes.c_void_p), flags=SA_SIGINFO)
+    action = SignalAction(handler=ctypes.cast(TELL_FAULT, ctypes.c_void_p), flags=SA_SIGINFO)
     for number in SIGNALS:
         ctypes.CDLL(None).sigaction(number, ctypes.byref(action), None)
 
 
-def read_last_words(said: str) -> LastWords | None:
-    """The last words in what a process wrote; `None` if it left none."""
+def read_fault_report(said: str) -> FaultReport | None:
+    """The fault report in what a process wrote; `None` if it left none."""
     for line in reversed(said.splitlines()):
         if line.startswith(MARK):
             try:
-                return LastWords(**json.loads(line.removeprefix(MARK)))
+                return FaultReport(**json.loads(line.removeprefix(MARK)))
             except (ValueError, TypeError):
                 return None
     return None

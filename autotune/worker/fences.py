@@ -1,4 +1,4 @@
-"""Canaries: what a candidate must leave alone shows whether it did.
+"""Fences: what a candidate must leave alone shows whether it did.
 
 An output that is verified lies between two fences of known bytes, in memory of its own; a sum over the words of every
 input tells whether one was written.
@@ -12,7 +12,7 @@ from autotune.core.payload import DTYPES, Argument, Array
 
 FENCE_BYTES = 1 << 14
 ALIGNMENT = 64
-SONG = 0xA5  # the byte that fences are made of
+FENCE_BYTE = 0xA5
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,22 @@ class Fenced:
 
     def trespass(self) -> str:
         """Say where something was written outside the array; empty if nothing was."""
-        if (wrong := np.flatnonzero(self.after != SONG)).size:
+        if (wrong := np.flatnonzero(self.after != FENCE_BYTE)).size:
             return f"{self.name} must be written within its {self.array.nbytes} bytes; byte {wrong[0]} past its end was"
-        if (wrong := np.flatnonzero(self.before != SONG)).size:
+        if (wrong := np.flatnonzero(self.before != FENCE_BYTE)).size:
             first = FENCE_BYTES - int(wrong[-1])
             return f"{self.name} must be written within its {self.array.nbytes} bytes; {first} bytes before it was"
         return ""
 
     def mend(self) -> None:
         """Restore the fences."""
-        self.before.fill(SONG)
-        self.after.fill(SONG)
+        self.before.fill(FENCE_BYTE)
+        self.after.fill(FENCE_BYTE)
 
 
 def fenced_empty(argument: Argument) -> Fenced:
     """Uninitialised array for an argument, on a cache-line boundary, between fences."""
-    raw = np.full(argument.bytes + 2 * FENCE_BYTES + ALIGNMENT, SONG, np.uint8)
+    raw = np.full(argument.bytes + 2 * FENCE_BYTES + ALIGNMENT, FENCE_BYTE, np.uint8)
     begin = FENCE_BYTES + -(raw.ctypes.data + FENCE_BYTES) % ALIGNMENT
     end = begin + argument.bytes
     array = raw[begin:end].view(DTYPES[argument.dtype]).reshape(argument.shape)

@@ -1,10 +1,10 @@
 r"""The keeper: a process that has everything loaded, forks isolated processes, and clears away what they leave.
 
-    tuner --control--> keeper --fork--> cell        a cell starts in some 20 ms, since nothing is imported again
+    tuner --control--> keeper --fork--> process     a process starts in some 20 ms, since nothing is imported again
       \______________ line ______________/
 
 The keeper runs no candidate. It adopts what candidates start, whatever session they flee to, and kills it; it ends when
-the tuner does, and cells end with it.
+the tuner does, and processes end with it.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ START, END = "start", "end"
 
 
 @dataclass(frozen=True)
-class Cell:
+class IsolatedProcess:
     """An isolated process, as the tuner sees it.
 
     Attributes:
@@ -52,9 +52,9 @@ class Keeper:
         """Start the keeper.
 
         Args:
-            log: File that cells write their output to.
-            memory_bytes: Most address space of a cell.
-            preload: Modules that every cell finds loaded.
+            log: File that isolated processes write their output to.
+            memory_bytes: Most address space of a process.
+            preload: Modules that every process finds loaded.
         """
         self._control, theirs = Pipe()
         arguments = (theirs, log, memory_bytes, tuple(preload))
@@ -62,8 +62,8 @@ class Keeper:
         self._process.start()
         theirs.close()
 
-    def start(self) -> Cell:
-        """Fork a cell.
+    def start(self) -> IsolatedProcess:
+        """Fork an isolated process.
 
         Raises:
             EOFError: The keeper is gone.
@@ -73,10 +73,10 @@ class Keeper:
             self._control.send(START)
             send_handle(self._control, theirs.fileno(), self._process.pid)
         pid: int = self._control.recv()
-        return Cell(mine, os.pidfd_open(pid))
+        return IsolatedProcess(mine, os.pidfd_open(pid))
 
     def end(self) -> int:
-        """Kill the cell and all it started; its exit code, the negative signal if one killed it before.
+        """Kill the process and all it started; its exit code, the negative signal if one killed it before.
 
         Raises:
             EOFError: The keeper is gone.
@@ -86,7 +86,7 @@ class Keeper:
         return code
 
     def close(self) -> None:
-        """End the cell and the keeper."""
+        """End the process and the keeper."""
         self._control.close()
         self._process.join(CLOSE_SECONDS)
         if self._process.is_alive():
@@ -97,37 +97,37 @@ class Keeper:
 
 
 def keep(control: Connection, log: str, memory_bytes: int, preload: Sequence[str]) -> None:
-    """The keeper's life: start and end cells as it is told, until the tuner is gone."""
+    """Start and end processes as told, until the tuner is gone."""
     os.setsid()  # Ctrl-C is for the tuner
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     for module in preload:
         import_module(module)
-    me, cell = os.getpid(), 0
+    me, child = os.getpid(), 0
     with suppress(EOFError, ConnectionError):
         while True:
             if control.recv() == START:
                 handle = recv_handle(control)
-                cell = os.fork()
-                if cell == 0:
+                child = os.fork()
+                if child == 0:
                     control.close()
                     serve(Connection(handle), log, memory_bytes, me)
                 os.close(handle)
-                control.send(cell)
+                control.send(child)
             else:
-                code, cell = clear(cell), 0
+                code, child = clear(child), 0
                 control.send(code)
-    clear(cell)
+    clear(child)
 
 
-def clear(cell: int) -> int:
-    """Kill a cell and whatever it started, and wait for all of it; the cell's exit code."""
+def clear(child: int) -> int:
+    """Kill a process and whatever it started, and wait for all of it; the process's exit code."""
     code = 0
-    if cell:
+    if child:
         with suppress(ProcessLookupError):
-            os.kill(cell, signal.SIGKILL)
-            os.killpg(cell, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(cell, 0)[1])
+            os.kill(child, signal.SIGKILL)
+            os.killpg(child, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with suppress(ChildProcessError):  # until there is no child left
         while True:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
@@ -136,7 +136,7 @@ def clear(cell: int) -> int:
 
 
 def kill_strays() -> None:
-    """Kill every descendant, also those that left the session of their cell."""
+    """Kill every descendant, also those that left the session of their process."""
     for stray in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             stray.kill()

@@ -21,7 +21,7 @@ LATEST = 30  # trials looked at: a search asks before each of its trials
 
 
 @dataclass(frozen=True)
-class Patience:
+class TimeLimits:
     """Seconds that a job and its parts may take; `None` for no bound of their own.
 
     Attributes:
@@ -42,14 +42,14 @@ class Patience:
 
 
 @dataclass
-class Course:
+class CallTimeline:
     """How a call went so far, from the moments its process told.
 
     Attributes:
         phases: Seconds by phase of the candidate that is being worked on.
         moment: The last one; `None` before the first.
         since: When it was told.
-        group_since: When the group of phases began that patience is counted for.
+        group_since: When the group of phases began that time_limits is counted for.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
@@ -74,21 +74,21 @@ class Course:
         if self.moment is not None:
             self.phases[self.moment.phase] = self.phases.get(self.moment.phase, 0.0) + now - self.since
 
-    def deadline(self, patience: Patience) -> float:
-        """When patience with the present phase ends, whatever is left for the whole call."""
-        bound = patience.bound(self.moment.phase) if self.moment is not None else None
+    def deadline(self, time_limits: TimeLimits) -> float:
+        """When time_limits with the present phase ends, whatever is left for the whole call."""
+        bound = time_limits.bound(self.moment.phase) if self.moment is not None else None
         return self.group_since + bound if bound is not None else inf
 
 
-def learn_patience(trials: Sequence[Trial]) -> Patience:
+def learn_time_limits(trials: Sequence[Trial]) -> TimeLimits:
     """What the latest trials of a task let expect of the next."""
     good = [trial for trial in trials[-LATEST:] if trial.outcome == "ok"]
     if len(good) < ENOUGH:
-        return Patience()
+        return TimeLimits()
     compiled = [sum(trial.phases.get(phase, 0.0) for phase in COMPILE) for trial in good]
     typical = float(np.quantile(compiled, 0.9))
     best = min(trial.seconds_median for trial in good)
-    return Patience(
+    return TimeLimits(
         compile_seconds=max(LEAST_COMPILE_SECONDS, COMPILE_FACTOR * typical),
         run_seconds=max(LEAST_RUN_SECONDS, RUN_FACTOR * best),
     )

@@ -20,7 +20,7 @@ MOST_CALLS = 1 << 32  # a program that writes the same whatever it reads may be 
 LEAST_SAMPLES = 3
 RACE_SAMPLES = 3  # after these, a candidate far behind the best is not worth more
 HOPELESS = 1.5
-PATIENCE = 5.0
+SLOW_FACTOR = 5.0
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Effort:
 
     Attributes:
         samples: How many samples at most.
-        seconds: Stop after this long, but not before `LEAST_SAMPLES` samples (one, if that took `PATIENCE` times as
+        seconds: Stop after this long, but not before `LEAST_SAMPLES` samples (one, if that took `SLOW_FACTOR` times as
             long).
         sample_seconds: How long one sample should last.
     """
@@ -41,7 +41,7 @@ class Effort:
     def is_spent(self, done: int, since: float) -> bool:
         """Tell whether `done` samples, begun at time `since`, are enough."""
         elapsed = time.perf_counter() - since
-        enough = done >= LEAST_SAMPLES or (done >= 1 and elapsed > PATIENCE * self.seconds)
+        enough = done >= LEAST_SAMPLES or (done >= 1 and elapsed > SLOW_FACTOR * self.seconds)
         return done >= self.samples or (enough and elapsed > self.seconds)
 
 

@@ -26,14 +26,14 @@ FILE = "noise.json"
 
 
 @dataclass(frozen=True)
-class Pair:
+class NoisePair:
     """Two programs timed together: seconds a call, sample by sample."""
 
     a: tuple[float, ...]
     b: tuple[float, ...]
 
 
-def time_twins(machine: Machine, worker: Worker, count: int) -> list[Pair]:
+def time_twins(machine: Machine, worker: Worker, count: int) -> list[NoisePair]:
     """Time two copies of one program, compiled each for itself: by turns one that computes and one that reads memory.
 
     Args:
@@ -50,7 +50,7 @@ def time_twins(machine: Machine, worker: Worker, count: int) -> list[Pair]:
     ]
 
 
-def time_unequal(machine: Machine, worker: Worker, count: int, slower: float) -> list[Pair]:
+def time_unequal(machine: Machine, worker: Worker, count: int, slower: float) -> list[NoisePair]:
     """Time a program and one that does `slower` times its work: ``slower=1.05`` is five per cent more."""
     payload, more = spin_payload(machine.lanes, STEPS), spin_payload(machine.lanes, round(STEPS * slower))
     both = (Candidate(None, TAIL), Candidate(None, TAIL, more.text))
@@ -60,10 +60,10 @@ def time_unequal(machine: Machine, worker: Worker, count: int, slower: float) ->
 
 def time_pair(
     payload: Payload, both: tuple[Candidate, Candidate], machine: Machine, worker: Worker, seed: int
-) -> Pair | None:
+) -> NoisePair | None:
     """Times of two candidates; `None` where one of them failed."""
     a, b = worker.evaluate(Job(payload, both, machine, seed=seed, effort=EFFORT))
-    return Pair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
+    return NoisePair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
 
 
 def spin_payload(lanes: int, steps: int, chains: int = 8) -> Payload:
@@ -104,7 +104,7 @@ def measure_noise(machine: Machine, worker: Worker, pairs: int) -> float:
     return floor_of(time_twins(machine, worker, pairs))
 
 
-def floor_of(pairs: Sequence[Pair]) -> float:
+def floor_of(pairs: Sequence[NoisePair]) -> float:
     """The floor that A/A pairs show."""
     return max(LEAST_FLOOR, noise_floor([(pair.a, pair.b) for pair in pairs])) if pairs else LEAST_FLOOR
 

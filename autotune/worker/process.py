@@ -1,4 +1,4 @@
-"""What runs inside an isolated process: limits, a loop that answers calls, and last words when code faults.
+"""What runs inside an isolated process: limits, a loop that answers calls, and a report when code faults.
 
 Nothing here trusts the code that is called: it may write anywhere, print, fork, or never return.
 """
@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from autotune.core.stopwatch import REPORTER, Moment
-from autotune.worker.fault import leave_last_words
+from autotune.worker.fault import report_faults
 
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 STARTED_A_PROCESS = 113  # exit code
@@ -118,7 +118,7 @@ def stay_alone(me: int, limited: bool) -> None:
 
 
 def set_up(log: str, memory_bytes: int) -> None:
-    """A session of its own, hard limits, no core dumps, output to the log, one fixed core, last words."""
+    """A session of its own, hard limits, no core dumps, output to the log, one fixed core, a report of faults."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -133,7 +133,7 @@ def set_up(log: str, memory_bytes: int) -> None:
     os.dup2(empty, 0)
     os.close(empty)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    leave_last_words()
+    report_faults()
 
 
 def set_limits(limits: Limits | None) -> None:

@@ -14,7 +14,7 @@ from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
 from autotune.core.stats import tolerance
 from autotune.worker.evaluate import build_and_verify
-from autotune.worker.testbench import PreparedPayload, prepare
+from autotune.worker.testbench import Testbench, open_testbench
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,18 @@ def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
     Raises:
         CompileError: It does not compile, or is not right.
     """
-    prepared = prepare(claim.payload, claim.seed)
-    bound, found = build_and_verify(claim.payload, claim.candidate, prepared)
+    bench = open_testbench(claim.payload, claim.seed)
+    bound, found = build_and_verify(claim.payload, claim.candidate, bench)
     if bound is None:
         raise CompileError("verify", f"{claim.payload.name} must be right, it is {found.outcome}: {found.diagnostic}")
     bound.run()  # into the arrays it is timed with; verification had its own
-    return output_errors(claim.payload, prepared)
+    return output_errors(claim.payload, bench)
 
 
-def output_errors(payload: Payload, prepared: PreparedPayload) -> tuple[OutputError, ...]:
-    """How far what a prepared payload's last call wrote, in its last case, is from the oracle: states and outputs."""
+def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]:
+    """How far what the last call on a testbench wrote, in its last case, is from the oracle: states and outputs."""
     errors = []
-    for argument, got, expected in zip(payload.written, prepared.written, prepared.expected[-1], strict=True):
+    for argument, got, expected in zip(payload.written, bench.written, bench.expected[-1], strict=True):
         difference = got.astype(np.float64) - expected
         magnitude = float(np.max(np.abs(expected), initial=0.0))
         errors.append(

@@ -15,11 +15,11 @@ from autotune.core.trial import Outcome, Samples
 from autotune.worker.evaluate import build_and_verify
 from autotune.worker.measure import Effort, Run, measure_interleaved
 from autotune.worker.roofs import reference_run
-from autotune.worker.testbench import PreparedPayload, prepare
+from autotune.worker.testbench import Testbench, open_testbench
 from autotune.worker.verify import Verdict, verify
 
 # Besides what may become of a candidate: a library that is not installed, one that says it cannot, and one that raises.
-Status = Outcome | Literal["missing", "unsupported", "failed"]
+EntryStatus = Outcome | Literal["missing", "unsupported", "failed"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Standing:
         seconds: Of the call that was verified, roughly.
     """
 
-    status: Status
+    status: EntryStatus
     max_error: float | None = None
     diagnostic: str = ""
     version: str = ""
@@ -95,31 +95,31 @@ def admit(entry: Entry) -> tuple[Standing, Run | None]:
     """An entry's standing, and how to run it if it is right; from memory if it is there."""
     key = (entry.name, entry.payload.sha256, entry.payload.cases)
     if key not in _entered:
-        prepared = prepare(entry.payload, entry.seed, this_machine().pages)
+        bench = open_testbench(entry.payload, entry.seed, this_machine().pages)
         ours = isinstance(entry.contender, Candidate)
-        _entered[key] = admit_candidate(entry, prepared) if ours else admit_comparator(entry, prepared)
+        _entered[key] = admit_candidate(entry, bench) if ours else admit_comparator(entry, bench)
     return _entered[key]
 
 
-def admit_candidate(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, Run | None]:
+def admit_candidate(entry: Entry, bench: Testbench) -> tuple[Standing, Run | None]:
     """One of our programs."""
     assert isinstance(entry.contender, Candidate)
-    bound, found = build_and_verify(entry.payload, entry.contender, prepared)
+    bound, found = build_and_verify(entry.payload, entry.contender, bench)
     seconds = found.phases.get("verify", 0.0)
     standing = Standing(found.outcome, found.max_error, found.diagnostic, seconds=seconds)
-    return standing, prepared.runs(bound) if bound is not None else None
+    return standing, bench.runs(bound) if bound is not None else None
 
 
-def admit_comparator(entry: Entry, prepared: PreparedPayload) -> tuple[Standing, Run | None]:
+def admit_comparator(entry: Entry, bench: Testbench) -> tuple[Standing, Run | None]:
     """A library. Whatever it raises is its standing."""
     assert not isinstance(entry.contender, Candidate)
     version, watch = "", Stopwatch()
     try:
         version = entry.contender.version()
-        ready = [prepare_at(case, entry.contender, prepared) for case in prepared.cases]
+        ready = [prepare_at(case, entry.contender, bench) for case in bench.cases]
         version = ", ".join(dict.fromkeys(part for part in (version, *(one.how for one in ready)) if part))
         with watch.phase("verify"):
-            verdict = check(ready, prepared)
+            verdict = check(ready, bench)
     except ComparatorError as error:
         return Standing("unsupported", diagnostic=str(error), version=version), None
     except MemoryError:
@@ -127,21 +127,21 @@ def admit_comparator(entry: Entry, prepared: PreparedPayload) -> tuple[Standing,
     except Exception as error:  # somebody else's code
         return Standing("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
     standing = Standing(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
-    return standing, run_all(ready, prepared.cases) if verdict.outcome == "ok" else None
+    return standing, run_all(ready, bench.cases) if verdict.outcome == "ok" else None
 
 
-def prepare_at(case: Case, library: Comparator, prepared: PreparedPayload) -> Prepared:
+def prepare_at(case: Case, library: Comparator, bench: Testbench) -> Prepared:
     """A library at one case, which may be a constant to it; inputs that tell cases apart are copies."""
-    prepared.restart(case)
-    inputs = prepared.inputs
+    bench.restart(case)
+    inputs = bench.inputs
     inputs |= {name: inputs[name].copy() for name, _ in case.values}
-    return library.prepare(replace(prepared.payload, cases=(case,)), inputs)
+    return library.prepare(replace(bench.payload, cases=(case,)), inputs)
 
 
-def check(ready: Sequence[Prepared], prepared: PreparedPayload) -> Verdict:
+def check(ready: Sequence[Prepared], bench: Testbench) -> Verdict:
     """Call a library once a case and compare the outputs it gives to the oracle's; its states are its own affair."""
-    payload, worst = prepared.payload, 0.0
-    for one, expected in zip(ready, prepared.expected, strict=True):
+    payload, worst = bench.payload, 0.0
+    for one, expected in zip(ready, bench.expected, strict=True):
         wanted = [array for a, array in zip(payload.written, expected, strict=True) if a.role == "output"]
         verdict = verify(payload, one.outputs(one.call()), wanted, payload.outputs)
         if verdict.outcome != "ok":
@@ -151,7 +151,7 @@ def check(ready: Sequence[Prepared], prepared: PreparedPayload) -> Verdict:
 
 
 def run_all(ready: Sequence[Prepared], cases: Sequence[Case]) -> Run:
-    """How a library is timed: as `PreparedPayload.runs` times a program."""
+    """How a library is timed: as `Testbench.runs` times a program."""
     if len(ready) == 1:
         return ready[0].run
 

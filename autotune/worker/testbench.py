@@ -18,7 +18,7 @@ from autotune.worker.verify import Verdict, poison, verify
 KEPT_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
 
 
-class PreparedPayload:
+class Testbench:
     """Inputs, states, outputs and oracle of a payload, made once a worker.
 
     Attributes:
@@ -168,14 +168,14 @@ def trespass_of(fence: Fenced) -> str:
     return found
 
 
-_prepared: OrderedDict[tuple[str, tuple[Case, ...], int, Pages], PreparedPayload] = OrderedDict()
+_prepared: OrderedDict[tuple[str, tuple[Case, ...], int, Pages], Testbench] = OrderedDict()
 
 
-def prepare(payload: Payload, seed: int, pages: Pages = "huge") -> PreparedPayload:
-    """The prepared payload, from this worker's memory if it is there."""
+def open_testbench(payload: Payload, seed: int, pages: Pages = "huge") -> Testbench:
+    """The testbench of a payload, from this worker's memory if it is there."""
     key = (payload.sha256, payload.cases, seed, pages)
     if key not in _prepared:
-        _prepared[key] = PreparedPayload(payload, seed, pages)
+        _prepared[key] = Testbench(payload, seed, pages)
         while len(_prepared) > KEPT_PAYLOADS:
             _prepared.popitem(last=False)
     _prepared.move_to_end(key)

@@ -23,10 +23,10 @@ from autotune.core.errors import MachineError
 from autotune.core.machine import Machine, Roofs
 from autotune.core.stopwatch import COMPILE, Moment
 from autotune.core.trial import lower_quartile
-from autotune.worker.cause import Finding, find_cause
+from autotune.worker.cause import ExitCause, find_cause
 from autotune.worker.evaluate import Evaluation, Job, evaluate, roofs
-from autotune.worker.keeper import Cell, Keeper
-from autotune.worker.limits import Course, Patience
+from autotune.worker.keeper import IsolatedProcess, Keeper
+from autotune.worker.limits import CallTimeline, TimeLimits
 from autotune.worker.process import Call, Limits, Raised, Returned
 
 A = TypeVar("A")
@@ -55,8 +55,8 @@ class Worker:
         os.close(descriptor)
         self._log = Path(path)
         self._keeper = self._start_keeper()
-        self._cell: Cell | None = None
-        self._course = Course()
+        self._process: IsolatedProcess | None = None
+        self._timeline = CallTimeline()
         self._quiet = inf  # the reference kernel's best time in any process of this worker
         self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
 
@@ -86,16 +86,16 @@ class Worker:
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
         """
-        patience = replace(job.patience, seconds=seconds or self.seconds)
-        limits = Limits(MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * patience.seconds + 1)
+        time_limits = replace(job.time_limits, seconds=seconds or self.seconds)
+        limits = Limits(MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1)
         found: dict[int, Evaluation] = {}
         while left := [place for place in range(len(job.candidates)) if place not in found]:
             rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._quiet)
-            answer = self._call(Call(evaluate, rest, limits), patience)
+            answer = self._call(Call(evaluate, rest, limits), time_limits)
             if isinstance(answer, list):
                 found.update(zip(left, answer, strict=True))
                 continue
-            moment = self._course.moment
+            moment = self._timeline.moment
             guilty = left if moment is None or moment.phase == "measure" else [left[moment.candidate]]
             found.update(dict.fromkeys(guilty, answer))
         return [self._place_in_time(found[place]) for place in range(len(job.candidates))]
@@ -120,11 +120,11 @@ class Worker:
         Raises:
             AutotuneError: The function raised it.
         """
-        return self._call(Call(function, argument), Patience(seconds or self.seconds))
+        return self._call(Call(function, argument), TimeLimits(seconds or self.seconds))
 
     def renew(self) -> None:
         """Let what comes next run in a new process."""
-        if self._cell is not None:
+        if self._process is not None:
             self._end_cell()
 
     def roofs(self, machine: Machine) -> Roofs:
@@ -138,19 +138,19 @@ class Worker:
             return found
         raise MachineError(f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again")
 
-    def _call(self, call: Call, patience: Patience) -> "T | Evaluation":
+    def _call(self, call: Call, time_limits: TimeLimits) -> "T | Evaluation":
         """Make a call; its value, or an `Evaluation` of why there is none."""
         for _ in range(2):
             os.truncate(self._log, 0)
-            self._course = Course()
-            cell, deadline = self._ready_cell(), time.monotonic() + patience.seconds
+            self._timeline = CallTimeline()
+            process, deadline = self._ready_process(), time.monotonic() + time_limits.seconds
             try:
-                answer = self._converse(cell, call, patience, deadline)
+                answer = self._converse(process, call, time_limits, deadline)
             except BaseException:
                 self._end_cell()
                 raise
             if answer is None:
-                found = self._post_mortem(cell, patience, deadline)
+                found = self._find_end(process, time_limits, deadline)
                 if found is None:  # somebody killed the keeper: that is not the candidate's fault
                     continue
                 return found
@@ -160,18 +160,20 @@ class Worker:
             return value
         return Evaluation("crashed", diagnostic="the process that watches over it was killed, twice")
 
-    def _converse(self, cell: Cell, call: Call, patience: Patience, deadline: float) -> Returned | Raised | None:
+    def _converse(
+        self, process: IsolatedProcess, call: Call, time_limits: TimeLimits, deadline: float
+    ) -> Returned | Raised | None:
         """Make a call and hear where it is; its answer, or `None` if it takes too long or ends its process."""
         try:
-            cell.line.send(call)
-            while time.monotonic() < (until := min(deadline, self._course.deadline(patience))):
-                ready = wait([cell.line, cell.gone], max(0.0, until - time.monotonic()))
-                if cell.line in ready:
-                    said = cell.line.recv()
+            process.line.send(call)
+            while time.monotonic() < (until := min(deadline, self._timeline.deadline(time_limits))):
+                ready = wait([process.line, process.gone], max(0.0, until - time.monotonic()))
+                if process.line in ready:
+                    said = process.line.recv()
                     if not isinstance(said, Moment):
                         answer: Returned | Raised = said
                         return answer
-                    self._course.enter(said)
+                    self._timeline.enter(said)
                 elif ready:
                     return None
         except (EOFError, OSError):
@@ -186,36 +188,36 @@ class Worker:
             )
         raise error
 
-    def _post_mortem(self, cell: Cell, patience: Patience, deadline: float) -> Evaluation | None:
+    def _find_end(self, process: IsolatedProcess, time_limits: TimeLimits, deadline: float) -> Evaluation | None:
         """What became of the call that ended its process, or took too long; `None` if its keeper is gone, too."""
         now = time.monotonic()
-        late = now >= min(deadline, self._course.deadline(patience)) and not wait([cell.gone], 0)
+        late = now >= min(deadline, self._timeline.deadline(time_limits)) and not wait([process.gone], 0)
         if not late:  # its line is closed: it is on its way out
-            late = not wait([cell.gone], max(1.0, deadline - now))
+            late = not wait([process.gone], max(1.0, deadline - now))
         phases = self._phases()
         code = self._end_cell()
         if code is None:
             return None
         with self._log.open(errors="replace") as file:
             said = file.read(LOG_BYTES)
-        phase = self._course.moment.phase if self._course.moment is not None else "preparation"
-        cause = overdue(phase, patience, whole=now >= deadline) if late else find_cause(code, said)
+        phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
+        cause = overdue(phase, time_limits, whole=now >= deadline) if late else find_cause(code, said)
         return Evaluation(cause.outcome, diagnostic=f"in {phase}: {cause.diagnostic}", phases=phases)
 
     def _phases(self) -> dict[str, float]:
-        self._course.settle(time.monotonic())
-        return dict(self._course.phases)
+        self._timeline.settle(time.monotonic())
+        return dict(self._timeline.phases)
 
-    def _ready_cell(self) -> Cell:
+    def _ready_process(self) -> IsolatedProcess:
         """The process; started anew if the last one is gone, and its keeper too if need be."""
-        if self._cell is None:
+        if self._process is None:
             try:
-                self._cell = self._keeper.start()
+                self._process = self._keeper.start()
             except (EOFError, OSError):
                 self._keeper.close()
                 self._keeper = self._start_keeper()
-                self._cell = self._keeper.start()
-        return self._cell
+                self._process = self._keeper.start()
+        return self._process
 
     def _end_cell(self) -> int | None:
         """Kill the process and all it started; its exit code, `None` if the keeper is gone."""
@@ -225,15 +227,15 @@ class Worker:
         return None
 
     def _drop_cell(self) -> None:
-        if self._cell is not None:
-            self._cell.close()
-            self._cell = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
 
 
-def overdue(phase: str, patience: Patience, *, whole: bool) -> Finding:
+def overdue(phase: str, time_limits: TimeLimits, *, whole: bool) -> ExitCause:
     """What took too long, and how long it may take."""
-    bound = patience.bound(phase)
+    bound = time_limits.bound(phase)
     if whole or bound is None:
-        return Finding("timed-out", f"took longer than {patience.seconds:g} s")
+        return ExitCause("timed-out", f"took longer than {time_limits.seconds:g} s")
     what = "its compilation" if phase in COMPILE else "its first call"
-    return Finding("timed-out", f"{what} took longer than {bound:.3g} s, far beyond what good candidates take")
+    return ExitCause("timed-out", f"{what} took longer than {bound:.3g} s, far beyond what good candidates take")

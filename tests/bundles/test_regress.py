@@ -12,7 +12,7 @@ from bundle_support import compute_something_else, edit_file, edit_manifest, mak
 
 from autotune.bundles import regress as gate
 from autotune.bundles.junit import junit, to_checks
-from autotune.bundles.regress import Finding, Options, bundles_in, regress
+from autotune.bundles.regress import RegressionFinding, RegressOptions, bundles_in, regress
 from autotune.bundles.replay import Timing
 from autotune.bundles.verdict import Judgement, is_settled, judge
 from autotune.core.errors import BundleError
@@ -20,7 +20,7 @@ from autotune.core.stats import Interval
 from autotune.store.bundle import read_bundle
 from autotune.store.history import COLUMNS, append_history, read_history
 from autotune.store.manifest_checks import speedup_of
-from autotune.store.records import Session
+from autotune.store.records import ProcessTimes
 
 SPEC = "matmul,m=17,n=24,k=9"
 DRIFT, LUCK, NOISE = 0.3, 0.007, 0.01  # of the machine's speed, of a process, of a sample
@@ -32,7 +32,7 @@ def session(generator, slowdown=1.0, *, rounds=40, luck=LUCK, noise=NOISE):
     luck = np.exp(generator.normal(0, luck, 2))
     delays = 1 + generator.exponential(noise, (2, rounds))
     best, baseline = 1e-4 * slowdown * drift * luck[0] * delays[0], 2e-3 * drift * luck[1] * delays[1]
-    return Session(tuple(best), tuple(baseline), tuple(1e-4 * drift * delays[1]))
+    return ProcessTimes(tuple(best), tuple(baseline), tuple(1e-4 * drift * delays[1]))
 
 
 def gate_verdict(generator, slowdown, most=5, **options):
@@ -78,7 +78,7 @@ def test_one_disturbed_process_neither_hides_a_slowdown_nor_alarms(disturbed):
 def test_drift_of_the_machine_is_no_slowdown():
     generator = np.random.default_rng(3)
     recorded = [session(generator) for _ in range(3)]
-    slow = [Session(*(tuple(2.5 * s for s in times) for times in vars(each).values())) for each in recorded]
+    slow = [ProcessTimes(*(tuple(2.5 * s for s in times) for times in vars(each).values())) for each in recorded]
     assert judge(recorded, slow, 1.05).verdict == "ok"
 
 
@@ -142,7 +142,7 @@ class Recorded(Timing):
 
 
 def check(folder, **options):
-    (finding,) = regress([folder], Options(quick=True, **options), lambda sentence: None)
+    (finding,) = regress([folder], RegressOptions(quick=True, **options), lambda sentence: None)
     return finding
 
 
@@ -196,7 +196,7 @@ def test_an_edited_payload_is_stale(bundle):
 
 def test_slow_bundles_are_left_out_of_a_quick_check(bundle):
     generator = np.random.default_rng(6)
-    slow = [Session(*(tuple(1e4 * s for s in times) for times in vars(session(generator)).values()))]
+    slow = [ProcessTimes(*(tuple(1e4 * s for s in times) for times in vars(session(generator)).values()))]
     recorded_as(bundle, slow)
     finding = check(bundle)
     assert (finding.verdict, finding.why, finding.samples) == ("inconclusive", "left out by --quick", ())
@@ -255,9 +255,11 @@ def test_every_bundle_of_a_folder_is_found(bundle):
 
 
 FINDINGS = [
-    Finding("a", "one & only", "slower", "7.0% slower <against> its baseline", 1.07, Interval(2, 3, 4), seconds=1.5),
-    Finding("b", "two", "stale", "another machine"),
-    Finding("c", "three", "ok", "0.1% faster"),
+    RegressionFinding(
+        "a", "one & only", "slower", "7.0% slower <against> its baseline", 1.07, Interval(2, 3, 4), seconds=1.5
+    ),
+    RegressionFinding("b", "two", "stale", "another machine"),
+    RegressionFinding("c", "three", "ok", "0.1% faster"),
 ]
 
 

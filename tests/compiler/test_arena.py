@@ -102,7 +102,7 @@ def scheduled(spec):
     """A payload, its tagged text, and the script of every task's default config, weights left as they are."""
     payload = load_payload(spec)
     parts = partition(payload)
-    steps = [step for step in default_steps(parts, this_machine()) if not step.preparation.panel]
+    steps = [step for step in default_steps(parts, this_machine()) if not step.rewrites.panel]
     return payload, parts.payload.text, assemble(steps)
 
 

@@ -50,8 +50,8 @@ def write(name):
     space.check(config)
     assert space.broken_law(config) is None
     note = "\n".join(f"{knob} = {value}" for knob, value in config.items())
-    said, preparation = f"{task.tag} for {machine}\n{note}", family.prepare(task, config)
-    return assemble([Step(task.tag, task.ops, family.build(task, config, host), said, preparation)])
+    said, rewrites = f"{task.tag} for {machine}\n{note}", family.rewrites(task, config)
+    return assemble([Step(task.tag, task.ops, family.build(task, config, host), said, rewrites)])
 
 
 @pytest.mark.parametrize("name", CASES)

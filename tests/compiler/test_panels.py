@@ -38,7 +38,7 @@ def script_for(payload, **config):
     task = next(t for t in parts.tasks if t.contraction)
     family, machine = load_family("matmul"), MACHINES["sse"]
     chosen = {**family.default(task, machine), **config}
-    return parts, task, assemble([write_step(task, family, chosen, machine)]), family.prepare(task, chosen).panel
+    return parts, task, assemble([write_step(task, family, chosen, machine)]), family.rewrites(task, chosen).panel
 
 
 def test_only_weights_may_be_stored_beforehand():

@@ -13,7 +13,7 @@ from autotune.core.pages import HUGE_BYTES, VARIABLE, empty_bytes, gives_huge_pa
 from autotune.registry import family_for, load_payload
 from autotune.store.store import Store
 from autotune.tuning.task_search import TaskSearch
-from autotune.worker.testbench import PreparedPayload
+from autotune.worker.testbench import Testbench
 
 SMAPS = Path("/proc/self/smaps")
 ADVICE = {"huge": "hg", "small": "nh"}
@@ -73,7 +73,7 @@ def test_large_array_begins_a_huge_page_and_the_kernel_is_told_what_it_shall_lie
 @pytest.mark.parametrize("pages", ADVICE)
 def test_arrays_that_programs_are_timed_with_lie_on_the_pages_of_the_run(pages):
     payload = load_payload("matmul,m=2,n=1024,k=1024,constant_b=1")
-    weight = PreparedPayload(payload, 0, pages).arrays[1]
+    weight = Testbench(payload, 0, pages).arrays[1]
     assert ADVICE[pages] in advice_of(weight)
     assert np.array_equal(weight, payload.make_inputs(0)["b"])
 

@@ -17,7 +17,7 @@ from autotune.core.script import assemble
 from autotune.reports.show import show
 from autotune.worker.evaluate import Job, evaluate
 from autotune.worker.measure import Effort
-from autotune.worker.testbench import PreparedPayload
+from autotune.worker.testbench import Testbench
 from payload import gpt, reference
 from payload.config import NANO
 from payload.interface import arguments, read_request
@@ -97,11 +97,11 @@ def test_cached_equals_uncached_at_every_position(run, scheme, sizes):
 @pytest.mark.parametrize("function", ["forward", "prefill", "decode"])
 def test_stored_weights_match_the_oracle(storage, function):
     payload = build(SMALL, function=function, weights=storage)
-    prepared = PreparedPayload(payload, seed=1)
-    for case, expected in zip(prepared.cases, prepared.expected, strict=True):
-        prepared.restart(case)
-        compile_program(payload, None, PLAIN).bind(prepared.arrays).run()
-        for got, wanted in zip(prepared.written, expected, strict=True):
+    bench = Testbench(payload, seed=1)
+    for case, expected in zip(bench.cases, bench.expected, strict=True):
+        bench.restart(case)
+        compile_program(payload, None, PLAIN).bind(bench.arrays).run()
+        for got, wanted in zip(bench.written, expected, strict=True):
             np.testing.assert_allclose(got, wanted, atol=2e-5)
 
 
@@ -189,13 +189,13 @@ def test_a_state_that_is_wrong_is_a_wrong_result():
 
 def test_states_start_anew_before_each_verification():
     payload = build(SMALL, function="decode")
-    prepared = PreparedPayload(payload, seed=0)
-    start = [array.copy() for array in prepared.written]
-    prepared.written[0].fill(3)
-    prepared.restart(Case((("position", 2),)))
-    np.testing.assert_array_equal(prepared.written[0], start[0])
-    assert prepared.inputs["position"].tolist() == [2]
-    assert np.isnan(prepared.written[-1]).all()
+    bench = Testbench(payload, seed=0)
+    start = [array.copy() for array in bench.written]
+    bench.written[0].fill(3)
+    bench.restart(Case((("position", 2),)))
+    np.testing.assert_array_equal(bench.written[0], start[0])
+    assert bench.inputs["position"].tolist() == [2]
+    assert np.isnan(bench.written[-1]).all()
 
 
 def test_one_module_holds_all_three_functions():

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from autotune.bundles.pace import Pace, cache_gain, follow, follow_both
 from autotune.bundles.session import Session
 from autotune.core.errors import GenerationError, PayloadError
-from autotune.core.generator import Request, Sampling
+from autotune.core.generator import GenerationRequest, Sampling
 from payload import gpt, reference
 from payload.config import NANO, GPTConfig
 from payload.generate import (
@@ -29,7 +29,7 @@ from payload.weights import random_weights
 
 SIZES = {"d_model": "16", "heads": "2", "d_ff": "24", "vocab": "31", "layers": "1", "positions": "24"}
 CONFIG = GPTConfig(seq=16, d_model=16, layers=1, heads=2, d_ff=24, vocab=31, positions=24)
-GREEDY = Request((3, 1, 4), 12)
+GREEDY = GenerationRequest((3, 1, 4), 12)
 
 
 @pytest.fixture(scope="module")
@@ -111,15 +111,15 @@ def test_low_temperature_is_greedy_and_extreme_logits_are_fine():
 
 def test_stops_at_a_stop_token_which_is_given_too():
     seen = []
-    assert generate(Counting(), Request((1,), 9, stop=frozenset({4})), seen.append) == [2, 3, 4] == seen
+    assert generate(Counting(), GenerationRequest((1,), 9, stop=frozenset({4})), seen.append) == [2, 3, 4] == seen
 
 
 def test_stops_at_the_first_token_if_it_is_a_stop_token():
-    assert generate(Counting(), Request((1,), 9, stop=frozenset({2}))) == [2]
+    assert generate(Counting(), GenerationRequest((1,), 9, stop=frozenset({2}))) == [2]
 
 
 def test_gives_as_many_as_asked_for():
-    assert generate(Counting(), Request((47,), 5)) == [48, 49, 0, 1, 2]
+    assert generate(Counting(), GenerationRequest((47,), 5)) == [48, 49, 0, 1, 2]
 
 
 @pytest.mark.parametrize("positions", ["24", "rope:24"])
@@ -131,7 +131,7 @@ def test_tokens_are_the_same_with_and_without_the_cache(session, positions, tmp_
 
     models = CachedModel(CONFIG, load, 2), PlainModel(CONFIG, load, range(2, 22))
     for sampling in (Sampling(), Sampling(1.0, seed=5), Sampling(0.8, top_k=7, top_p=0.9, seed=6)):
-        both = [generate(model, Request((5, 7), 20, sampling)) for model in models]
+        both = [generate(model, GenerationRequest((5, 7), 20, sampling)) for model in models]
         assert both[0] == both[1]
         assert len(both[0]) == 20
 
@@ -231,7 +231,7 @@ def test_text_without_a_cache_goes_on_after_an_error(session):
 
 
 def test_a_text_may_fill_the_cache_to_its_last_row(session):
-    found = open_gpt("gpt", SIZES, Request((1, 2, 3, 4), 21), session.load)
+    found = open_gpt("gpt", SIZES, GenerationRequest((1, 2, 3, 4), 21), session.load)
     assert len(list(found)) == 21  # the last token is not fed back: 24 rows
 
 
@@ -259,7 +259,7 @@ def test_a_request_that_does_not_fit_is_refused_before_compiling(parameters, pro
         raise AssertionError(payload.name)
 
     with pytest.raises(GenerationError, match=message):
-        open_gpt("gpt", {**SIZES, **parameters}, Request(prompt, count, cached=cached), load)
+        open_gpt("gpt", {**SIZES, **parameters}, GenerationRequest(prompt, count, cached=cached), load)
 
 
 @pytest.mark.parametrize(
@@ -269,8 +269,8 @@ def test_a_request_that_does_not_fit_is_refused_before_compiling(parameters, pro
         (lambda: Sampling(float("nan")), "temperature must be at least 0, got nan; try 1"),
         (lambda: Sampling(top_k=-2), "top_k must be at least 0, got -2; try 40"),
         (lambda: Sampling(top_p=0.0), "top_p must be above 0 and at most 1, got 0.0; try 0.9"),
-        (lambda: Request((), 1), "a prompt must have at least one token, it has none; try --prompt-tokens 0"),
-        (lambda: Request((1,), 0), "max_new must be at least 1, got 0; try 16"),
+        (lambda: GenerationRequest((), 1), "a prompt must have at least one token, it has none; try --prompt-tokens 0"),
+        (lambda: GenerationRequest((1,), 0), "max_new must be at least 1, got 0; try 16"),
     ],
 )
 def test_impossible_requests_are_one_line(make, message):

@@ -22,10 +22,10 @@ from autotune.core.trial import OUTCOMES
 from autotune.registry import COMPARATORS, load_comparator, load_payload, registered
 from autotune.reports import compare
 from autotune.reports import entries as contenders
-from autotune.reports.compare import Options, Watcher, split_heats
+from autotune.reports.compare import CompareOptions, Watcher, split_heats
 from autotune.worker import race as contest
 from autotune.worker.environment import ONE_THREAD, one_thread
-from autotune.worker.evaluate import PreparedPayload
+from autotune.worker.evaluate import Testbench
 from autotune.worker.measure import Effort
 from autotune.worker.race import Entry, Standing, enter
 from autotune.worker.verify import verify
@@ -108,9 +108,9 @@ def installed(name):
 
 
 def inputs_of(payload):
-    prepared = PreparedPayload(payload, seed=0)
-    arrays = zip(payload.arguments, prepared.arrays, strict=True)
-    return {a.name: array for a, array in arrays if a.role != "output"}, prepared.expected[0]
+    bench = Testbench(payload, seed=0)
+    arrays = zip(payload.arguments, bench.arrays, strict=True)
+    return {a.name: array for a, array in arrays if a.role != "output"}, bench.expected[0]
 
 
 @pytest.mark.parametrize(("name", "spec"), CASES, ids=lambda value: value)
@@ -132,14 +132,14 @@ CACHED = "gpt,d_model=12,heads=3,d_ff=20,vocab=11,seq=5,layers=2,positions=9"
 @pytest.mark.parametrize("name", ["onnxruntime", "torch"])
 def test_library_with_a_cache_computes_what_the_oracle_says_in_every_case(name, function):
     payload = load_payload(f"{CACHED},function={function}")
-    prepared = PreparedPayload(payload, seed=0)
-    ready = [contest.prepare_at(case, installed(name), prepared) for case in prepared.cases]
+    bench = Testbench(payload, seed=0)
+    ready = [contest.prepare_at(case, installed(name), bench) for case in bench.cases]
     assert len(ready) == len(payload.cases or (1,))
-    before = {key: array.copy() for key, array in prepared.inputs.items()}
-    contest.run_all(ready, prepared.cases)(2)
-    verdict = contest.check(ready, prepared)
+    before = {key: array.copy() for key, array in bench.inputs.items()}
+    contest.run_all(ready, bench.cases)(2)
+    verdict = contest.check(ready, bench)
     assert verdict.outcome == "ok", verdict.diagnostic
-    assert all(np.array_equal(array, before[key]) for key, array in prepared.inputs.items())
+    assert all(np.array_equal(array, before[key]) for key, array in bench.inputs.items())
 
 
 @pytest.mark.parametrize("function", ["prefill", "decode,position=3", "decode,position=0"])
@@ -256,7 +256,7 @@ def test_library_that_misbehaves_has_a_standing_that_says_how(monkeypatch, behav
 
 def test_statuses_are_outcomes_and_three_more():
     assert set(OUTCOMES) | {"missing", "unsupported", "failed"} == {
-        status for part in contest.Status.__args__ for status in part.__args__
+        status for part in contest.EntryStatus.__args__ for status in part.__args__
     }
 
 
@@ -411,7 +411,7 @@ def test_process_that_dies_in_the_race_leaves_rows_that_say_so(monkeypatch):
 
     monkeypatch.setattr(Worker, "call", call)
     monkeypatch.setattr(compare, "Race", lambda *fields: 9)
-    found = compare.compare(load_payload(TINY), home(), Options(("right",), None), Watcher())
+    found = compare.compare(load_payload(TINY), home(), CompareOptions(("right",), None), Watcher())
     assert [row.outcome for row in found.rows] == ["crashed", "crashed"]
     assert (found.ratio_to, found.is_right) == (None, False)
 

@@ -101,7 +101,7 @@ def test_stored_weights_are_contracted_by_the_families_of_matmuls(storage, batch
         (found,) = evaluate(job)
         assert found.outcome == "ok", (task.tag, found.diagnostic)
         assert config["pack_b"] == "beforehand"
-        assert step.preparation.panel > 0
+        assert step.rewrites.panel > 0
 
 
 def test_a_single_strip_of_rows_streams_whole_panels():

@@ -12,7 +12,7 @@ from tuning_support import contraction_payload
 from autotune.bundles.reproduce import find_task, reproduce
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import StoreError
-from autotune.core.family import Preparation
+from autotune.core.family import Rewrites
 from autotune.core.machine import this_machine
 from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT, Trial
@@ -92,8 +92,8 @@ class Twins:
         )
         return tiled if config["unroll"] == 1 else f"{tiled}{again} : (!transform.any_op) -> !transform.any_op"
 
-    def prepare(self, task, config):
-        return Preparation()
+    def rewrites(self, task, config):
+        return Rewrites()
 
 
 def test_same_code_is_never_timed_twice_and_dead_knobs_are_named(tmp_path, worker):
@@ -129,12 +129,12 @@ def test_no_knob_of_our_families_is_dead(family):
         declared |= {knob.name for knob in space.knobs if len(knob.values) > 1}
         drawn = ({knob.name: dice.choice(knob.values) for knob in space.knobs} for _ in range(2000))
         for config in islice((config for config in drawn if space.broken_law(config) is None), 20):
-            script = family.build(task, config, machine), family.prepare(task, config)
+            script = family.build(task, config, machine), family.rewrites(task, config)
             for knob in space.knobs:
                 for value in knob.values:
                     other = {**config, knob.name: value}
                     if knob.name not in alive and space.broken_law(other) is None:
-                        changed = family.build(task, other, machine), family.prepare(task, other)
+                        changed = family.build(task, other, machine), family.rewrites(task, other)
                         alive |= {knob.name} if changed != script else set()
     assert declared - alive == set()
 

@@ -20,7 +20,7 @@ from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.scheduler import Scheduler
-from autotune.tuning.tune import Options, Progress, open_searches, run_searches
+from autotune.tuning.tune import Progress, TuneOptions, open_searches, run_searches
 from autotune.worker.evaluate import Evaluation
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
@@ -205,7 +205,7 @@ def search_model(path, budget, worker):
     payload = load_payload("gpt,d_model=16,heads=2,d_ff=32,vocab=17,seq=5")
     seen = []
     with Store.open(path) as store:
-        options = Options(trials=budget)
+        options = TuneOptions(trials=budget)
         searches = open_searches(payload, partition(payload).tasks, this_machine(), store, options)
         run_searches(searches, options, worker, Progress(trial=lambda trial, done, best: seen.append(trial)))
     return len(searches), seen

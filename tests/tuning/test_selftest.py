@@ -8,11 +8,11 @@ from autotune.core.machine import this_machine
 from autotune.tuning import selftest_figures as promises
 from autotune.tuning.selftest import check_crashes, check_isolation, check_kills
 from autotune.tuning.selftest_figures import Amounts, judge_isolation, judge_pairs, share_figure
-from autotune.worker.noise import Pair
+from autotune.worker.noise import NoisePair
 from autotune.worker.worker import Worker
 
-STEADY = [Pair((1.0, 1.001) * 30, (1.001, 1.0) * 30)] * 8
-SLOWER = [Pair((1.0, 1.001) * 30, (1.05, 1.051) * 30)] * 8
+STEADY = [NoisePair((1.0, 1.001) * 30, (1.001, 1.0) * 30)] * 8
+SLOWER = [NoisePair((1.0, 1.001) * 30, (1.05, 1.051) * 30)] * 8
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from autotune.registry import load_payload
 from autotune.store.bundle import FILES, read_bundle
 from autotune.store.store import Store, trials
 from autotune.tuning.roofline import share_of_roof
-from autotune.tuning.tune import Options, Progress, tune
+from autotune.tuning.tune import Progress, TuneOptions, tune
 from autotune.worker.roofs import reference_flops
 
 SPEC = "matmul,m=33,n=47,k=21"
@@ -50,7 +50,7 @@ class Watcher:
 def tune_into(folder, payload, count=TRIALS, watcher=None, **options):
     watcher = watcher or Watcher()
     with Store.open(folder / "store.journal") as store:
-        result = tune(payload, store, folder / "bundle", Options(trials=count, **options), watcher.progress)
+        result = tune(payload, store, folder / "bundle", TuneOptions(trials=count, **options), watcher.progress)
     return result, watcher
 
 
@@ -232,7 +232,7 @@ def test_payload_file_that_adds_to_a_matrix_is_tuned(tmp_path):
 def test_payload_without_a_contraction_is_tuned(tmp_path):
     result, watcher = tune_into(tmp_path, load_payload("softmax,rows=9,cols=65"), 4)
     assert result.max_error < 1e-5
-    assert {trial.schedule for trial in watcher.trials} == {"fused"}
+    assert {trial.family for trial in watcher.trials} == {"fused"}
     assert result.roof_fraction is None or result.roof_fraction > 0
     assert replay(tmp_path / "bundle").is_right
 

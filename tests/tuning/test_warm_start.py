@@ -1,4 +1,4 @@
-"""Known good parameters: the nearest recorded configs come first, fitted to the new space; nothing else is compared."""
+"""Configs known to be good: the nearest recorded ones come first, fitted to the new space; nothing else is compared."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.space import Constraint, Knob, Space
 from autotune.registry import family_for
 from autotune.tuning.search import Search
-from autotune.tuning.warm_start import Known, distance, sizes_of, starts, structure_of
+from autotune.tuning.warm_start import KnownConfig, distance, sizes_of, starts, structure_of
 
 HERE = MACHINES["avx2"]
 
@@ -22,7 +22,7 @@ def task_of(m, n, k, **layout):
 def known_of(task, machine=HERE, source="a", **changes):
     family = family_for(task)
     config = {**family.default(task, machine), **changes}
-    return Known(family.name, structure_of(task), sizes_of(task), machine, config, source)
+    return KnownConfig(family.name, structure_of(task), sizes_of(task), machine, config, source)
 
 
 def starts_for(known, task, machine=HERE):
@@ -56,7 +56,7 @@ def test_other_structures_are_not_compared(layout):
 
 def test_other_families_are_not_compared():
     task = task_of(64, 64, 64)
-    assert starts_for([replace(known_of(task), schedule="vectorize")], task) == []
+    assert starts_for([replace(known_of(task), family="vectorize")], task) == []
 
 
 def test_a_value_the_knob_does_not_have_becomes_the_nearest():

@@ -9,11 +9,11 @@ from autotune.core.payload import Argument
 from autotune.core.stopwatch import Moment
 from autotune.core.trial import Samples, Trial
 from autotune.worker.cause import find_cause
-from autotune.worker.fault import LastWords, read_last_words
+from autotune.worker.fault import FaultReport, read_fault_report
 from autotune.worker.fences import FENCE_BYTES, fenced_empty, word_sum
-from autotune.worker.limits import Course, Patience, learn_patience
+from autotune.worker.limits import CallTimeline, TimeLimits, learn_time_limits
 
-FAULT = '\nlast words: {{"address": {}, "mapped_bytes": {}, "limit_bytes": 1000}}\n'
+FAULT = '\nfault: {{"address": {}, "mapped_bytes": {}, "limit_bytes": 1000}}\n'
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_cause_of_death_is_named(code, said, outcome, words):
     assert (found.outcome, words in found.diagnostic, "\n" in found.diagnostic) == (outcome, True, False)
 
 
-@pytest.mark.parametrize("said", ["", "no words", "last words: {", "last words: [1]", 'last words: {"a": 1}'])
+@pytest.mark.parametrize("said", ["", "no words", "fault: {", "fault: [1]", 'fault: {"a": 1}'])
 def test_words_that_make_no_sense_are_none(said):
-    assert read_last_words(said) is None
+    assert read_fault_report(said) is None
 
 
 def test_last_words_are_read_back():
-    assert read_last_words("noise\n" + FAULT.format(5, 6)) == LastWords(5, 6, 1000)
+    assert read_fault_report("noise\n" + FAULT.format(5, 6)) == FaultReport(5, 6, 1000)
 
 
 def made(number, compile_seconds, seconds=1e-3, outcome="ok"):
@@ -51,29 +51,29 @@ def made(number, compile_seconds, seconds=1e-3, outcome="ok"):
 
 
 def test_patience_is_learnt_from_good_trials_alone():
-    assert learn_patience([made(i, 1.0) for i in range(4)]) == Patience()
+    assert learn_time_limits([made(i, 1.0) for i in range(4)]) == TimeLimits()
     crashed = [made(9, 500.0, outcome="timed-out")]
-    learnt = learn_patience([made(i, 1.0) for i in range(9)] + crashed)
+    learnt = learn_time_limits([made(i, 1.0) for i in range(9)] + crashed)
     assert learnt.compile_seconds == pytest.approx(8 * 1.1)
     assert learnt.run_seconds == 2.0
-    assert learn_patience([made(i, 0.0, seconds=1.0) for i in range(9)]).run_seconds == 200.0
+    assert learn_time_limits([made(i, 0.0, seconds=1.0) for i in range(9)]).run_seconds == 200.0
 
 
 def test_compile_phases_share_one_bound_and_candidates_do_not():
-    course, patience = Course(), Patience(compile_seconds=5.0, run_seconds=1.0)
-    assert course.deadline(patience) == float("inf")
-    course.enter(Moment("transform"))
-    first = course.deadline(patience)
-    course.enter(Moment("jit"))
-    assert course.deadline(patience) == first
-    course.enter(Moment("verify"))
-    assert course.deadline(patience) < first
-    assert set(course.phases) == {"transform", "jit"}
-    course.enter(Moment("transform", 1))
-    assert course.phases == {}
-    assert course.deadline(patience) > first
-    course.enter(Moment("measure", 1))
-    assert course.deadline(patience) == float("inf")
+    timeline, time_limits = CallTimeline(), TimeLimits(compile_seconds=5.0, run_seconds=1.0)
+    assert timeline.deadline(time_limits) == float("inf")
+    timeline.enter(Moment("transform"))
+    first = timeline.deadline(time_limits)
+    timeline.enter(Moment("jit"))
+    assert timeline.deadline(time_limits) == first
+    timeline.enter(Moment("verify"))
+    assert timeline.deadline(time_limits) < first
+    assert set(timeline.phases) == {"transform", "jit"}
+    timeline.enter(Moment("transform", 1))
+    assert timeline.phases == {}
+    assert timeline.deadline(time_limits) > first
+    timeline.enter(Moment("measure", 1))
+    assert timeline.deadline(time_limits) == float("inf")
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (1,), (64, 64), (7,)])

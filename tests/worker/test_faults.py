@@ -11,13 +11,13 @@ from test_worker import FINDS_NOTHING, GOOD, LOOPS_FOR_EVER, OUTPUT, PAYLOAD, TA
 
 from autotune.compiler.lower import PLAIN
 from autotune.core.candidate import Candidate
-from autotune.core.family import Preparation
+from autotune.core.family import Rewrites
 from autotune.core.machine import this_machine
 from autotune.core.space import Knob, Space
 from autotune.store.store import Store
 from autotune.tuning.search import Search
 from autotune.tuning.task_search import TaskSearch
-from autotune.worker.limits import Patience
+from autotune.worker.limits import TimeLimits
 from autotune.worker.worker import Worker
 
 M, N = OUTPUT.shape
@@ -184,8 +184,8 @@ class FaultyFamily:
     def build(self, task, config, machine):
         return f"// {config['fault']}"
 
-    def prepare(self, task, config):
-        return Preparation()
+    def rewrites(self, task, config):
+        return Rewrites()
 
 
 class FaultySearch(TaskSearch):
@@ -218,9 +218,9 @@ def worker():
 @pytest.fixture(scope="module")
 def swept(worker, tmp_path_factory):
     path = tmp_path_factory.mktemp("faults") / "store.journal"
-    patience = Patience(compile_seconds=8.0, run_seconds=4.0)
+    time_limits = TimeLimits(compile_seconds=8.0, run_seconds=4.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.tuning.task_search.learn_patience", lambda trials: patience)
+        patch.setattr("autotune.tuning.task_search.learn_time_limits", lambda trials: time_limits)
         return path, *search_all(path, worker)
 
 
@@ -293,7 +293,7 @@ def test_closed_worker_leaves_no_process_and_no_file():
 
 
 def test_late_compilation_and_late_call_are_told_apart(worker):
-    slow = replace(job(instead(LOOPS_FOR_EVER)), patience=Patience(run_seconds=0.3))
+    slow = replace(job(instead(LOOPS_FOR_EVER)), time_limits=TimeLimits(run_seconds=0.3))
     (found,) = worker.evaluate(slow)
     assert (found.outcome, "first call" in found.diagnostic) == ("timed-out", True)
     assert found.phases["verify"] >= 0.3

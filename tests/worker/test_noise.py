@@ -13,7 +13,7 @@ from autotune.core.errors import MachineError
 from autotune.core.machine import this_machine
 from autotune.core.stats import is_different, relative_difference
 from autotune.worker.disturbance import Disturbance, Watch, advise
-from autotune.worker.noise import LEAST_FLOOR, Pair, floor_of, read_floor, write_floor
+from autotune.worker.noise import LEAST_FLOOR, NoisePair, floor_of, read_floor, write_floor
 
 FOLDER = Path(__file__).parents[1] / "noise"
 QUIET = 0.03  # a floor below it lets five per cent be seen
@@ -24,8 +24,8 @@ SAMPLES = 60  # as finalists are timed
 class Recording:
     """Pairs that `tests/noise/record.py` timed on a machine: of equal programs, and with one that is 5 % slower."""
 
-    same: list[Pair]
-    slower: list[Pair]
+    same: list[NoisePair]
+    slower: list[NoisePair]
 
     @property
     def floor(self):
@@ -42,7 +42,7 @@ def joined(runs):
     """Pairs of as many runs as give about 60 samples."""
     count = max(1, round(SAMPLES / max(len(run[0]) for run in runs)))
     groups = [runs[i : i + count] for i in range(0, len(runs) - count + 1, count)]
-    return [Pair(*(tuple(t for run in group for t in run[side]) for side in (0, 1))) for group in groups]
+    return [NoisePair(*(tuple(t for run in group for t in run[side]) for side in (0, 1))) for group in groups]
 
 
 RECORDED = {path.name.partition(".")[0]: read(path) for path in sorted(FOLDER.glob("*.json.gz"))}

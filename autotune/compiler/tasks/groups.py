@@ -42,7 +42,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Shape:
+class GroupShape:
     """What grouping wants to know of an op.
 
     Attributes:
@@ -66,7 +66,7 @@ class Shape:
         return "reduction" not in self.iterators
 
 
-def shape_of(op: ir.Operation) -> Shape | None:
+def shape_of(op: ir.Operation) -> GroupShape | None:
     """An op as grouping sees it; `None` if it moves elements about, its loops are unknown or in an unusual order."""
     maps = indexing_maps(op)
     if op.name == "linalg.transpose" or gathered(op) != {} or len(op.results) != 1 or not maps:
@@ -76,7 +76,7 @@ def shape_of(op: ir.Operation) -> Shape | None:
     if written != list(range(len(written))):
         return None
     contraction = bool(linalg.isa_contraction_op(op)) and iterators.count("reduction") == 1 and len(written) > 1
-    return Shape(maps, iterators, contraction)
+    return GroupShape(maps, iterators, contraction)
 
 
 def find_groups(ops: Sequence[tuple[ir.OpView, int]]) -> list[Group]:
@@ -109,7 +109,7 @@ def grow(group: Group, candidates: set[ir.Operation]) -> None:
 
 
 def next_member(
-    group: Group, root: Shape, candidates: set[ir.Operation]
+    group: Group, root: GroupShape, candidates: set[ir.Operation]
 ) -> tuple[ir.Operation, tuple[int, int]] | None:
     """A producer that fits: read by the group alone, and row by row."""
     for position, reader in enumerate(group.ops):
@@ -124,7 +124,7 @@ def next_member(
     return None
 
 
-def fits(group: Group, root: Shape, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
+def fits(group: Group, root: GroupShape, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
     """Tell whether a producer can be computed block of rows by block of rows, where its reader is."""
     mine, theirs = shape_of(op), shape_of(reader)
     if mine is None or theirs is None:

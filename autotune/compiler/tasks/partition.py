@@ -27,7 +27,7 @@ from autotune.core.payload import Case, Payload
 from autotune.core.task import Member, Task
 
 # Element-wise neighbours become one op before units are counted.
-PREPARE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
+FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
 SECOND_USE = "autotune.second_use"
 # A task with a size known at run time only is verified and measured at these parts of its bound.
 PARTS = (1024, 8, 2, 1)
@@ -56,7 +56,7 @@ def partition(payload: Payload) -> Partition:
     with context():
         module = parse(payload.text, payload.name)
         function = find_function(module, payload.entry)
-        prepare(module, function)
+        fuse_elementwise(module, function)
         function = find_function(module, payload.entry)
         tasks: dict[str, Task] = {}
         seen: Counter[str] = Counter()
@@ -77,7 +77,7 @@ def partition(payload: Payload) -> Partition:
     return Partition(replace(payload, text=text), tuple(counted))
 
 
-def prepare(module: ir.Module, function: ir.OpView) -> None:
+def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     """Fuse element-wise neighbours, in place, leaving contractions as they are.
 
     The fusion pass would also fold reshapes into contractions, which turns a matmul into a higher-dimensional op
@@ -90,7 +90,7 @@ def prepare(module: ir.Module, function: ir.OpView) -> None:
                 for value in [*op.operation.operands, *op.operation.results]:
                     if isinstance(value.type, ir.RankedTensorType):
                         bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
-    run_passes(module, PREPARE)
+    run_passes(module, FUSE_ELEMENTWISE)
 
     def erase(op: ir.Operation) -> ir.WalkResult:
         if SECOND_USE in op.attributes:
