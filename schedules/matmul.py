@@ -7,21 +7,11 @@ accumulators stay in vector registers.
 
 from dataclasses import dataclass, field, replace
 
+from autotune.core import marks
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Rewrites
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
-from autotune.core.marks import (
-    BLOCKS_OF_K,
-    BLOCKS_OF_N,
-    COPIES,
-    FROM_ZERO,
-    HIDDEN,
-    PREFETCHING,
-    STRIPS_OF_M,
-    SUMS,
-    ZEROS,
-)
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from schedules import moves, packing
@@ -30,7 +20,7 @@ from schedules.matmul_model import default_config
 from schedules.matmul_space import columns_of, cut_all, matmul_space
 from schedules.moves import Script
 
-BLOCKS = {"n": BLOCKS_OF_N, "k": BLOCKS_OF_K}
+BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
 
@@ -180,7 +170,7 @@ class MatmulWriter:
         """A loop over one dimension; `hidden` if it starts where the dimension does, `knob` names what the step is."""
         op, loop = moves.tile_loop(self.script, op, 3, DIMS.index(dim), step, knob=knob)
         if hidden and dim == self.hidden:
-            moves.annotate(self.script, loop, HIDDEN)
+            moves.annotate(self.script, loop, marks.HIDDEN)
         return op, loop
 
     @property
@@ -205,7 +195,7 @@ class MatmulWriter:
             op, handle = self.tile(op, loop.dim, loop.step, hidden=hidden, knob=knob)
             nest = (*nest, OpenLoop(loop, handle))
             if self.prefetches and loop.dim == "m":
-                moves.annotate(self.script, handle, STRIPS_OF_M)
+                moves.annotate(self.script, handle, marks.STRIPS_OF_M)
         back = ""
         hoists = loops_around_copy([opened.loop for opened in nest])
         if self.packs(region):
@@ -226,7 +216,7 @@ class MatmulWriter:
         else:
             copies = packing.copy_pads(self.script, self.function, depth, width)
             if self.prefetches:
-                moves.annotate(self.script, copies, COPIES)
+                moves.annotate(self.script, copies, marks.COPIES)
 
     def packs(self, region: Region) -> bool:
         """Tell whether B has several panels here, read often enough for a copy."""
@@ -237,17 +227,17 @@ class MatmulWriter:
     def vectorize(self) -> None:
         """The innermost loops, over k: one outer product a step, accumulators in registers."""
         if self.starts_from_zero:
-            moves.annotate(self.script, self.zeros, ZEROS, sum(tile.first for tile in self.tiles))
+            moves.annotate(self.script, self.zeros, marks.ZEROS, sum(tile.first for tile in self.tiles))
         for tile in self.tiles:
             if tile.depth == 1:
                 moves.vectorize(self.script, tile.op)
                 continue
             op, loop = self.tile(tile.op, "k", 1, hidden=tile.starts)
-            moves.annotate(self.script, loop, SUMS)
+            moves.annotate(self.script, loop, marks.SUMS)
             if self.prefetches and tile.main:
-                moves.annotate(self.script, loop, PREFETCHING)
+                moves.annotate(self.script, loop, marks.PREFETCHING)
             if self.starts_from_zero and tile.first:
-                moves.annotate(self.script, loop, FROM_ZERO)
+                moves.annotate(self.script, loop, marks.FROM_ZERO)
             if tile.back:
                 moves.vectorize(self.script, moves.fuse_producer(self.script, tile.back, loop))
             moves.vectorize(self.script, op)

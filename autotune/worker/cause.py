@@ -1,4 +1,4 @@
-"""Why an isolated process ended: from its exit code, what it wrote, and its last report, to an outcome."""
+"""Why an isolated process ended: from its exit code, what it wrote, and its fault report, to an outcome."""
 
 import signal
 from dataclasses import dataclass
