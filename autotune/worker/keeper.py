@@ -10,13 +10,14 @@ the tuner does, and processes end with it.
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
+from subprocess import Popen, TimeoutExpired
 
 import psutil
 
@@ -57,10 +58,12 @@ class Keeper:
             preload: Modules that every process finds loaded.
         """
         self._control, theirs = Pipe()
-        arguments = (theirs, log, memory_bytes, tuple(preload))
-        self._process = get_context("spawn").Process(target=keep, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
+        with theirs:
+            handle = theirs.fileno()
+            # No process of `multiprocessing`: that would run the caller's script once more, to have its functions.
+            code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import keep; keep({handle})"
+            self._process = Popen([sys.executable, "-c", code], pass_fds=[handle])
+        self._control.send((log, memory_bytes, tuple(preload)))
 
     def start(self) -> IsolatedProcess:
         """Fork an isolated process.
@@ -88,23 +91,23 @@ class Keeper:
     def close(self) -> None:
         """End the process and the keeper."""
         self._control.close()
-        self._process.join(CLOSE_SECONDS)
-        if self._process.is_alive():
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except TimeoutExpired:
             self._process.kill()
-            self._process.join()
-        with suppress(ValueError):  # somebody else of this process has waited for it
-            self._process.close()
+            self._process.wait()
 
 
-def keep(control: Connection, log: str, memory_bytes: int, preload: Sequence[str]) -> None:
-    """Start and end processes as told, until the tuner is gone."""
+def keep(handle: int) -> None:
+    """Start and end processes as told over a descriptor, until the tuner is gone."""
     os.setsid()  # Ctrl-C is for the tuner
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
-    for module in preload:
-        import_module(module)
-    me, child = os.getpid(), 0
+    control, me, child = Connection(handle), os.getpid(), 0
     with suppress(EOFError, ConnectionError):
+        log, memory_bytes, preload = control.recv()
+        for module in preload:
+            import_module(module)
         while True:
             if control.recv() == START:
                 handle = recv_handle(control)

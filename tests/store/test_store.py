@@ -26,7 +26,7 @@ from autotune.store.store import Store, trials
 
 SPACE = Space((Knob("tile", (1, 2, 4, 8)), Knob("order", ("ijk", "ikj")), Knob("pack", (False, True))))
 IDENTITY = {"payload_sha256": "a" * 64, "machine": "m", "compiler": "22.1"}
-ROOT = str(Path(module.__file__).parents[2])
+PLACES = ":".join(map(str, (Path(module.__file__).parents[2], *Path(__file__).parents[:2])))
 needs_user = pytest.mark.skipif(os.access("/proc/version", os.W_OK), reason="this user may write anywhere")
 
 
@@ -241,9 +241,9 @@ def test_full_disk_pauses_and_goes_on(path, monkeypatch):
 
 CLAIMER = """
 import sys
-sys.path[:0] = [sys.argv[1], sys.argv[2]]
+sys.path[:0] = sys.argv[1].split(":")
 from test_store import *
-with Store.open(sys.argv[3]) as store:
+with Store.open(sys.argv[2]) as store:
     sweep = store.sweep("nano", "matmul0", IDENTITY)
     print(sweep.claim("ab" * 32), sweep.claim("cd" * 32), flush=True)
     sys.stdin.read()
@@ -255,7 +255,7 @@ def test_trial_that_another_tuner_works_on_is_taken_until_it_ends(path):
     with Store.open(path) as store:
         sweep = store.sweep("nano", "matmul0", IDENTITY)
         assert sweep.claim("ab" * 32)
-        command = [sys.executable, "-c", CLAIMER, ROOT, str(Path(__file__).parents[1]), str(path)]
+        command = [sys.executable, "-c", CLAIMER, PLACES, str(path)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
             assert other.stdout.readline() == "False True\n"
             assert not sweep.claim("cd" * 32)
@@ -441,11 +441,11 @@ def test_size_limit_of_the_system_loses_nothing(path):
 
 WRITER = """
 import sys, pathlib, itertools
-sys.path[:0] = [sys.argv[1], sys.argv[2]]
+sys.path[:0] = sys.argv[1].split(":")
 from test_store import *
-with Store.open(sys.argv[3]) as store:
+with Store.open(sys.argv[2]) as store:
     sweep = store.sweep("nano", "matmul0", IDENTITY)
-    if len(sys.argv) > 4 and os.fork() == 0:
+    if len(sys.argv) > 3 and os.fork() == 0:
         time.sleep(20)
         os._exit(0)
     for number in itertools.count():
@@ -455,8 +455,7 @@ with Store.open(sys.argv[3]) as store:
 
 
 def start_writer(path, *extra: str) -> subprocess.Popen:
-    tests = str(Path(__file__).parents[1])
-    command = [sys.executable, "-c", WRITER, ROOT, tests, str(path), *extra]
+    command = [sys.executable, "-c", WRITER, PLACES, str(path), *extra]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 

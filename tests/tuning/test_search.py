@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import autotune.tuning.sampler
 import autotune.tuning.search as module
 from autotune.core.errors import MachineError, SpaceError
 from autotune.core.space import Constraint, Knob, Space, config_key
+from autotune.tuning import sampler
 from autotune.tuning.search import SAMPLERS, Search
 
 SPACE = Space(
@@ -152,9 +152,9 @@ def test_failures_teach_the_sampler_to_keep_away():
 
 
 def test_history_that_tpe_keeps_is_bounded(monkeypatch):
-    monkeypatch.setattr(autotune.sampler, "MOST_REMEMBERED", 20)
-    monkeypatch.setattr(autotune.sampler, "BEST_KEPT", 5)
-    monkeypatch.setattr(autotune.sampler, "LATEST_KEPT", 8)
+    monkeypatch.setattr(sampler, "MOST_REMEMBERED", 20)
+    monkeypatch.setattr(sampler, "BEST_KEPT", 5)
+    monkeypatch.setattr(sampler, "LATEST_KEPT", 8)
     search = Search(SPACE, DEFAULT)
     keys = [config_key(config) for config in run(search)]
     assert len(search._sampler.told) <= 20

@@ -278,7 +278,7 @@ def test_many_crashes_leak_nothing_and_respawn_quickly(worker):
 def test_keeper_that_is_killed_is_replaced(worker):
     before = worker._keeper._process.pid
     os.kill(before, signal.SIGKILL)
-    worker._keeper._process.join(5)
+    worker._keeper._process.wait(5)
     assert worker.call(abs, -3) == 3
     assert worker._keeper._process.pid != before
 

@@ -1,0 +1,116 @@
+"""Schedules tried by hand: configs of a task's family, or scripts of one's own, measured at once.
+
+No search and no store: a table of what each candidate is worth, verified like every other.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from autotune.compiler.lower import TAIL
+from autotune.core.candidate import Candidate
+from autotune.core.errors import PayloadError
+from autotune.core.family import Rewrites
+from autotune.core.script import Step, assemble, panels_of
+from autotune.core.space import Value
+from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.tuning.tunable import TransformScript, TunableTask
+from autotune.worker.evaluate import Evaluation, Job
+from autotune.worker.limits import TimeLimits
+from autotune.worker.measure import Effort
+from autotune.worker.worker import Worker
+
+ENTRY = "@__transform_main"
+
+
+def measure(
+    task: TunableTask,
+    candidates: Sequence[Mapping[str, Value] | TransformScript],
+    *,
+    samples: int = 30,
+    seconds: float = 1.0,
+    timeout: float = 60.0,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compile, verify and time candidates of a task, interleaved in one isolated process.
+
+    Args:
+        task: One of `tasks`.
+        candidates: Configs of the task's family, in which knobs that are left out are as in the default; or scripts.
+        samples: Most samples of each.
+        seconds: About how long to measure, all together.
+        timeout: Seconds that the compilation and run of one may take.
+        seed: Seed of the input data.
+
+    Returns:
+        One row a candidate, in order: ``candidate`` (what differs from the default, or ``script``), ``outcome`` (as in
+        a store; ``constraint`` for a config that breaks a law), ``us`` (median microseconds a call), ``gflops``,
+        ``of_roof`` (share of the FMA roof measured beside it), ``max_error`` (largest absolute difference to the
+        oracle) and ``diagnostic``. Times are missing where the outcome is not ``ok`` or ``noisy``.
+
+    Raises:
+        SpaceError: A knob or value is not of the family's space.
+        PayloadError: There is no candidate.
+    """
+    if not candidates:
+        raise PayloadError("there must be a candidate to measure, got none; give a config or a script")
+    laws = [broken_law(task, each) for each in candidates]
+    built = tuple(candidate_of(task, each) for each, law in zip(candidates, laws, strict=True) if law is None)
+    limits = TimeLimits(compile_seconds=timeout, run_seconds=timeout)
+    job = Job(task.payload, built, task.machine, seed, Effort(samples, seconds), time_limits=limits)
+    with Worker(2 * timeout * len(built) + seconds) as worker:
+        found = iter(worker.evaluate(job) if built else ())
+    rows = []
+    for each, law in zip(candidates, laws, strict=True):
+        evaluation = next(found) if law is None else Evaluation("constraint", diagnostic=law)
+        rows.append({"candidate": describe(task, each), **row(task, evaluation)})
+    return pd.DataFrame(rows)
+
+
+def broken_law(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str | None:
+    """The law between knobs that a config breaks; `None` for none, and for scripts.
+
+    Raises:
+        SpaceError: A knob or value is not of the space.
+    """
+    if isinstance(candidate, TransformScript):
+        return None
+    family = task.family()
+    config = family.default(**candidate)
+    family.space.check(config)
+    return family.space.broken_law(config)
+
+
+def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> Candidate:
+    """A config or script as workers take it."""
+    if not isinstance(candidate, TransformScript):
+        step = task.family().step(candidate)
+    elif ENTRY in candidate.text:
+        panels = ((task.tag, candidate.panel),) if candidate.panel else ()
+        return Candidate(candidate.text, TAIL, panels=panels)
+    else:
+        step = Step(task.tag, 1, candidate.text, rewrites=Rewrites(candidate.panel))
+    return Candidate(assemble([step]), TAIL, panels=panels_of([step]))
+
+
+def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str:
+    """What a candidate is, in short: where it differs from the default."""
+    if isinstance(candidate, TransformScript):
+        return "script"
+    default = task.family().default()
+    changed = [f"{name}={value}" for name, value in candidate.items() if default[name] != value]
+    return " ".join(changed) or "default"
+
+
+def row(task: TunableTask, found: Evaluation) -> dict[str, str | float | None]:
+    """What became of a candidate, in the units of the table."""
+    samples, flops = found.samples, needed_flops(task.task)
+    rated = samples is not None and flops > 0
+    return {
+        "outcome": found.outcome,
+        "us": 1e6 * samples.median if samples is not None else None,
+        "gflops": 1e-9 * flops / samples.median if samples is not None and rated else None,
+        "of_roof": share_of_roof(flops, samples, task.machine) if samples is not None and rated else None,
+        "max_error": found.max_error,
+        "diagnostic": found.diagnostic,
+    }

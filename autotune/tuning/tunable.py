@@ -1,0 +1,156 @@
+"""The tasks of a payload as a user handles them: bound to a machine, with the families that cover them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import ScheduleError
+from autotune.core.family import Family
+from autotune.core.machine import Machine, this_machine
+from autotune.core.payload import Payload
+from autotune.core.script import Step, assemble, write_step
+from autotune.core.space import Config, Space, Value
+from autotune.core.task import Task
+from autotune.registry import families, load_payload
+
+
+@dataclass(frozen=True)
+class TransformScript:
+    """A transform script of one's own.
+
+    Attributes:
+        text: Transform ops on ``%op``, the handle to the task's op, one a line; or a whole module with a named sequence
+            ``@__transform_main``, which then also lowers what it made to loops and vectors on buffers.
+        panel: Columns of the panels that a constant B is stored in before any call; 0 leaves it as it is.
+    """
+
+    text: str
+    panel: int = 0
+
+
+@dataclass(frozen=True)
+class TaskFamily:
+    """A family of schedules, bound to a task and a machine.
+
+    Attributes:
+        family: Who writes the scripts.
+        task: For what.
+        machine: For which host.
+    """
+
+    family: Family
+    task: Task
+    machine: Machine
+
+    @property
+    def name(self) -> str:
+        """How users and records name it."""
+        return self.family.name
+
+    @property
+    def space(self) -> Space:
+        """Knobs, their values, and the laws between them."""
+        return self.family.space(self.task, self.machine)
+
+    def default(self, **knobs: Value) -> Config:
+        """The config that needs no search, with some knobs set otherwise."""
+        return {**self.family.default(self.task, self.machine), **knobs}
+
+    def script(self, config: Mapping[str, Value]) -> str:
+        """The whole transform script of a config; knobs it leaves out are as in the default.
+
+        Raises:
+            SpaceError: A knob or value is not of the space, or a law between knobs is broken.
+        """
+        return assemble([self.step(config)])
+
+    def step(self, config: Mapping[str, Value]) -> Step:
+        """The task's share of a script, for a config as `script` takes it."""
+        whole = self.default(**config)
+        self.space.check(whole)
+        return write_step(self.task, self.family, whole, self.machine, alone=True)
+
+
+@dataclass(frozen=True)
+class TunableTask:
+    """One distinct unit of a payload that can be tuned alone.
+
+    Attributes:
+        task: What the compiler knows of it.
+        machine: The host it is tuned for.
+    """
+
+    task: Task
+    machine: Machine = field(default_factory=this_machine)
+
+    @property
+    def tag(self) -> str:
+        """Its key in stores and bundles."""
+        return self.task.tag
+
+    @property
+    def count(self) -> int:
+        """How many times one call of the payload runs it."""
+        return self.task.count
+
+    @property
+    def payload(self) -> Payload:
+        """The unit as a payload of its own."""
+        return self.task.payload
+
+    @property
+    def families(self) -> tuple[TaskFamily, ...]:
+        """All families that cover it; the first is the one that `tune` searches."""
+        return tuple(TaskFamily(f, self.task, self.machine) for f in families() if f.covers(self.task))
+
+    def family(self, name: str | None = None) -> TaskFamily:
+        """The family that `tune` searches, or the one called `name`.
+
+        Raises:
+            ScheduleError: None covers the task, or not that one.
+        """
+        for family in self.families:
+            if name in (None, family.name):
+                return family
+        have = ", ".join(family.name for family in self.families) or "none"
+        raise ScheduleError(f"family must be one that covers {self.tag}: {have}; got {name!r}")
+
+
+def payload(spec: str | Path | Payload, **parameters: object) -> Payload:
+    """The payload that a spec names.
+
+    Args:
+        spec: A registered name with parameters, ``matmul,m=512,n=512,k=512``; or a path to an ``.mlir`` file; a payload
+            is given back as it is.
+        **parameters: More of the spec's parameters, ``m=512``.
+
+    Raises:
+        PayloadError: There is no such payload, or a parameter is not one of its.
+
+    Example:
+        >>> payload("matmul", m=8, n=16, k=32).name
+        'matmul,m=8,n=16,k=32'
+    """
+    if isinstance(spec, Payload):
+        return spec
+    return load_payload(",".join([str(spec), *(f"{name}={value}" for name, value in parameters.items())]))
+
+
+def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
+    """The distinct units of a payload that can be tuned, in the order in which it runs them first.
+
+    Raises:
+        PayloadError: There is no such payload.
+        CompileError: Its text does not parse.
+
+    Example:
+        >>> [task.count for task in tasks("softmax,rows=16,cols=32")]
+        [1]
+    """
+    return tuple(TunableTask(task) for task in partition(payload(of)).tasks)
+
+
+def script(text: str, *, panel: int = 0) -> TransformScript:
+    """A transform script of one's own, for `measure`; see `TransformScript`."""
+    return TransformScript(text, panel)
