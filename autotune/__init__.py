@@ -1,10 +1,23 @@
 """Explore and autotune MLIR transform-dialect schedules.
 
-This package exports the pure half of the engine: importing it needs no MLIR.
+The front door. Types are here at once; verbs and what needs MLIR come when they are first used, so that importing this
+package is fast and works without MLIR::
+
+    import autotune as at
+
+    payload = at.payload("matmul,m=512,n=512,k=512")  # or "mine.mlir"
+    result = at.tune(payload, trials=60, store="mine.journal", bundle="mine.bundle")
+    frame = at.trials("mine.journal")  # a pandas frame, one row a trial
+    bundle = at.Bundle.read("mine.bundle")
+    bundle.replay()
+    c = bundle(a, b)  # NumPy in, NumPy out
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from autotune.core.errors import AutotuneError
-from autotune.core.family import Baseline, Family
+from autotune.core.family import Baseline, Family, Rewrites
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Argument, Payload
@@ -12,11 +25,40 @@ from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from autotune.core.trial import OUTCOMES, Samples, Trial
 
+if TYPE_CHECKING:
+    from autotune.bundles.bundle import Bundle
+    from autotune.bundles.call import compile_payload as compile
+    from autotune.bundles.session import Session
+    from autotune.reports.front import compare, doctor, draw, importance, show, trials
+    from autotune.tuning.by_hand import measure
+    from autotune.tuning.front import tune
+    from autotune.tuning.tunable import TunableTask, payload, script, tasks
+
+# Where each verb is: its module, and its name there if that is another.
+LAZY = {
+    "Bundle": "bundles.bundle",
+    "Session": "bundles.session",
+    "TunableTask": "tuning.tunable",
+    "compare": "reports.front",
+    "compile": "bundles.call:compile_payload",
+    "doctor": "reports.front",
+    "draw": "reports.front",
+    "importance": "reports.front",
+    "measure": "tuning.by_hand",
+    "payload": "tuning.tunable",
+    "script": "tuning.tunable",
+    "show": "reports.front",
+    "tasks": "tuning.tunable",
+    "trials": "reports.front",
+    "tune": "tuning.front",
+}
+
 __all__ = [
     "OUTCOMES",
     "Argument",
     "AutotuneError",
     "Baseline",
+    "Bundle",
     "Config",
     "Constraint",
     "Contraction",
@@ -24,9 +66,39 @@ __all__ = [
     "Knob",
     "Machine",
     "Payload",
+    "Rewrites",
     "Samples",
+    "Session",
     "Space",
     "Task",
     "Trial",
+    "TunableTask",
+    "compare",
+    "compile",
+    "doctor",
+    "draw",
+    "importance",
+    "measure",
+    "payload",
+    "script",
+    "show",
+    "tasks",
     "this_machine",
+    "trials",
+    "tune",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """A verb, from the room that has it (PEP 562)."""
+    if name not in LAZY:
+        raise AttributeError(f"module 'autotune' has no attribute {name!r}")
+    module, _, other = LAZY[name].partition(":")
+    value = getattr(import_module(f"autotune.{module}"), other or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Names that are here, those that come later included."""
+    return sorted(__all__)

@@ -14,25 +14,27 @@ from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.script import assemble, panels_of, write_step
 from autotune.registry import family_for
-from autotune.store.bundle import Bundle, read_bundle
+from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
 
 Note = Callable[[str], None]
 
 
-def recorded_pages(bundle: Bundle, machine: Machine) -> Machine:
+def recorded_pages(bundle: BundleFiles, machine: Machine) -> Machine:
     """This host with large arrays on pages as when a bundle was recorded, if it has such."""
     return replace(machine, pages=bundle.manifest.machine.pages) if machine.pages == "huge" else machine
 
 
-def recorded_candidate(bundle: Bundle) -> Candidate:
+def recorded_candidate(bundle: BundleFiles) -> Candidate:
     """What a bundle compiles."""
     manifest = bundle.manifest
     return Candidate(bundle.script, manifest.pipeline, bundle.tagged, tuple(manifest.panels.items()))
 
 
-def differences_now(bundle: Bundle, machine: Machine, ir_sha256: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def differences_now(
+    bundle: BundleFiles, machine: Machine, ir_sha256: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """What is not as it was when a bundle was recorded, a sentence each.
 
     Args:
@@ -64,7 +66,7 @@ def choose_candidate(payload: Payload, bundles: Path, machine: Machine, note: No
     return recorded_candidate(bundle)
 
 
-def newest_bundle(payload: Payload, bundles: Path, note: Note) -> Bundle | None:
+def newest_bundle(payload: Payload, bundles: Path, note: Note) -> BundleFiles | None:
     """The bundle of a payload that was written last, among the folders of `bundles`."""
     for manifest in sorted(bundles.glob(f"*/{MANIFEST_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
@@ -77,6 +79,6 @@ def newest_bundle(payload: Payload, bundles: Path, note: Note) -> Bundle | None:
     return None
 
 
-def is_of(bundle: Bundle, payload: Payload) -> bool:
+def is_of(bundle: BundleFiles, payload: Payload) -> bool:
     """Whether a bundle's schedules are for this payload: the same text, the same roles of its arguments."""
     return bundle.payload.text == payload.text and bundle.payload.arguments == payload.arguments

@@ -14,7 +14,7 @@ from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
-from autotune.store.bundle import Bundle, read_bundle, write_bundle
+from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
@@ -122,18 +122,18 @@ def regress(folders: Sequence[Path], options: RegressOptions, say: Callable[[str
     return found
 
 
-def cost(bundle: Bundle) -> float:
+def cost(bundle: BundleFiles) -> float:
     """Seconds of a call of a bundle's baseline, or schedule where it has none."""
     session = bundle.manifest.samples[0]
     return median(session.baseline_seconds or session.best_seconds)
 
 
-def left_out(bundle: Bundle) -> RegressionFinding:
+def left_out(bundle: BundleFiles) -> RegressionFinding:
     """A bundle there was no time for."""
     return RegressionFinding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
 
 
-def check(bundle: Bundle, options: RegressOptions, say: Callable[[str], None]) -> RegressionFinding:
+def check(bundle: BundleFiles, options: RegressOptions, say: Callable[[str], None]) -> RegressionFinding:
     """Measure a bundle in one process after another until it is clear what became of it."""
     machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
     effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
@@ -157,7 +157,7 @@ def check(bundle: Bundle, options: RegressOptions, say: Callable[[str], None]) -
     return replace(finding, speedup=speedup_of(sessions), samples=tuple(sessions))
 
 
-def measure_once(bundle: Bundle, machine: Machine, effort: Effort) -> Timing:
+def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
     """Build and time a bundle in a process of its own; what fails is tried once more."""
     for _ in range(2):
         with Worker(MODEL_SECONDS) as worker:
@@ -167,7 +167,7 @@ def measure_once(bundle: Bundle, machine: Machine, effort: Effort) -> Timing:
     return timing
 
 
-def why_stale(bundle: Bundle) -> str:
+def why_stale(bundle: BundleFiles) -> str:
     """Why a bundle's figures say nothing here; empty if they do."""
     manifest = bundle.manifest
     if manifest.numerics.oracle == "reference" and bundle.payload.reference is None:
@@ -178,7 +178,7 @@ def why_stale(bundle: Bundle) -> str:
 
 
 def assess(
-    finding: RegressionFinding, bundle: Bundle, sessions: Sequence[ProcessTimes], factor: float
+    finding: RegressionFinding, bundle: BundleFiles, sessions: Sequence[ProcessTimes], factor: float
 ) -> RegressionFinding:
     """A finding with what the samples so far say."""
     recorded = bundle.manifest.samples
@@ -196,7 +196,7 @@ def assess(
     return replace(finding, verdict=found.verdict, why=why, slowdown=found.slowdown)
 
 
-def accept(bundle: Bundle, sessions: Sequence[ProcessTimes], machine: Machine) -> None:
+def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machine) -> None:
     """Write a bundle anew with what was measured now, here, with this compiler."""
     with Worker(MODEL_SECONDS) as worker:
         hashes = worker.call(hash_stages, Claim(bundle.payload, recorded_candidate(bundle)))

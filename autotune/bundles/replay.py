@@ -10,7 +10,7 @@ from autotune.core.candidate import Candidate, Claim
 from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, Outcome
-from autotune.store.bundle import Bundle, read_bundle
+from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
 from autotune.tuning.assemble import MODEL_SECONDS
@@ -115,7 +115,11 @@ def replay(folder: Path) -> Replay:
 
 
 def summarize(
-    bundle: Bundle, first: Timing, sessions: Sequence[ProcessTimes], machine: Machine, hashes: dict[str, str] | None
+    bundle: BundleFiles,
+    first: Timing,
+    sessions: Sequence[ProcessTimes],
+    machine: Machine,
+    hashes: dict[str, str] | None,
 ) -> Replay:
     """What was found, as plain data."""
     manifest, ours, theirs = bundle.manifest, first.ours, first.theirs
@@ -135,7 +139,7 @@ def summarize(
     )
 
 
-def time_bundle(bundle: Bundle, machine: Machine, worker: Worker, effort: Effort) -> Timing:
+def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: Effort) -> Timing:
     """Build a bundle's baseline and schedule, verify both, and time them interleaved."""
     candidates = (Candidate(None, bundle.manifest.baseline.pipeline), recorded_candidate(bundle))
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from autotune.store.bundle import Bundle
+from autotune.store.bundle import BundleFiles
 from autotune.store.store import Store
 from autotune.tuning.result import TuneResult
 from autotune.tuning.tune import Progress, TuneOptions, tune
 from autotune.tuning.warm_start import known_in
 
 
-def retune_bundle(bundle: Bundle, store: Store, target: Path, trials: int, progress: Progress) -> TuneResult:
+def retune_bundle(bundle: BundleFiles, store: Store, target: Path, trials: int, progress: Progress) -> TuneResult:
     """Tune a bundle's payload again.
 
     Args:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from autotune.bundles.call import compile_candidate, unfit
 from autotune.bundles.candidates import Note, choose_candidate
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.program import Program, aligned_empty, compile_program
+from autotune.compiler.program import Program, aligned_empty
 from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.machine import this_machine
-from autotune.core.payload import DTYPES, Argument, Array, Payload
+from autotune.core.payload import Argument, Array, Payload
 
 
 class Session:
@@ -45,9 +46,7 @@ class Session:
 
     def _compile(self, payload: Payload) -> "SessionFunction":
         candidate = choose_candidate(payload, self._bundles, self._machine, self._note)
-        program = compile_program(
-            payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
-        )
+        program = compile_candidate(payload, candidate)
         self._make_kept(payload)
         arrays = {a.name: self._kept[a.name] if a.name in self._kept else self._zeros(a) for a in payload.arguments}
         panels = [self._packed(payload, weight) for weight in program.weights]
@@ -116,26 +115,9 @@ class SessionFunction:
                 f"inputs of {self.payload.name} must be {', '.join(self._inputs)}; got {', '.join(inputs) or 'none'}"
             )
         for name, array in inputs.items():
-            check_input(self._inputs[name], np.asarray(array))
+            if why := unfit(self._inputs[name], np.asarray(array)):
+                raise GenerationError(why)
         for name, array in inputs.items():
             self._arrays[name][...] = array
         self._bound.run()
         return tuple(self._arrays[a.name] for a in self.payload.outputs)
-
-
-def check_input(argument: Argument, array: Array) -> None:
-    """Check shape, kind and, for whole numbers, range: out of it a compiled function would read foreign memory.
-
-    Raises:
-        GenerationError: It is not as the argument says.
-    """
-    if array.shape != argument.shape:
-        raise GenerationError(f"{argument.name} must have shape {argument.shape}, got {array.shape}; reshape it")
-    if DTYPES[argument.dtype].kind != "i":
-        return
-    if array.dtype.kind not in "iu":
-        raise GenerationError(f"{argument.name} must hold whole numbers, got {array.dtype}; convert it")
-    low, high = int(argument.low), int(argument.high) - 1
-    outside = array[(array < low) | (array > high)]
-    if outside.size:
-        raise GenerationError(f"{argument.name} must be from {low} to {high}, got {outside.flat[0]}; choose another")

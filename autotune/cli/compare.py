@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, home
+from autotune.cli.options import AsJson
+from autotune.store.places import home
 
 
 def compare(
@@ -16,7 +17,8 @@ def compare(
     ] = None,
     baseline: Annotated[str, typer.Option(help="Pipeline of the first row, or none; see `list`.")] = "passes",
     bundle: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Bundle of the best schedules; by default the payload's newest.")
+        Path | None,
+        typer.Option(metavar="DIR", help="BundleFiles of the best schedules; by default the payload's newest."),
     ] = None,
     beside: Annotated[
         list[str] | None,

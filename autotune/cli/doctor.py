@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, home
+from autotune.cli.options import AsJson
+from autotune.store.places import home
 
 
 def doctor(

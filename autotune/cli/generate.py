@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import AsJson, home
+from autotune.cli.options import AsJson
 from autotune.core.machine import this_machine
+from autotune.store.places import home
 
 if TYPE_CHECKING:
     from autotune.bundles.pace import Pace

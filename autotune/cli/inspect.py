@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from autotune.reports.pictures import Picture
 
-from autotune.cli.options import AsJson, StorePath, home
+from autotune.cli.options import AsJson, StorePath
+from autotune.store.places import home
 
 
 def inspect(

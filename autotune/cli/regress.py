@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import home
+from autotune.store.places import home
 
 
 def regress(

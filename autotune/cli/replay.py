@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, StorePath, home
+from autotune.cli.options import AsJson, StorePath
+from autotune.store.places import home
 
 EMITTED = "object, llvm or asm"
 

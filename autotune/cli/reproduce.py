@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import StorePath, home
+from autotune.cli.options import StorePath
+from autotune.store.places import home
 
 
 def reproduce(

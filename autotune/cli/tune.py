@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, Payloads, StorePath, home, slug
+from autotune.cli.options import AsJson, Payloads, StorePath
 from autotune.core.machine import this_machine
+from autotune.store.places import home, slug
 
 PAUSE_SECONDS = 10.0  # between looks at a full disk
 

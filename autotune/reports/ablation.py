@@ -11,7 +11,7 @@ from autotune.core.stats import Interval, median_interval, ratio_interval
 from autotune.core.technique import Technique, without
 from autotune.registry import load_baseline, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
-from autotune.store.bundle import Bundle
+from autotune.store.bundle import BundleFiles
 from autotune.worker.evaluate import Evaluation, Job
 from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
@@ -58,7 +58,7 @@ class Measured:
     outcome: str
 
 
-def winner_of(bundle: Bundle, machine: Machine) -> tuple[list[Scheduled], str]:
+def winner_of(bundle: BundleFiles, machine: Machine) -> tuple[list[Scheduled], str]:
     """The tasks of a bundle with the recorded configs, as this release writes them, and the module they are in.
 
     Raises:
@@ -68,7 +68,7 @@ def winner_of(bundle: Bundle, machine: Machine) -> tuple[list[Scheduled], str]:
     return [as_recorded(task, recorded, machine) for task in parts.tasks], parts.payload.text
 
 
-def leave_one_out(bundle: Bundle, machine: Machine) -> list[Variant]:
+def leave_one_out(bundle: BundleFiles, machine: Machine) -> list[Variant]:
     """The winner, then the winner without each technique, then with the configs of no search.
 
     A technique that the winner does not use, or that no lawful config does without, changes no task.
@@ -90,7 +90,7 @@ def leave_one_out(bundle: Bundle, machine: Machine) -> list[Variant]:
     return variants
 
 
-def build_up(payload: Payload, machine: Machine, bundle: Bundle | None, baseline: str | None) -> list[Variant]:
+def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, baseline: str | None) -> list[Variant]:
     """A baseline, the plainest schedules, then one technique more each, up to the default configs, then a search's.
 
     Args:

@@ -10,7 +10,7 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.reports.ablation import Measured, against_first, against_previous, build_up, leave_one_out, run_variants
 from autotune.reports.counters import Counts, count_events
-from autotune.store.bundle import Bundle, read_bundle
+from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.worker.evaluate import Evaluation
 from autotune.worker.testbench import open_testbench
 from autotune.worker.worker import Worker
@@ -94,7 +94,7 @@ def explain_steps(folder: Path, baseline: str | None) -> Explanation:
     return Explanation(bundle.payload.name, "build-up", tuple(against_previous(variants, found)), None, None, machine)
 
 
-def observe(bundle: Bundle, winner: Candidate) -> tuple[Counts, Memory]:
+def observe(bundle: BundleFiles, winner: Candidate) -> tuple[Counts, Memory]:
     """Counters and memory of the winner, from a worker."""
     with Worker(COUNTING_SECONDS) as worker:
         found = worker.call(run_counted, (bundle.payload, winner, bundle.manifest.seed))

@@ -13,7 +13,7 @@ from autotune.core.script import assemble, origin, panels_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.registry import family_for, load_family
-from autotune.store.bundle import Bundle
+from autotune.store.bundle import BundleFiles
 
 RECORD = ("schedule", "config", "ops", "count")  # of a task, in a manifest
 
@@ -32,7 +32,7 @@ class Scheduled:
         return {"schedule": name, "config": self.config, "ops": self.task.ops, "count": self.task.count}
 
 
-def recorded_tasks(bundle: Bundle) -> dict[str, dict[str, Any]]:
+def recorded_tasks(bundle: BundleFiles) -> dict[str, dict[str, Any]]:
     """What a bundle's manifest says of every task."""
     return {tag: {key: getattr(task, key) for key in RECORD} for tag, task in bundle.manifest.tasks.items()}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
-from autotune.store.bundle import Bundle, read_bundle
+from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import TaskRecord
 from autotune.worker.roofs import reference_flops
@@ -93,7 +93,7 @@ def read_winner(folder: Path) -> Winner:
     return describe(read_bundle(folder))
 
 
-def describe(bundle: Bundle) -> Winner:
+def describe(bundle: BundleFiles) -> Winner:
     """What a bundle's manifest says."""
     data = bundle.manifest
     baseline = [seconds for session in data.samples for seconds in session.baseline_seconds]

@@ -24,8 +24,8 @@ FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its mani
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """A bundle as it was read and checked.
+class BundleFiles:
+    """The files of a bundle, as they were read and checked.
 
     Attributes:
         folder: Where it is.
@@ -99,7 +99,7 @@ def replace_folder(folder: Path, texts: Mapping[str, str]) -> None:
         raise
 
 
-def read_bundle(folder: Path) -> Bundle:
+def read_bundle(folder: Path) -> BundleFiles:
     """Read a bundle; every hash, number and MLIR file is checked before anything is compiled.
 
     Raises:
@@ -121,7 +121,7 @@ def read_bundle(folder: Path) -> Bundle:
         cases=tuple(case.restore() for case in manifest.cases),
     )
     check_texts(str(folder), texts, payload)
-    return Bundle(folder, with_reference(payload), texts, manifest)
+    return BundleFiles(folder, with_reference(payload), texts, manifest)
 
 
 def passes_of_baselines() -> set[str]:

@@ -12,7 +12,6 @@ import pytest
 from compare_support import Strange
 from tuning_support import contraction_payload
 
-from autotune.cli.options import home
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError, ComparatorError
 from autotune.core.machine import Roofs, this_machine
@@ -23,6 +22,7 @@ from autotune.registry import COMPARATORS, load_comparator, load_payload, regist
 from autotune.reports import compare
 from autotune.reports import entries as contenders
 from autotune.reports.compare import CompareOptions, Watcher, split_heats
+from autotune.store.places import home
 from autotune.worker import race as contest
 from autotune.worker.environment import ONE_THREAD, one_thread
 from autotune.worker.evaluate import Testbench

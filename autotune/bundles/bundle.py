@@ -1,0 +1,131 @@
+"""`Bundle`: a winner on disk as an object: look at it, replay it, check it for regressions, call it."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from autotune.bundles.call import PayloadFunction, compile_bundle
+from autotune.bundles.candidates import differences_now
+from autotune.bundles.emit import emit_bundle
+from autotune.bundles.regress import RegressionFinding, RegressOptions, regress
+from autotune.bundles.replay import Replay, replay
+from autotune.core.machine import this_machine
+from autotune.core.payload import Argument, Array, Payload
+from autotune.core.stats import Interval
+from autotune.store.bundle import BundleFiles, read_bundle
+from autotune.store.manifest import Manifest
+from autotune.store.records import TaskRecord
+
+
+class Bundle:
+    """A winner, as `tune` recorded it.
+
+    Args:
+        files: Its files, read and checked; `Bundle.read` reads them from a folder.
+    """
+
+    def __init__(self, files: BundleFiles) -> None:
+        self._files = files
+
+    @classmethod
+    def read(cls, folder: str | Path) -> "Bundle":
+        """Read a bundle; every hash, number and MLIR file is checked, nothing is compiled.
+
+        Raises:
+            BundleError: It is incomplete, edited, of another format, or asks for what no bundle should.
+        """
+        return cls(read_bundle(Path(folder)))
+
+    def __repr__(self) -> str:
+        speedup = f", {self.speedup.estimate:.4g}x over {self.manifest.baseline.name}" if self.speedup else ""
+        return f"<Bundle {self.payload.name} at {self.folder}{speedup}>"
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self._files.folder
+
+    @property
+    def payload(self) -> Payload:
+        """What it computes."""
+        return self._files.payload
+
+    @property
+    def manifest(self) -> Manifest:
+        """All that was recorded with it."""
+        return self._files.manifest
+
+    @property
+    def script(self) -> str:
+        """The transform script of the whole payload, as plain transform dialect."""
+        return self._files.script
+
+    @property
+    def tasks(self) -> Mapping[str, TaskRecord]:
+        """What is recorded of every task, by tag: family, config, seconds, how often a call runs it."""
+        return self.manifest.tasks
+
+    @property
+    def speedup(self) -> Interval | None:
+        """Baseline over winner as recorded, with its 95 % interval; `None` without a baseline."""
+        return self.manifest.speedup
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What is not as it was when it was recorded, and what that means, a sentence each."""
+        return differences_now(self._files, this_machine())
+
+    def replay(self) -> Replay:
+        """Build it again, verify it, and time it beside its baseline, in isolated processes; takes seconds to minutes.
+
+        Returns:
+            Among others ``verdict``: ``holds``, ``weaker``, ``stronger``, ``wrong`` or ``unknown``.
+        """
+        return replay(self.folder)
+
+    def regress(self, *, factor: float = 1.05, quick: bool = True) -> RegressionFinding:
+        """Measure it again and compare with what is recorded; nothing is written.
+
+        Args:
+            factor: A slowdown by this much is to be found.
+            quick: End within two minutes, if need be inconclusive.
+        """
+        (finding,) = regress([self.folder], RegressOptions(factor, quick, update=False), lambda sentence: None)
+        return finding
+
+    def emit(self, folder: str | Path, kind: str = "object") -> list[Path]:
+        """Write its program, compiled for this host, and a C header.
+
+        Args:
+            folder: Where to; it is made.
+            kind: ``object``, ``llvm`` or ``asm``.
+
+        Returns:
+            What was written.
+        """
+        return emit_bundle(self.folder, kind, Path(folder))
+
+    @cached_property
+    def function(self) -> PayloadFunction:
+        """The compiled program, in this process: whoever calls it trusts the bundle."""
+        return compile_bundle(self._files)
+
+    def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+        """Compute it once, in this process, on NumPy arrays; the first call compiles.
+
+        Args:
+            *arrays: Inputs and weights in the payload's order; states may follow, else they begin as zeros.
+            **named: The same by name.
+
+        Returns:
+            A new array for its output; a dictionary by name where it writes several, states included.
+
+        Raises:
+            PayloadError: An array is missing, unknown, of another shape or kind, or out of range.
+        """
+        return self.function(*arrays, **named)
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Names, roles, shapes and element types of what it is called with, and of what it writes."""
+        return self.payload.arguments

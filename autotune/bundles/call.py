@@ -1,0 +1,139 @@
+"""Calling a bundle: its program, compiled in this process, on NumPy arrays."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from autotune.bundles.candidates import default_candidate, recorded_candidate
+from autotune.compiler.lower import PLAIN
+from autotune.compiler.program import Program, aligned_empty, compile_program
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
+from autotune.core.errors import PayloadError
+from autotune.core.machine import Machine, this_machine
+from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
+from autotune.store.bundle import BundleFiles
+from autotune.tuning.tunable import payload as payload_of
+
+
+def compile_bundle(files: BundleFiles) -> "PayloadFunction":
+    """Compile a bundle's program for this host, in this process.
+
+    Raises:
+        CompileError: It does not compile here.
+    """
+    program = compile_candidate(files.payload, recorded_candidate(files))
+    return PayloadFunction(files.payload, program, this_machine())
+
+
+def compile_candidate(payload: Payload, candidate: Candidate) -> Program:
+    """Compile a payload as a candidate says."""
+    panels = dict(candidate.panels)
+    return compile_program(payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels)
+
+
+class PayloadFunction:
+    """A compiled payload on arrays of its own. One call at a time: its intermediates lie in one arena.
+
+    Attributes:
+        payload: What it computes.
+    """
+
+    def __init__(self, payload: Payload, program: Program, machine: Machine) -> None:
+        self.payload = payload
+        self._arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
+        self._weights = program.weights
+        sources = [payload.arguments[weight.source] for weight in program.weights]
+        self._panels = [
+            aligned_empty(w.argument(a), machine.pages) for w, a in zip(program.weights, sources, strict=True)
+        ]
+        self._stored = {source.name: False for source in sources}
+        self._bound = program.bind([*self._arrays.values(), *self._panels])
+
+    def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+        """Compute once; see `Bundle.__call__`. A weight that did not change since the last call is not stored again.
+
+        Raises:
+            PayloadError: An array is missing, unknown, of another shape or kind, or out of range; nothing is run.
+        """
+        given = self._match(arrays, named)
+        for argument in self.payload.arguments:
+            if argument.name in given and (why := unfit(argument, given[argument.name])):
+                raise PayloadError(why)
+        for argument in self.payload.arguments:
+            self._fill(argument, given.get(argument.name))
+        for weight, panels in zip(self._weights, self._panels, strict=True):
+            source = self.payload.arguments[weight.source].name
+            if not self._stored[source]:
+                panels[...] = weight.pack(self._arrays[source])
+        self._stored = dict.fromkeys(self._stored, True)
+        self._bound.run()
+        written = {argument.name: self._arrays[argument.name].copy() for argument in self.payload.written}
+        return written if len(written) > 1 else next(iter(written.values()))
+
+    def _match(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[str, Array]:
+        """Arrays by name.
+
+        Raises:
+            PayloadError: There are too many, one is given twice or is unknown, or an input or weight is missing.
+        """
+        read = [a for a in self.payload.arguments if a.role not in WRITTEN]
+        order = [*read, *(a for a in self.payload.arguments if a.role == "state")]
+        takes = ", ".join(f"{a.name} {list(a.shape)} {a.dtype}" for a in order)
+        if len(arrays) > len(order):
+            raise PayloadError(f"{self.payload.name} takes {len(order)} arrays: {takes}; got {len(arrays)}")
+        given = {argument.name: np.asarray(array) for argument, array in zip(order, arrays, strict=False)}
+        twice, unknown = given.keys() & named.keys(), named.keys() - {a.name for a in order}
+        given |= {name: np.asarray(array) for name, array in named.items()}
+        missing = [a.name for a in read if a.name not in given]
+        for said, names in (("twice", twice), ("unknown", unknown), ("missing", missing)):
+            if names:
+                raise PayloadError(f"{self.payload.name} takes {takes}; {said}: {', '.join(sorted(names))}")
+        return given
+
+    def _fill(self, argument: Argument, array: Array | None) -> None:
+        """Write an argument's array, and note whether panels made of it are out of date."""
+        mine = self._arrays[argument.name]
+        if argument.name in self._stored:
+            self._stored[argument.name] &= np.array_equal(mine, np.asarray(array, mine.dtype))
+        if array is not None:
+            mine[...] = array
+        elif argument.role == "state":
+            mine.fill(0)
+
+
+def unfit(argument: Argument, array: Array) -> str | None:
+    """Why an array cannot be an argument, as a sentence; `None` if it can.
+
+    Whole numbers must lie in their range: out of it a compiled function would read memory that is not its own.
+    """
+    if array.shape != argument.shape:
+        return f"{argument.name} must have shape {argument.shape}, got {array.shape}; reshape it"
+    kind = DTYPES[argument.dtype]
+    if kind.kind != "i":
+        fits = array.dtype.kind in "fiu" or array.dtype == kind
+        return None if fits else f"{argument.name} must hold real numbers, got {array.dtype}; convert it"
+    if array.dtype.kind not in "iu":
+        return f"{argument.name} must hold whole numbers, got {array.dtype}; convert it"
+    low, high = int(argument.low), int(argument.high) - 1
+    outside = array[(array < low) | (array > high)]
+    return (
+        f"{argument.name} must be from {low} to {high}, got {outside.flat[0]}; choose another" if outside.size else None
+    )
+
+
+def compile_payload(source: str | Path | Payload, *, scheduled: bool = True) -> PayloadFunction:
+    """Compile a payload for this host, in this process, to a function on NumPy arrays.
+
+    Args:
+        source: A spec, a path to an ``.mlir`` file, or a payload.
+        scheduled: With the default configs of its families; else the plain lowering to loops.
+
+    Raises:
+        PayloadError: There is no such payload.
+        CompileError: It does not compile.
+    """
+    payload, machine = payload_of(source), this_machine()
+    candidate = default_candidate(partition(payload), machine) if scheduled else Candidate(None, PLAIN)
+    return PayloadFunction(payload, compile_candidate(payload, candidate), machine)

@@ -1,0 +1,123 @@
+"""The front door's verbs that look: at trials, pictures, stages of a compilation, other libraries, the machine."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from autotune.bundles.bundle import Bundle
+from autotune.compiler.stages import COMPILED, compile_to
+from autotune.core.errors import PayloadError
+from autotune.core.payload import Payload
+from autotune.core.space import Value
+from autotune.registry import COMPARATORS, registered
+from autotune.reports.compare import CompareOptions, Watcher
+from autotune.reports.compare import compare as compare_all
+from autotune.reports.comparison import Comparison
+from autotune.reports.holdings import read_holdings
+from autotune.reports.importance import knob_importance
+from autotune.reports.pictures import draw_all
+from autotune.reports.show import show as show_stage
+from autotune.store.places import home
+from autotune.tuning.by_hand import candidate_of
+from autotune.tuning.tunable import TransformScript, TunableTask
+from autotune.tuning.tunable import payload as payload_of
+from autotune.worker.doctor import A_A_PAIRS, Diagnosis, examine
+
+
+def trials(store: str | Path, *, payload: str | None = None, where: str | None = None) -> pd.DataFrame:
+    """Every trial of a store as one row, failures included; reads only, also beside a running tuner.
+
+    Args:
+        store: A file, or a database URL.
+        payload: Trials of this payload alone.
+        where: Trials of which this pandas query is true; knobs go by their names: ``tile_m >= 8``.
+
+    Returns:
+        Columns with units in their names: ``seconds_median``, ``seconds_normalised`` (drift divided out), ``gflops``,
+        ``outcome``, ``family``, and ``knob_NAME`` for every knob.
+
+    Raises:
+        StoreError: The store is missing or damaged, or nothing in it is asked for.
+    """
+    return read_holdings(store, payload=payload, where=where).frame
+
+
+def importance(rows: pd.DataFrame) -> dict[str, float]:
+    """Each knob's share in whether a trial of one task is among the best tenth; see `knob_importance`."""
+    return knob_importance(rows)
+
+
+def draw(store: str | Path, *, payload: str | None = None) -> dict[str, Figure]:
+    """Every picture there is something to draw for in a store, by name.
+
+    Raises:
+        StoreError: The store is missing or damaged, or holds no such payload.
+    """
+    return {picture.name: picture.figure for picture in draw_all(read_holdings(store, payload=payload))}
+
+
+def show(
+    source: str | Path | Payload | Bundle | TunableTask,
+    stage: str = "schedule",
+    candidate: Mapping[str, Value] | TransformScript | None = None,
+) -> str:
+    """The text of a payload, bundle or task after a stage of its compilation.
+
+    Args:
+        source: A spec or a payload, with default configs; a bundle, with its own; or a task.
+        stage: ``payload``, ``tasks``, ``schedule``, ``scheduled``, ``bufferized``, ``lowered``, ``llvm``, ``asm``,
+            ``code``, or a step in between; `autotune show --help` lists them.
+        candidate: Config or script of a task; by default its family's default config.
+
+    Raises:
+        PayloadError: The source or stage is unknown, or a candidate is given without a task.
+        CompileError: It does not compile as far as that.
+    """
+    if isinstance(source, TunableTask):
+        found = candidate_of(source, candidate if candidate is not None else {})
+        if stage == "schedule":
+            return found.script or ""
+        if stage in COMPILED:
+            return compile_to(stage, source.payload, found).text
+        raise PayloadError(f"the stage of a task must be one of schedule, {', '.join(COMPILED)}; got {stage!r}")
+    if candidate is not None:
+        raise PayloadError("a candidate is of one task; pass one of at.tasks(payload)")
+    place = source.folder if isinstance(source, Bundle) else source.name if isinstance(source, Payload) else source
+    return show_stage(str(place), stage).text
+
+
+def compare(
+    payload: str | Path | Payload,
+    against: Sequence[str] | None = None,
+    *,
+    bundle: str | Path | None = None,
+    baseline: str | None = "passes",
+    seed: int = 0,
+) -> Comparison:
+    """Our schedules and other libraries in one process, interleaved, on the same inputs and verified outputs.
+
+    Args:
+        payload: A spec, a path, or a payload.
+        against: Names of comparators; `None` for all that are installed.
+        bundle: Where the best schedules come from; by default the newest bundle of the payload on this machine.
+        baseline: Pass pipeline that has a row; `None` for none.
+        seed: Seed of the input data.
+
+    Raises:
+        ComparatorError: There is no such comparator.
+        BundleError: The bundle is incomplete, edited, or of another payload.
+    """
+    libraries = tuple(against if against is not None else registered(COMPARATORS))
+    options = CompareOptions(libraries, baseline, Path(bundle) if bundle is not None else None, seed)
+    return compare_all(payload_of(payload), home() / "bundles", options, Watcher())
+
+
+def doctor(pairs: int = A_A_PAIRS) -> Diagnosis:
+    """What this machine is, its roofs and its noise, and what is missing; takes about ten seconds.
+
+    Args:
+        pairs: A/A comparisons that the noise floor is of; each takes up to a second.
+    """
+    return examine(pairs)

@@ -1,0 +1,16 @@
+"""Where things go by default, and what files are called: one rule for stores, bundles and histories."""
+
+from pathlib import Path
+
+from autotune.core.machine import this_machine
+
+
+def home() -> Path:
+    """Where results of this machine go by default."""
+    machine = this_machine()
+    return Path("results") / f"{machine.microarchitecture}-{machine.fingerprint[:8]}"
+
+
+def slug(payload: str) -> str:
+    """A payload's name as a file name."""
+    return "".join(c if c.isalnum() or c in "=,._-" else "_" for c in payload)

@@ -1,0 +1,64 @@
+"""`tune` with everything decided that can be: where trials and the winner go, what is known, how noisy it is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from autotune.core.machine import this_machine
+from autotune.core.payload import Payload
+from autotune.store.places import home, slug
+from autotune.store.store import Store
+from autotune.tuning.result import TuneResult
+from autotune.tuning.tunable import payload as payload_of
+from autotune.tuning.tune import Progress, TuneOptions
+from autotune.tuning.tune import tune as tune_into
+from autotune.tuning.warm_start import read_known
+from autotune.worker.noise import read_floor
+
+
+def tune(
+    payload: str | Path | Payload,
+    *,
+    trials: int = 100,
+    seconds: float | None = None,
+    sampler: str = "tpe",
+    seed: int = 0,
+    baseline: str = "passes",
+    timeout: float = 60.0,
+    store: str | Path | None = None,
+    bundle: str | Path | None = None,
+    cold: bool = False,
+    progress: Progress | None = None,
+) -> TuneResult:
+    """Search schedules for a payload, prove the best right and faster, and write a bundle.
+
+    Called again it resumes: trials in the store are not run twice.
+
+    Args:
+        payload: A spec, a path to an ``.mlir`` file, or a payload.
+        trials: Candidates to run over all tasks, those in the store counted in.
+        seconds: Stop searching after this long; `None` for no bound.
+        sampler: ``tpe``, ``random``, ``cmaes`` or ``grid``.
+        seed: Seed of the sampler and of the input data.
+        baseline: Pass pipeline that speed-ups are quoted against, ``passes`` or ``loops``.
+        timeout: Seconds that one candidate may take to compile, verify and measure.
+        store: File of trials, or a database URL; by default ``results/MACHINE/store.journal``.
+        bundle: Folder for the winner; by default ``results/MACHINE/bundles/PAYLOAD``.
+        cold: Ignore the configs that bundles below ``results/`` record.
+        progress: Who watches.
+
+    Returns:
+        What was found; ``result.bundle`` is the folder that `Bundle.read` takes.
+
+    Raises:
+        PayloadError: There is no such payload, or it does not fit the machine.
+        SpaceError: There is no such sampler.
+        StoreError: The store is damaged, of another format, or cannot be written.
+        BundleError: The folder cannot be written, or holds something else.
+    """
+    wanted, place = payload_of(payload), home()
+    known = () if cold else tuple(read_known(sorted(Path("results").glob("*/bundles")), wanted.name))
+    options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known)
+    options = replace(options, least_floor=read_floor(place, this_machine()))
+    folder = Path(bundle) if bundle is not None else place / "bundles" / slug(wanted.name)
+    with Store.open(store if store is not None else place / "store.journal") as opened:
+        return tune_into(wanted, opened, folder, options, progress or Progress())
