@@ -8,8 +8,9 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 from mlir.execution_engine import ExecutionEngine
 
 from autotune.errors import CompileError
+from autotune.header import c_symbol
 from autotune.ir.lower import run_pipeline
-from autotune.ir.module import context, parse
+from autotune.ir.module import context, parse, symbol
 from autotune.ir.panels import PanelWeight
 from autotune.ir.partition import find_function
 from autotune.ir.program import apply_schedule, runner_libraries
@@ -36,7 +37,7 @@ class Emission:
 
 
 def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
-    """Compile a program for this host and write it; its entry is ``_mlir_ciface_<entry>``, on memref descriptors.
+    """Compile a program for this host and write it; its entry is `c_symbol`'s, on memref descriptors.
 
     Returns:
         The arguments it takes after those of the payload.
@@ -51,6 +52,7 @@ def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
         weights = apply_schedule(module, payload, candidate.script or "", dict(candidate.panels))
         find_function(module, payload.entry).attributes[C_INTERFACE] = ir.UnitAttr.get()
         run_pipeline(module, candidate.pipeline)
+        name_for_c(module, payload.entry)
         if wanted.kind == "llvm":
             wanted.path.write_text(translate_module_to_llvmir(module.operation))
         elif wanted.kind == "asm":
@@ -58,6 +60,13 @@ def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
         else:
             write_object(module, payload.entry, wanted.path)
     return weights
+
+
+def name_for_c(module: ir.Module, entry: str) -> None:
+    """Give the function that C calls a name that C can spell: MLIR's own may hold dots and dashes."""
+    for op in module.body.operations:
+        if symbol(op) == f"_mlir_ciface_{entry}":
+            op.attributes["sym_name"] = ir.StringAttr.get(c_symbol(entry))
 
 
 def write_object(module: ir.Module, entry: str, path: Path) -> None:
