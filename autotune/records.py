@@ -9,10 +9,10 @@ from typing import Annotated
 from pydantic import Field
 
 from autotune.case import Case
-from autotune.task import ROLES, Argument
+from autotune.task import ROLES, SYMBOL, Argument
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
-Symbol = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$-]{0,200}$")]
+Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
 File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
