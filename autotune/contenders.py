@@ -11,12 +11,11 @@ from autotune.comparator import Comparator
 from autotune.contest import Entry
 from autotune.differences import differences
 from autotune.errors import BundleError
-from autotune.ir.copying import copy_payload
 from autotune.ir.evaluate import Candidate
+from autotune.ir.kernels import copy_payload, read_payload
 from autotune.ir.lower import TAIL
 from autotune.ir.module import compiler_version
 from autotune.ir.partition import Partition, partition
-from autotune.ir.roofs import read_payload
 from autotune.machine import Machine
 from autotune.manifest import MANIFEST_FILE
 from autotune.registry import family_for, load_baseline

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from autotune.errors import MachineError
 from autotune.ir.evaluate import Candidate, Job
+from autotune.ir.kernels import fma_payload
 from autotune.ir.lower import TAIL
 from autotune.ir.partition import partition
-from autotune.ir.roofs import CHAINS, STEPS, fma_payload
+from autotune.ir.roofs import CHAINS, STEPS
 from autotune.ir.stages import compile_to
 from autotune.ir.tools import Throughput, predict
 from autotune.machine import Machine
