@@ -27,7 +27,7 @@ from autotune.keeper import Cell, Keeper
 from autotune.machine import Machine
 from autotune.patience import Course, Patience
 from autotune.post_mortem import Finding, find_cause
-from autotune.trial import lower_quartile
+from autotune.stats import quiet_time
 from autotune.watch import COMPILE, Moment
 
 A = TypeVar("A")
@@ -107,7 +107,7 @@ class Worker:
         if samples is None or not samples.quiet_reference:
             return found
         self._quiet = min(self._quiet, samples.quiet_reference)
-        self._levels.append(lower_quartile(samples.reference_seconds))
+        self._levels.append(quiet_time(samples.reference_seconds))
         return replace(found, samples=replace(samples, reference_level=median(self._levels)))
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
