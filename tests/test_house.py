@@ -35,6 +35,11 @@ def test_pure_half_imports_without_mlir():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_package_loads_nothing_that_takes_a_second():
+    done = run_without_mlir("import autotune; print({'scipy.stats', 'pandas', 'optuna'} & set(sys.modules))")
+    assert done.stdout == "set()\n", done.stderr
+
+
 def test_content_imports_without_mlir():
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in SOURCES]
     content = [name for name in modules if name.startswith(("payload.", "schedules."))]

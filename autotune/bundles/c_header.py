@@ -1,12 +1,50 @@
 """The C header of an emitted program: a function on plain pointers, and how weights are stored beforehand."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
-from autotune.core.payload import Argument
+from autotune.core.c_names import c_name, c_symbol, identifier, in_comment
+from autotune.core.payload import WRITTEN, Argument
 from autotune.store.records import WeightRecord
 
-C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t"}
+# Of every element type of `autotune.task.DTYPES`; C has no bf16 that all compilers know, so its bits are passed.
+C_TYPES = {
+    "f32": "float",
+    "f64": "double",
+    "i32": "int32_t",
+    "i64": "int64_t",
+    "i8": "int8_t",
+    "bf16": "uint16_t",
+}
+BF16_NOTE = "   bf16 is passed as its bits, the upper half of a float's.\n"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the C function.
+
+    Attributes:
+        name: C identifier that is no keyword, since it begins with ``input_``, ``panels0_`` and the like.
+        dtype: MLIR element type.
+        shape: Sizes of the array behind the pointer, outermost first; empty for one element.
+        written: Whether a call writes the array.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    written: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The type of its memref descriptor."""
+        return f"autotune_memref_{self.dtype}_{len(self.shape)}"
+
+    @property
+    def declaration(self) -> str:
+        """Type, name, and the shape as a comment."""
+        return f"{'' if self.written else 'const '}{C_TYPES[self.dtype]} *{self.name} /* {list(self.shape)} */"
 
 
 def c_header(entry: str, arguments: Sequence[Argument], weights: Sequence[WeightRecord], about: str) -> str:
@@ -19,28 +57,35 @@ def c_header(entry: str, arguments: Sequence[Argument], weights: Sequence[Weight
         about: A line for whoever reads it.
     """
     name = c_name(entry)
-    types = {argument.name: argument for argument in arguments}
+    plain = [parameter(index, argument) for index, argument in enumerate(arguments)]
+    types = {argument.name: argument.dtype for argument in arguments}
     stored = [
-        Argument(f"{w.argument}_panels_{i}", "weight", w.stored_shape, types[w.argument].dtype)
+        Parameter(f"panels{i}_{identifier(w.argument)}", types[w.argument], w.stored_shape)
         for i, w in enumerate(weights)
     ]
-    everything = [*arguments, *stored]
-    descriptors = sorted({(argument.dtype, len(argument.shape)) for argument in everything})
+    packers = [
+        packer(f"{name}_prepare_{identifier(w.argument)}_panels_{i}", w, stored[i]) for i, w in enumerate(weights)
+    ]
+    everything = [*plain, *stored]
+    note = BF16_NOTE if any(p.dtype == "bf16" for p in everything) else ""
     parts = [
-        f"/* {about}\n   {name}(...) is not reentrant: its intermediates lie in one arena. Link with -no-pie -lm. */",
+        f"/* {in_comment(about)}\n{note}"
+        f"   {name}(...) is not reentrant: its intermediates lie in one arena. Link with -no-pie -lm. */",
         f"#ifndef AUTOTUNE_{name.upper()}_H\n#define AUTOTUNE_{name.upper()}_H\n\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
-        *(descriptor(dtype, rank) for dtype, rank in descriptors),
-        *(packer(name, w, s, types[w.argument]) for w, s in zip(weights, stored, strict=True)),
-        caller(name, entry, everything),
+        *(descriptor(dtype, rank) for dtype, rank in sorted({(p.dtype, len(p.shape)) for p in everything})),
+        *packers,
+        caller(name, c_symbol(entry), everything),
         "\n#ifdef __cplusplus\n}\n#endif\n#endif",
     ]
     return "\n".join(parts) + "\n"
 
 
-def c_name(entry: str) -> str:
-    """A C identifier for an MLIR symbol."""
-    return "autotune_" + "".join(c if c.isalnum() else "_" for c in entry)
+def parameter(index: int, argument: Argument) -> Parameter:
+    """The parameter for a payload's argument: no two of them share a name, as no two arguments do."""
+    name = identifier(argument.name)
+    place = "" if name == argument.name else str(index)
+    return Parameter(f"{argument.role}{place}_{name}", argument.dtype, argument.shape, argument.role in WRITTEN)
 
 
 def descriptor(dtype: str, rank: int) -> str:
@@ -55,37 +100,32 @@ def descriptor(dtype: str, rank: int) -> str:
     )
 
 
-def caller(name: str, entry: str, arguments: Sequence[Argument]) -> str:
+def caller(name: str, symbol: str, parameters: Sequence[Parameter]) -> str:
     """The function to call: it wraps pointers into descriptors."""
-    kinds = [f"autotune_memref_{a.dtype}_{len(a.shape)}" for a in arguments]
-    plain = ", ".join(
-        f"{'' if a.role == 'output' else 'const '}{C_TYPES[a.dtype]} *{a.name} /* {a.role} {list(a.shape)} */"
-        for a in arguments
-    )
     lines = [
-        f"void _mlir_ciface_{entry}({', '.join(f'{kind} *' for kind in kinds)});",
+        f"void {symbol}({', '.join(f'{p.kind} *' for p in parameters)});",
         "",
-        f"static inline void {name}({plain}) {{",
+        f"static inline void {name}(\n    " + ",\n    ".join(p.declaration for p in parameters) + ") {",
     ]
-    for index, (argument, kind) in enumerate(zip(arguments, kinds, strict=True)):
-        pointer = f"({C_TYPES[argument.dtype]} *){argument.name}"
-        shape = argument.shape
-        strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
-        tail = f", {{{', '.join(map(str, shape))}}}, {{{', '.join(map(str, strides))}}}" if shape else ""
-        lines.append(f"  {kind} memref_{index} = {{{pointer}, {pointer}, 0{tail}}};")
-    lines.append(f"  _mlir_ciface_{entry}({', '.join(f'&memref_{i}' for i in range(len(arguments)))});")
+    for index, p in enumerate(parameters):
+        pointer = f"({C_TYPES[p.dtype]} *){p.name}"
+        strides = [prod(p.shape[i + 1 :]) for i in range(len(p.shape))]
+        tail = f", {{{', '.join(map(str, p.shape))}}}, {{{', '.join(map(str, strides))}}}" if p.shape else ""
+        lines.append(f"  {p.kind} memref_{index} = {{{pointer}, {pointer}, 0{tail}}};")
+    lines.append(f"  {symbol}({', '.join(f'&memref_{i}' for i in range(len(parameters)))});")
     return "\n".join([*lines, "}"])
 
 
-def packer(name: str, weight: WeightRecord, stored: Argument, source: Argument) -> str:
+def packer(name: str, weight: WeightRecord, stored: Parameter) -> str:
     """The function that stores a weight in panels: once, before any call."""
     *lead, k, n = weight.shape
     panels = -(-n // weight.columns)
-    kind, width = C_TYPES[source.dtype], weight.columns
+    kind, width = C_TYPES[stored.dtype], weight.columns
+    source = [*lead, n, k] if weight.transposed else [*lead, k, n]
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
     return f"""\
-/* Stores {weight.argument} {list(source.shape)} in panels {list(stored.shape)}; columns beyond {n} are zero. */
-static inline void {name}_prepare_{stored.name}(const {kind} *weight, {kind} *panels) {{
+/* Stores {in_comment(weight.argument)} {source} in panels {list(stored.shape)}; columns beyond {n} are zero. */
+static inline void {name}(const {kind} *weight, {kind} *panels) {{
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t p = 0; p < {panels}; ++p)
       for (int64_t i = 0; i < {k}; ++i)

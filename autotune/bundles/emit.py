@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from autotune.bundles.c_header import c_header, c_name
+from autotune.bundles.c_header import c_header
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.emit import KINDS, Emission, emit_program
+from autotune.core.c_names import c_name
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.machine import this_machine

@@ -18,13 +18,13 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
+from autotune.core.stats import quiet_time
 from autotune.store.records import ProcessTimes
 
 RegressionVerdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
 ALARMS = ("slower", "wrong")
 ALPHA = 0.01  # of both tests
 LEAST_SESSIONS = 3
-QUARTILE = 0.25
 # The standard deviation of levels before any is measured, and how many sessions that knowledge is worth.
 USUAL_LUCK, PRIOR_SESSIONS = 0.01, 4
 FAR = 2.0  # standard deviations from the median of sessions; what is further away counts as if it were so far
@@ -91,7 +91,7 @@ def is_settled(verdict: RegressionVerdict, sessions: int, most: int) -> bool:
 
 def level(session: ProcessTimes) -> float:
     """Speed-up of a session."""
-    return float(np.quantile(session.baseline_seconds, QUARTILE) / np.quantile(session.best_seconds, QUARTILE))
+    return quiet_time(session.baseline_seconds) / quiet_time(session.best_seconds)
 
 
 def rank_test(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes]) -> float:
@@ -118,4 +118,4 @@ def against_reference(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTim
 
 def reference_level(session: ProcessTimes) -> float:
     """Time of the schedule over that of the FMA kernel."""
-    return float(np.quantile(session.best_seconds, QUARTILE) / np.quantile(session.reference_seconds, QUARTILE))
+    return quiet_time(session.best_seconds) / quiet_time(session.reference_seconds)

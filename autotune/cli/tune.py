@@ -59,6 +59,8 @@ def tune(
         for message in opened.messages:
             typer.echo(f"autotune: {message}", err=True)
         for payload in loaded:
+            for note in payload.notes:
+                typer.echo(f"autotune: {note}", err=True)
             folder = bundle or home() / "bundles" / slug(payload.name)
             known = () if cold else tuple(read_known(sorted(Path("results").glob("*/bundles")), payload.name))
             if known:

@@ -8,11 +8,12 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.lower import run_pipeline
-from autotune.compiler.module import context
+from autotune.compiler.module import context, symbol
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import runner_libraries
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.compiler.stages import disassemble
+from autotune.core.c_names import c_symbol
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
 
@@ -36,7 +37,7 @@ class Emission:
 
 
 def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
-    """Compile a program for this host and write it; its entry is ``_mlir_ciface_<entry>``, on memref descriptors.
+    """Compile a program for this host and write it; its entry is `c_symbol`'s, on memref descriptors.
 
     Returns:
         The arguments it takes after those of the payload.
@@ -52,6 +53,7 @@ def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
         unit.function.attributes[C_INTERFACE] = ir.UnitAttr.get()
         run_pipeline(unit, candidate.pipeline)
         module = unit.module
+        name_for_c(module, payload.entry)
         if wanted.kind == "llvm":
             wanted.path.write_text(translate_module_to_llvmir(module.operation))
         elif wanted.kind == "asm":
@@ -59,6 +61,13 @@ def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
         else:
             write_object(module, payload.entry, wanted.path)
     return unit.weights
+
+
+def name_for_c(module: ir.Module, entry: str) -> None:
+    """Give the function that C calls a name that C can spell: MLIR's own may hold dots and dashes."""
+    for op in module.body.operations:
+        if symbol(op) == f"_mlir_ciface_{entry}":
+            op.attributes["sym_name"] = ir.StringAttr.get(c_symbol(entry))
 
 
 def write_object(module: ir.Module, entry: str, path: Path) -> None:

@@ -5,30 +5,17 @@ code of a stranger. What is left can still read outside its arrays; that is what
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from mlir import ir
 
+from autotune.compiler.laws import dialect_fault, every_op, nesting_fault, program_fault
 from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL
 from autotune.compiler.module import context, parse, symbol
 from autotune.core.errors import BundleError, CompileError
 from autotune.core.payload import Payload
 
-COMPUTING = (
-    "builtin",
-    "func",
-    "linalg",
-    "tensor",
-    "arith",
-    "math",
-    "memref",
-    "bufferization",
-    "scf",
-    "affine",
-    "vector",
-)
 TRANSFORMING = ("builtin", "transform")
-MOST_NESTING = 200  # brackets; MLIR's parser descends into each, and its stack is finite
 # Ops that run a pass of any name, that print, or that look for more code in files.
 PASS_OP = "transform.apply_registered_pass"
 FORBIDDEN = ("transform.print", "transform.debug.emit_param_as_remark", "transform.debug.emit_remark_at")
@@ -70,7 +57,7 @@ def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None
     with context():
         for name, text in texts.items():
             where = f"{folder}/{name}"
-            check_nesting(where, text)
+            refuse(where, nesting_fault(text))
             try:
                 module = parse(text, where)
             except CompileError as error:
@@ -78,47 +65,31 @@ def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None
             if name.startswith("schedule"):
                 check_script(where, module)
             else:
-                check_program(where, module)
+                refuse(where, program_fault(module))
             if name in ("payload.mlir", "tagged.mlir"):
                 check_entry(where, module, payload)
 
 
-def check_nesting(where: str, text: str) -> None:
-    """Refuse text nested so deep that a parser might not come back."""
-    depth = deepest = 0
-    for bracket in re.findall(r"[][(){}<>]", re.sub(r"->|[<>]=", "", text)):
-        depth += 1 if bracket in "[({<" else -1
-        deepest = max(deepest, depth)
-    if deepest > MOST_NESTING:
-        raise BundleError(
-            f"{where} must not nest deeper than {MOST_NESTING} brackets, it goes to {deepest}; restore it"
-        )
+def refuse(where: str, fault: str | None) -> None:
+    """Raise if there is a fault.
+
+    Raises:
+        BundleError: With the file and the fault.
+    """
+    if fault is not None:
+        raise BundleError(f"{where} {fault}; restore it")
 
 
 def check_script(where: str, module: ir.Module) -> None:
     """A script holds transform ops, with an entry, and runs no passes but those that lower."""
     for op in every_op(module):
-        check_dialect(where, op, TRANSFORMING)
+        refuse(where, dialect_fault(op, TRANSFORMING))
         if op.name in FORBIDDEN:
             raise BundleError(f"{where} must only transform, it holds {op.name}; restore it")
         if op.name == PASS_OP:
             check_pipeline(where, PASS_OP, ir.StringAttr(op.attributes["pass_name"]).value)
     if "__transform_main" not in [symbol(op) for op in module.body.operations]:
         raise BundleError(f"{where} must hold a named sequence @__transform_main, it does not; restore it")
-
-
-def check_program(where: str, module: ir.Module) -> None:
-    """A program computes with ops of dialects that compute, and calls nobody outside."""
-    for op in every_op(module):
-        check_dialect(where, op, COMPUTING)
-        if op.name == "func.func" and not list(op.regions[0].blocks):
-            raise BundleError(f"{where} must define every function it calls, @{symbol(op)} is outside; restore it")
-
-
-def check_dialect(where: str, op: ir.Operation, allowed: tuple[str, ...]) -> None:
-    """An op of one of the allowed dialects."""
-    if op.name.partition(".")[0] not in allowed:
-        raise BundleError(f"{where} must hold ops of {', '.join(allowed)} alone, it has {op.name}; restore it")
 
 
 def check_entry(where: str, module: ir.Module, payload: Payload) -> None:
@@ -133,12 +104,3 @@ def check_entry(where: str, module: ir.Module, payload: Payload) -> None:
                 )
             return
     raise BundleError(f"{where} must define the entry function @{payload.entry}, it does not; restore it")
-
-
-def every_op(module: ir.Module) -> Iterator[ir.Operation]:
-    """Every operation below a module."""
-    stack = [module.operation]
-    while stack:
-        op = stack.pop()
-        yield op
-        stack += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]

@@ -1,6 +1,7 @@
 """What is computed: a payload, its arguments and its data. MLIR crosses it as text."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ Array = npt.NDArray[Any]
 
 ROLES = ("input", "weight", "state", "output")
 WRITTEN = ("state", "output")  # what a call leaves a result in; a state is read too, and kept from call to call
+SYMBOL = "[A-Za-z_][A-Za-z0-9_.$-]{0,200}"  # what MLIR takes as the name of a function without quotes
 DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype("float32"),
     "f64": np.dtype("float64"),
@@ -96,6 +98,7 @@ class Payload:
         reduction: Longest chain of additions behind one output element; scales the tolerance.
         kind: What comparators know it by, such as ``gpt``; empty for a file. `sizes` are all of its parameters.
         cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
+        notes: What its user must know of how it was read, a sentence each.
     """
 
     name: str
@@ -109,6 +112,14 @@ class Payload:
     kind: str = ""
     sizes: tuple[tuple[str, int], ...] = ()
     cases: tuple[Case, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(SYMBOL, self.entry):
+            raise PayloadError(
+                f"the function of {self.name} must have a name of letters, digits, _, ., $ and -, "
+                f"it is {self.entry!r}; rename it"
+            )
 
     @property
     def outputs(self) -> tuple[Argument, ...]:

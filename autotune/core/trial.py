@@ -3,10 +3,11 @@
 import hashlib
 from dataclasses import dataclass, field
 from math import inf
-from statistics import median, quantiles
+from statistics import median
 from typing import Any, Literal, get_args
 
 from autotune.core.space import Config, Value
+from autotune.core.stats import quiet_time
 
 Outcome = Literal[
     "ok",  # compiled, verified, measured
@@ -61,12 +62,7 @@ class Samples:
         if not self.reference_seconds:
             return self.median
         quiet = self.quiet_reference or min(self.reference_seconds)
-        return lower_quartile(self.seconds) * quiet / (self.reference_level or lower_quartile(self.reference_seconds))
-
-
-def lower_quartile(seconds: tuple[float, ...]) -> float:
-    """As `autotune.core.stats.quiet_time` has it, at a tenth of its cost: searches ask for it again and again."""
-    return quantiles(seconds, n=4, method="inclusive")[0] if len(seconds) > 1 else seconds[0]
+        return quiet_time(self.seconds) * quiet / (self.reference_level or quiet_time(self.reference_seconds))
 
 
 @dataclass(frozen=True)

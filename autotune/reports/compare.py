@@ -102,6 +102,8 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, watcher: W
         notes.append(sentence)
         watcher.note(sentence)
 
+    for sentence in payload.notes:
+        note(sentence)
     watcher.stage("partitioning the payload")
     parts = partition(payload)
     flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)

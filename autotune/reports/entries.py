@@ -23,9 +23,8 @@ from autotune.core.machine import Machine
 from autotune.core.payload import Case, Payload
 from autotune.registry import load_baseline
 from autotune.store.bundle import read_bundle
-from autotune.worker.copying import copy_payload
+from autotune.worker.kernels import copy_payload, read_payload
 from autotune.worker.race import Entry
-from autotune.worker.roofs import read_payload
 
 
 @dataclass(frozen=True)

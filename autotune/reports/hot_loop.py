@@ -14,8 +14,9 @@ from autotune.core.payload import Payload
 from autotune.reports.machine_code import InstructionMix, MachineLoop, hot_loop, mix_of, read_instructions
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.worker.evaluate import Job
+from autotune.worker.kernels import fma_payload
 from autotune.worker.measure import Effort
-from autotune.worker.roofs import CHAINS, STEPS, fma_payload
+from autotune.worker.roofs import CHAINS, STEPS
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=15, seconds=1.0)

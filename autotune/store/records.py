@@ -8,11 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autotune.core.payload import ROLES, Argument, Case
+from autotune.core.payload import ROLES, SYMBOL, Argument, Case
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
 RewriteStep = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,50}@[0-9]{1,6}$")]  # a rewrite and its version
-Symbol = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$-]{0,200}$")]
+Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
 File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]

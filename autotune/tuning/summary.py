@@ -48,7 +48,9 @@ def summarize(
     """Everything a caller wants to know, as plain data."""
     flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
-    notes = [] if searches else ["it has no linalg op on static tensors, so that nothing could be tuned"]
+    notes = list(payload.notes)
+    if not searches:
+        notes.append("it has no linalg op on static tensors, so that nothing could be tuned")
     if unlike:
         notes.append(
             f"{unlike} trials in the store are of another machine, compiler, payload text or family; they are not used"

@@ -12,11 +12,12 @@ from autotune.compiler.lower import TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.machine import Machine
-from autotune.core.payload import Argument, Payload
+from autotune.core.payload import Payload
 from autotune.core.stats import noise_floor
 from autotune.worker.evaluate import Job
+from autotune.worker.kernels import read_payload, spin_payload
 from autotune.worker.measure import Effort
-from autotune.worker.roofs import STEPS, read_payload, sum_all
+from autotune.worker.roofs import STEPS
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=60, seconds=1.0)
@@ -64,33 +65,6 @@ def time_pair(
     """Times of two candidates; `None` where one of them failed."""
     a, b = worker.evaluate(Job(payload, both, machine, seed=seed, effort=EFFORT))
     return NoisePair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
-
-
-def spin_payload(lanes: int, steps: int, chains: int = 8) -> Payload:
-    """Compute in registers for `steps` rounds; what is written does not depend on how many."""
-    kind = f"vector<{lanes}xf32>"
-    starts = ", ".join(f"%a{i} = %start{i}" for i in range(chains))
-    constants = "\n".join(f"    %start{i} = arith.constant dense<{i}.5> : {kind}" for i in range(chains))
-    body = "\n".join(f"      %b{i} = math.fma %a{i}, %x, %one : {kind}" for i in range(chains))
-    results, kinds = ", ".join(f"%b{i}" for i in range(chains)), ", ".join([kind] * chains)
-    text = f"""
-  func.func @spin(%in: memref<{lanes}xf32>, %out: memref<{lanes}xf32>) {{
-    %c0 = arith.constant 0 : index
-    %c1 = arith.constant 1 : index
-    %n = arith.constant {steps} : index
-    %x = vector.load %in[%c0] : memref<{lanes}xf32>, {kind}
-    %one = arith.constant dense<1.0> : {kind}
-{constants}
-    %r:{chains} = scf.for %k = %c0 to %n step %c1 iter_args({starts}) -> ({kinds}) {{
-{body}
-      scf.yield {results} : {kinds}
-    }}
-{sum_all([f"%r#{i}" for i in range(chains)], kind)}
-    vector.store %total, %out[%c0] : memref<{lanes}xf32>, {kind}
-    return
-  }}"""
-    small = Argument("in", "input", (lanes,), low=-0.5, high=0.5)  # sums of its powers are finite
-    return Payload("spin", text, "spin", (small, Argument("out", "output", (lanes,))))
 
 
 def measure_noise(machine: Machine, worker: Worker, pairs: int) -> float:

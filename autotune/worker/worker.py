@@ -21,8 +21,8 @@ import psutil
 
 from autotune.core.errors import MachineError
 from autotune.core.machine import Machine, Roofs
+from autotune.core.stats import quiet_time
 from autotune.core.stopwatch import COMPILE, Moment
-from autotune.core.trial import lower_quartile
 from autotune.worker.cause import ExitCause, find_cause
 from autotune.worker.evaluate import Evaluation, Job, evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
@@ -106,7 +106,7 @@ class Worker:
         if samples is None or not samples.quiet_reference:
             return found
         self._quiet = min(self._quiet, samples.quiet_reference)
-        self._levels.append(lower_quartile(samples.reference_seconds))
+        self._levels.append(quiet_time(samples.reference_seconds))
         return replace(found, samples=replace(samples, reference_level=median(self._levels)))
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:

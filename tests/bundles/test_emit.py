@@ -1,6 +1,5 @@
 """A bundle without this project: mlir-opt applies its schedule, and a C program calls what it compiles to."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import mlir
 import numpy as np
 import pytest
 from bundle_support import make_bundle
+from c_support import NEEDS_C, call_from_c
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.emit import emit_bundle
@@ -25,7 +25,7 @@ SPECS = {
     "group": "softmax,rows=5,cols=37",
     "online": "attention,heads=2,seq=128,d=8",
 }
-COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+DECODE = next(Path(__file__).parents[2].glob("results/*/bundles/gpt2_functiondecode_weightsint8"))
 
 
 @pytest.fixture(scope="module")
@@ -75,56 +75,27 @@ def test_the_bundle_with_panels_says_how_they_are_prepared(bundles):
     assert weight.stored_shape == (-(-40 // weight.columns), 24, weight.columns)
 
 
-def c_program(bundle, header):
-    """A C program that reads the inputs from a file and writes the outputs to another."""
-    arguments = bundle.payload.arguments
-    name = header.stem
-    lines = [f'#include "{header.name}"', "#include <stdio.h>"]
-    calls, names = [], []
-    for argument in arguments:
-        lines.append(f"static float {argument.name}[{int(np.prod(argument.shape))}];")
-        names.append(argument.name)
-        if argument.role != "output":
-            calls.append(f"if (fread({argument.name}, sizeof {argument.name}, 1, source) != 1) return 1;")
-    for i, weight in enumerate(bundle.manifest.weights):
-        panels = f"{weight.argument}_panels_{i}"
-        lines.append(f"static float {panels}[{int(np.prod(weight.stored_shape))}];")
-        calls.append(f"{name}_prepare_{panels}({weight.argument}, {panels});")
-        names.append(panels)
-    calls.append(f"{name}({', '.join(names)});")
-    calls += [f"fwrite({a.name}, sizeof {a.name}, 1, target);" for a in bundle.payload.outputs]
-    body = "\n  ".join(calls)
-    opened = 'FILE *source = fopen("in", "rb"), *target = fopen("out", "wb");'
-    return "\n".join(lines) + f"\nint main(void) {{\n  {opened}\n  {body}\n  return fclose(target);\n}}\n"
-
-
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+@NEEDS_C
 @pytest.mark.parametrize("name", SPECS)
 def test_a_c_program_calls_the_emitted_object(bundles, name, tmp_path):
-    bundle = read_bundle(bundles[name])
-    compiled, header = emit_bundle(bundle.folder, "object", tmp_path)
-    (tmp_path / "main.c").write_text(c_program(bundle, header))
-    build = [
-        COMPILER,
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-pedantic",
-        "-no-pie",
-        "main.c",
-        compiled.name,
-        "-lm",
-        "-o",
-        "main",
-    ]
-    done = subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    agrees_in_c(read_bundle(bundles[name]), tmp_path)
+
+
+@NEEDS_C
+def test_a_c_program_calls_the_recorded_decode_with_int8_weights(tmp_path):
+    """States that are written and int8 weights in panels, at the size they are made for."""
+    agrees_in_c(read_bundle(DECODE), tmp_path)
+
+
+def agrees_in_c(bundle, folder):
+    """What a C caller of the emitted object finds is what the reference computes."""
+    emit_bundle(bundle.folder, "object", folder)
     values = bundle.payload.make_inputs(seed=7)
-    (tmp_path / "in").write_bytes(b"".join(np.ascontiguousarray(v).tobytes() for v in values.values()))
-    subprocess.run(["./main"], cwd=tmp_path, check=True)
-    (expected,) = bundle.payload.reference(**values)
-    got = np.frombuffer((tmp_path / "out").read_bytes(), np.float32).reshape(expected.shape)
-    np.testing.assert_allclose(got, expected, atol=1e-5)
+    got = call_from_c(folder, bundle.payload, bundle.manifest.weights, values)
+    for argument, expected in zip(bundle.payload.written, bundle.payload.reference(**values), strict=True):
+        np.testing.assert_allclose(
+            got[argument.name], expected, atol=bundle.manifest.numerics.outputs[argument.name].tolerance
+        )
 
 
 @pytest.mark.parametrize(("kind", "words"), [("llvm", "define void @_mlir_ciface_matmul("), ("asm", "vfmadd")])
@@ -133,7 +104,7 @@ def test_text_is_emitted_too(bundles, kind, words, tmp_path):
     if kind == "asm" and words not in path.read_text():
         words = "<matmul>:"
     assert words in path.read_text()
-    assert "autotune_matmul(const float *a" in header.read_text()
+    assert "autotune_matmul(\n    const float *input_a /* [17, 9] */,\n" in header.read_text()
 
 
 def test_unknown_kind_is_refused(bundles, tmp_path):

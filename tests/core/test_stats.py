@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.errors import PayloadError
-from autotune.core.stats import Interval, is_different, noise_floor, ratio_interval, relative_difference, tolerance
+from autotune.core.stats import (
+    QUIET,
+    Interval,
+    is_different,
+    noise_floor,
+    quiet_time,
+    ratio_interval,
+    relative_difference,
+    tolerance,
+)
 
 times = st.floats(min_value=1e-7, max_value=1e3, allow_nan=False)
 pairs = st.lists(st.tuples(times, times), min_size=1, max_size=9)
@@ -23,6 +32,18 @@ def sequential_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for k in range(a.shape[1]):
         total += np.outer(a[:, k], b[k])
     return total
+
+
+@given(st.lists(times, min_size=1, max_size=200))
+def test_quiet_time_is_the_quantile_of_numpy_to_the_last_bit(samples):
+    assert quiet_time(samples) == np.quantile(samples, QUIET)
+    assert quiet_time(np.array(samples)) == quiet_time(tuple(samples))
+
+
+@pytest.mark.parametrize("bad", [[], [0.0], [1.0, -1.0], [1.0, math.nan, 2.0], [math.inf, 1.0]])
+def test_quiet_time_of_what_is_no_time_is_refused(bad):
+    with pytest.raises(ValueError, match="times must be at least one positive finite number"):
+        quiet_time(bad)
 
 
 @settings(max_examples=60, deadline=None)

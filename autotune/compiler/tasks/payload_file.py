@@ -4,12 +4,14 @@ from pathlib import Path
 
 from mlir import ir
 
+from autotune.compiler.laws import nesting_fault, program_fault
 from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.nests import loop_nest, structured_ops
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
 
 ROLE = "autotune.role"
+SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
 
 
@@ -20,35 +22,76 @@ def load_mlir_file(path: Path) -> Payload:
     ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
     ``"state"`` says that it is read as well and kept from call to call.
 
+    Transform ops beside the function, and modules of such ops, are left out of the text; a note says so.
+
     Raises:
-        PayloadError: The file cannot be read or parsed, or is no such function.
+        PayloadError: The file cannot be read or parsed, is no such function, or no bundle of it could be replayed.
+    """
+    text = read_text(path)
+    notes: tuple[str, ...] = ()
+    with context():
+        try:
+            module = parse(text, str(path))
+        except CompileError as error:
+            raise PayloadError(str(error)) from error
+        if leave_out_schedules(module):
+            text, notes = str(module), (f"{path} holds a schedule of its own; it is not used",)
+        function = only_public_function(module, path)
+        arguments = read_arguments(function, path)
+        check(path, program_fault(module))
+        reduction = longest_reduction(function)
+        entry = str(symbol(function))
+    return Payload(str(path), text, entry, arguments, reduction=reduction, notes=notes)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, if a parser may have it.
+
+    Raises:
+        PayloadError: It cannot be read, is no text, or is nested too deep.
     """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise PayloadError(f"a payload file must be readable MLIR text, {path} is not: {reason}") from error
-    with context():
-        try:
-            module = parse(text, str(path))
-        except CompileError as error:
-            raise PayloadError(str(error)) from error
-        function = only_public_function(module, path)
-        arguments = read_arguments(function, path)
-        block = function.regions[0].blocks[0]
-        nests = [(loop_nest(op.operation), trips) for op, trips in structured_ops(block)]
-    sizes = [(nest.sizes, nest.iterators, trips) for nest, trips in nests if nest is not None]
-    longest = [
-        max((s for s, kind in zip(sizes_, kinds, strict=True) if kind == "reduction"), default=1)
-        for sizes_, kinds, _ in sizes
-    ]
-    return Payload(
-        name=str(path),
-        text=text,
-        entry=str(symbol(function)),
-        arguments=arguments,
-        reduction=max(longest, default=1),
-    )
+    check(path, nesting_fault(text))
+    return text
+
+
+def longest_reduction(function: ir.OpView) -> int:
+    """Trip count of the longest loop that a structured op of a function sums over; 1 if there is none."""
+    nests = [loop_nest(op.operation) for op, _ in structured_ops(function.regions[0].blocks[0])]
+    loops = [(s, kind) for nest in nests if nest for s, kind in zip(nest.sizes, nest.iterators, strict=True)]
+    return max((size for size, kind in loops if kind == "reduction"), default=1)
+
+
+def check(path: Path, fault: str | None) -> None:
+    """Raise if there is a fault that would make readers refuse a bundle.
+
+    Raises:
+        PayloadError: With the file and the fault.
+    """
+    if fault is not None:
+        raise PayloadError(f"{path} {fault}; change it, a bundle of it could not be replayed")
+
+
+def leave_out_schedules(module: ir.Module) -> bool:
+    """Erase the transform ops beside a payload, in place; tells whether there were any."""
+    found = [op for op in module.body.operations if is_schedule(op.operation)]
+    for op in found:
+        op.operation.erase()
+    if found and SCHEDULES in module.operation.attributes:
+        del module.operation.attributes[SCHEDULES]
+    return bool(found)
+
+
+def is_schedule(op: ir.Operation) -> bool:
+    """Tell whether an op is a transform op, or a module that is there for such ops."""
+    if op.name != "builtin.module":
+        return bool(op.name.startswith("transform."))
+    held = list(op.regions[0].blocks[0].operations)
+    return SCHEDULES in op.attributes or (bool(held) and all(is_schedule(inner.operation) for inner in held))
 
 
 def only_public_function(module: ir.Module, path: Path) -> ir.OpView:

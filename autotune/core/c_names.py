@@ -1,0 +1,34 @@
+"""Names in C: identifiers for what MLIR and users call as they like, and text that stays inside a comment."""
+
+import re
+
+
+def c_name(entry: str) -> str:
+    """The C function of an MLIR function."""
+    return f"autotune_{identifier(entry)}"
+
+
+def identifier(name: str) -> str:
+    """The letters and digits of a name that C knows, the others as underscores.
+
+    Example:
+        >>> identifier("é 2.5")
+        '__2_5'
+    """
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def in_comment(text: str) -> str:
+    """A text as one line that neither ends a C comment nor begins one.
+
+    Example:
+        >>> in_comment("a*b, see */ int evil; /*")
+        'a*b, see * / int evil; / *'
+    """
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", line)
+
+
+def c_symbol(entry: str) -> str:
+    """The symbol of an emitted function that takes memref descriptors."""
+    return f"_mlir_ciface_{identifier(entry)}"

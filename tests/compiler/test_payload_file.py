@@ -1,0 +1,100 @@
+"""A user's own .mlir file: what of it is the payload, and what is refused before any work is done for it."""
+
+import pytest
+from bundle_support import make_bundle, no_care
+from tuning_support import contraction_payload
+
+from autotune.bundles.replay import replay
+from autotune.compiler.module import context, parse
+from autotune.core.errors import PayloadError
+from autotune.core.payload import Payload
+from autotune.registry import load_payload
+from autotune.store.bundle import read_bundle
+
+PAYLOAD = contraction_payload(16, 24, 8)
+FUNCTION = PAYLOAD.text.strip().removeprefix("module {").removesuffix("}")
+HANDLE = "!transform.any_op"
+TILE = f"""
+    %op = transform.structured.match ops{{["linalg.matmul"]}} in %root : ({HANDLE}) -> {HANDLE}
+    %tiled, %loop = transform.structured.tile_using_for %op tile_sizes [4] : ({HANDLE}) -> ({HANDLE}, {HANDLE})"""
+
+
+def sequence(name, body):
+    head = f"transform.named_sequence @{name}(%root: {HANDLE} {{transform.readonly}})"
+    return f"{head} {{{body}\n    transform.yield\n  }}\n"
+
+
+MAIN = sequence("__transform_main", TILE)
+SEVERAL = sequence("tile", TILE) + sequence(
+    "__transform_main", f"\n    transform.include @tile failures(propagate) (%root) : ({HANDLE}) -> ()"
+)
+WITH = "module attributes {transform.with_named_sequence}"
+FILES = {
+    "nested": f"module {{{FUNCTION}  {WITH} {{\n  {MAIN}}}\n}}",
+    "sibling": f"{WITH} {{{FUNCTION}  {MAIN}}}",
+    "several": f"{WITH} {{\n  {SEVERAL}{FUNCTION}}}",
+    "libraries": f"{WITH} {{{FUNCTION}  {WITH} {{\n  {SEVERAL}}}\n  module @more {{ {WITH} {{ {MAIN} }} }}\n}}",
+}
+
+
+def loaded(folder, text):
+    path = folder / "mine.mlir"
+    path.write_text(text)
+    return load_payload(str(path))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_transform_ops_of_a_file_are_no_part_of_its_payload(name, tmp_path):
+    payload = loaded(tmp_path, FILES[name])
+    with context():
+        assert payload.text == str(parse(PAYLOAD.text, "the function alone"))
+    assert [(a.type, a.role) for a in payload.arguments] == [(a.type, a.role) for a in PAYLOAD.arguments]
+    assert payload.notes == (f"{tmp_path}/mine.mlir holds a schedule of its own; it is not used",)
+
+
+def test_a_file_without_transform_ops_is_taken_as_it_is_written(tmp_path):
+    text = f"// mine\n{PAYLOAD.text}"
+    payload = loaded(tmp_path, text)
+    assert (payload.text, payload.notes) == (text, ())
+
+
+@pytest.mark.parametrize("name", ["nested", "sibling", "several"])
+def test_bundle_of_a_file_with_a_schedule_of_its_own_replays(name, tmp_path):
+    (tmp_path / "mine.mlir").write_text(FILES[name])
+    folder = make_bundle(tmp_path, str(tmp_path / "mine.mlir"), trials=2)
+    bundle = read_bundle(folder)
+    assert len(bundle.manifest.tasks) == 1
+    assert f"{tmp_path}/mine.mlir holds a schedule of its own; it is not used" in bundle.manifest.notes
+    with no_care():
+        assert replay(folder).is_right
+
+
+def test_the_user_is_told_that_a_schedule_is_not_used(autotune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.mlir").write_text(FILES["nested"])
+    monkeypatch.setattr("autotune.tune.tune", stop)
+    _, _, said = autotune("tune", "mine.mlir", "--cold")
+    assert "autotune: mine.mlir holds a schedule of its own; it is not used" in said.splitlines()
+
+
+def stop(*arguments):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"func.func private @other()\n{FUNCTION}", "must define every function it calls, @other is outside"),
+        (f"llvm.func @other()\n{FUNCTION}", "must hold ops of builtin, func, .* alone, it has llvm.func"),
+        (PAYLOAD.text.replace("@product", '@"a product"'), "must have a name of letters, digits, .* it is 'a product'"),
+        (f"{PAYLOAD.text}// {'(' * 300}", "must not nest deeper than 200 brackets, it goes to 30[0-9]"),
+    ],
+)
+def test_a_file_no_bundle_of_which_could_be_replayed_is_refused_at_once(text, words, tmp_path):
+    with pytest.raises(PayloadError, match=words):
+        loaded(tmp_path, text)
+
+
+def test_payloads_of_packages_have_plain_names_of_functions_too():
+    with pytest.raises(PayloadError, match="the function of mine must have a name of letters"):
+        Payload("mine", "", "my function", ())

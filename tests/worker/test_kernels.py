@@ -1,0 +1,47 @@
+"""Kernels written by hand: they compute what they say, so that their work is what is counted."""
+
+import numpy as np
+import pytest
+from tuning_support import run
+
+from autotune.compiler.lower import TAIL
+from autotune.worker.kernels import copy_payload, fma_payload, read_payload, spin_payload
+from autotune.worker.roofs import REFERENCE_CHAINS, STEPS
+
+LANES = 8
+
+
+def called(payload, **inputs):
+    (out,) = run(payload, inputs, None, TAIL)
+    return out
+
+
+def test_reference_kernel_is_the_one_that_stored_times_were_normalised_by(golden):
+    golden("reference_kernel.mlir", fma_payload(16, REFERENCE_CHAINS, STEPS).text)
+
+
+@pytest.mark.parametrize("chains", [1, 2, 8])
+def test_spin_adds_up_what_its_chains_come_to(chains):
+    x = np.linspace(-0.5, 0.4, LANES, dtype="f4")
+    expected = np.zeros(LANES)
+    for i in range(chains):
+        held = np.full(LANES, i + 0.5)
+        for _ in range(5):
+            held = held * x + 1
+        expected += held
+    np.testing.assert_allclose(called(spin_payload(LANES, 5, chains), **{"in": x}), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [LANES * 8 * 4, 3 * LANES * 8 * 4 + 20])
+def test_read_sums_every_whole_step_of_its_array(size):
+    payload = read_payload(LANES, size)
+    (count,) = payload.arguments[0].shape
+    assert size - LANES * 8 * 4 < 4 * count <= size
+    x = np.arange(count, dtype="f4")
+    np.testing.assert_allclose(called(payload, **{"in": x}).sum(), x.sum())
+
+
+@pytest.mark.parametrize("count", [LANES, LANES * 3 + 5, 3])
+def test_copy_copies_every_element(count):
+    x = np.arange(count, dtype="f4")
+    np.testing.assert_array_equal(called(copy_payload(count, LANES), x=x), x)
