@@ -72,7 +72,7 @@ def test_bundle_of_a_file_with_a_schedule_of_its_own_replays(name, tmp_path):
 def test_the_user_is_told_that_a_schedule_is_not_used(autotune, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.mlir").write_text(FILES["nested"])
-    monkeypatch.setattr("autotune.tune.tune", stop)
+    monkeypatch.setattr("autotune.tuning.tune.tune", stop)
     _, _, said = autotune("tune", "mine.mlir", "--cold")
     assert "autotune: mine.mlir holds a schedule of its own; it is not used" in said.splitlines()
 
