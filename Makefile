@@ -6,9 +6,10 @@
 # make figures  record the bundles and figures again (two hours); make docs  write them into the README, the commands into docs/
 # make mutations  break a thousand schedules (the tests break 150): none may be accepted with a wrong result
 # make notebooks  run the notebooks and save them with what they show; make site  build the documentation into build/site
-# Each target makes .venv and installs what it needs.
+# Each target makes .venv and installs what it needs and no more: with uv where there is one, else (or with UV=) with pip.
 
-PYTHON ?= python3
+UV := $(shell uv --version 2>/dev/null)
+PYTHON ?= $(if $(UV),>=3.11,python3)
 VENV := .venv
 BIN := $(VENV)/bin
 BLOCKS := figures comparisons regressions warmth ablations generation selftest
@@ -16,19 +17,38 @@ SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_comma
 
 .PHONY: tune test check regress gate mutations format figures docs notebooks site clean
 
-$(VENV)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .[dev]
+# An install into an environment that another one writes would break it.
+.NOTPARALLEL:
+
+ifneq ($(UV),)
+INSTALL := uv pip install --quiet --python $(BIN)/python
+NEW := uv venv --quiet --python '$(PYTHON)' $(VENV)
+else
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+NEW := '$(PYTHON)' -m venv $(VENV)
+endif
+
+$(BIN)/python:
+	rm -rf $(VENV)
+	$(NEW)
+
+# One stamp an extra: what a target needs is installed when pyproject.toml or Python is newer than that, and left alone else.
+$(VENV)/.plain: pyproject.toml $(BIN)/python
+	$(INSTALL) --editable .
 	touch $@
 
-tune: $(VENV)/.installed
-	$(BIN)/autotune tune nano --trials 200 --seed 0
+$(VENV)/.with-%: pyproject.toml $(BIN)/python
+	$(INSTALL) --editable '.[$*]'
+	touch $@ $(VENV)/.plain
 
-test: $(VENV)/.installed
+tune: $(VENV)/.plain
+	$(BIN)/autotune tune nano --trials 200 --seed 0 --bundle build/tune/nano
+
+test: $(VENV)/.with-test
 	$(BIN)/python -m pytest -n auto
 	$(BIN)/python -m pytest -n auto --nbmake --nbmake-timeout=300 notebooks
 
-check: $(VENV)/.installed
+check: $(VENV)/.with-check
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
@@ -37,31 +57,31 @@ check: $(VENV)/.installed
 	$(BIN)/python docs/_commands.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-regress: $(VENV)/.installed
+regress: $(VENV)/.plain
 	$(BIN)/autotune regress results/*/bundles/nano --quick
 
-gate: $(VENV)/.installed
+gate: $(VENV)/.plain
 	rm -rf build/gate && mkdir -p build/gate && cp -r $(firstword $(wildcard results/*/bundles/nano)) build/gate/nano
 	$(BIN)/autotune regress build/gate/nano --quick --update --history build/gate/history.jsonl
 	$(BIN)/autotune regress build/gate/nano --quick --factor 1.2
 
-mutations: $(VENV)/.installed
-	MUTATIONS=1000 $(BIN)/python -m pytest tests/test_mutation.py
+mutations: $(VENV)/.with-test
+	MUTATIONS=1000 $(BIN)/python -m pytest tests/worker/test_mutation.py
 
-figures: $(VENV)/.installed
+figures: $(VENV)/.with-compare
 	set -e; for block in $(BLOCKS); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/$$block.py measure; done
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.plain
 	set -e; for block in $(BLOCKS); do $(BIN)/python results/$$block.py render; done
 	$(BIN)/python docs/_commands.py
 
-notebooks: $(VENV)/.installed
+notebooks: $(VENV)/.with-notebooks
 	$(BIN)/python -m pytest --nbmake --overwrite --nbmake-timeout=300 notebooks
 
-site: $(VENV)/.installed
+site: $(VENV)/.with-docs
 	$(BIN)/mkdocs build --strict
 
-format: $(VENV)/.installed
+format: $(VENV)/.with-check
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 

@@ -99,7 +99,25 @@ def test_wheel_holds_the_three_packages():
 def test_installed_distribution_is_this_one():
     about = importlib.metadata.metadata("mlir-schedule-autotune")
     assert about["Version"] == PROJECT["project"]["version"]
-    assert "Private :: Do Not Upload" in about.get_all("Classifier")
+
+
+def test_nothing_forbids_publishing():
+    assert not [line for line in PROJECT["project"]["classifiers"] if line.startswith("Private ::")]
+
+
+def test_targets_install_extras_that_there_are_and_tuning_needs_none():
+    makefile = (ROOT / "Makefile").read_text()
+    wanted = dict(re.findall(r"^(\w+): \$\(VENV\)/\.(plain|with-\w+)$", makefile, re.M))
+    assert {wanted[target] for target in ("tune", "regress", "gate")} == {"plain"}
+    extras = {stamp.removeprefix("with-") for stamp in wanted.values()} - {"plain"}
+    assert {"test", "check"} <= extras
+    assert extras <= PROJECT["project"]["optional-dependencies"].keys()
+
+
+def test_make_tune_writes_no_tracked_file():
+    (recipe,) = re.findall(r"^tune:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
+    assert "--bundle build/" in recipe
+    assert "build/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
 def test_every_entry_point_loads():

@@ -10,7 +10,10 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from autotune.reports.pictures import Picture
+    import pandas as pd
+
+    from autotune.reports.pictures.gallery import Picture
+
 
 from autotune.cli.options import AsJson, StorePath
 from autotune.store.places import home
@@ -67,9 +70,9 @@ def inspect(
     if csv is not None:
         holdings.frame.to_csv(csv, index=False)
     if parquet is not None:
-        holdings.frame.to_parquet(parquet, index=False)
+        write_parquet(holdings.frame, parquet)
     if plots is not None:
-        from autotune.reports.pictures import draw_all
+        from autotune.reports.pictures.gallery import draw_all
 
         save(chain(draw_all(holdings), draw_past(location, history, payload)), plots)
     if as_json:
@@ -78,9 +81,25 @@ def inspect(
         show_holdings(holdings, top)
 
 
+def write_parquet(frame: "pd.DataFrame", path: Path) -> None:
+    """Write a frame as Parquet.
+
+    Raises:
+        MachineError: pyarrow is not installed.
+    """
+    from autotune.core.errors import MachineError
+
+    try:
+        frame.to_parquet(path, index=False)
+    except ImportError as error:
+        raise MachineError(
+            "--parquet needs pyarrow, it is not installed; pip install 'mlir-schedule-autotune[parquet]', or use --csv"
+        ) from error
+
+
 def save(pictures: "Iterable[Picture]", folder: Path) -> None:
     """Write pictures, and say where they are."""
-    from autotune.reports.pictures import save_all
+    from autotune.reports.pictures.gallery import save_all
 
     for path in save_all(pictures, folder):
         typer.echo(f"autotune: {path}", err=True)
@@ -88,7 +107,7 @@ def save(pictures: "Iterable[Picture]", folder: Path) -> None:
 
 def draw_past(location: str | Path, history: Path | None, payload: str | None) -> "Iterable[Picture]":
     """The picture of the history that is named, or lies beside a store or bundle; of one payload if that is named."""
-    from autotune.reports.pictures import draw_history
+    from autotune.reports.pictures.gallery import draw_history
     from autotune.store.history import history_beside, read_history
 
     path = history or history_beside(location)

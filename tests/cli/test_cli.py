@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -230,6 +231,12 @@ def test_inspect_writes_every_trial_to_a_file(autotune, place, kind):
 def test_inspect_refuses_a_file_in_a_missing_folder(refused, kind):
     fill("s")
     refused("inspect", "--store", "s", f"--{kind}", f"nowhere/t.{kind}", words="nowhere")
+
+
+def test_inspect_without_pyarrow_names_the_extra_that_brings_it(refused, monkeypatch):
+    fill("s")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused("inspect", "--store", "s", "--parquet", "t.parquet", words="mlir-schedule-autotune[parquet]")
 
 
 def test_inspect_refuses_a_missing_store(refused):

@@ -1,0 +1,98 @@
+"""What is published: the wheel, installed into an empty environment, works far from any checkout.
+
+Half a minute; ``pytest -m 'not wheel'`` leaves it out.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+IMPORT_ALL = """
+from importlib import import_module
+from pkgutil import walk_packages
+for package in ("autotune", "payload", "schedules"):
+    for found in walk_packages(import_module(package).__path__, package + "."):
+        import_module(found.name)
+"""
+PAYLOAD = "matmul,m=64,n=64,k=64"
+UV = shutil.which("uv")
+OUTSIDE = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+pytestmark = pytest.mark.wheel
+
+
+def call(*command, place, codes=(0,)):
+    """Run a command in a folder, as a user who knows nothing of this checkout; gives its output."""
+    done = subprocess.run([*map(str, command)], cwd=place, env=OUTSIDE, capture_output=True, text=True, check=False)
+    assert done.returncode in codes, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def build(kind, folder):
+    """The wheel or the sdist of this checkout."""
+    call(sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder, place=ROOT)
+    (path,) = folder.iterdir()
+    return path
+
+
+def new_environment(folder):
+    """An environment without any package, and the command that installs into it."""
+    if UV is not None:
+        call(UV, "venv", "--python", sys.executable, folder, place=folder.parent)
+        return [UV, "pip", "install", "--python", folder / "bin" / "python"]
+    call(sys.executable, "-m", "venv", folder, place=folder.parent)
+    return [folder / "bin" / "python", "-m", "pip", "install", "--no-compile"]
+
+
+def need_registry(install, place):
+    """Skip where no package can be had; a small one is asked for, and not installed."""
+    asked = [*map(str, install), "--dry-run", "--no-deps", *(["--refresh"] if UV else []), "packaging"]
+    done = subprocess.run(asked, cwd=place, env=OUTSIDE, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("no package registry can be reached, so nothing installs into an empty environment")
+
+
+def test_wheel_in_an_empty_environment_works_far_from_any_checkout(tmp_path):
+    wheel = build("wheel", tmp_path / "dist")
+    install = new_environment(tmp_path / "environment")
+    need_registry(install, tmp_path)
+    call(*install, wheel, place=tmp_path)
+    programs = tmp_path / "environment" / "bin"
+    autotune = programs / "autotune"
+    far = tmp_path / "far"
+    far.mkdir()
+    call(programs / "python", "-c", IMPORT_ALL, place=far)
+    assert "payload.kernels:matmul" in call(autotune, "list", place=far)
+    call(autotune, "tune", PAYLOAD, "--trials", 3, place=far)
+    (bundle,) = far.glob("results/*/bundles/*")
+    assert PAYLOAD in call(autotune, "inspect", place=far)
+    # 1: as right as recorded, and slower, which a busy machine may say
+    assert "right" in call(autotune, "replay", bundle, place=far, codes=(0, 1))
+    call(autotune, "report", bundle, "-o", "page.html", place=far)
+    assert "matmul" in (far / "page.html").read_text()
+    assert {path.name for path in far.iterdir()} == {"results", "page.html"}
+
+
+def test_wheel_holds_types_templates_and_nothing_beside_the_three_packages(tmp_path):
+    names = zipfile.ZipFile(build("wheel", tmp_path / "dist")).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"autotune", "payload", "schedules"}
+    assert {"autotune/py.typed", "payload/py.typed", "schedules/py.typed"} <= set(names)
+    templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "autotune").rglob("*.j2")}
+    assert templates
+    assert templates <= set(names)
+
+
+def test_sdist_holds_every_tracked_file(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout of git")
+    tracked = set(call("git", "ls-files", place=ROOT).splitlines())
+    with tarfile.open(build("sdist", tmp_path / "dist")) as sdist:
+        held = {name.partition("/")[2] for name in sdist.getnames()}
+    assert tracked <= held
