@@ -3,13 +3,15 @@
 # make check  what CI runs besides the tests: style, types, the house's arrows
 # make gate   what CI runs last: nano's bundle recorded on this machine, and checked: the gate must not alarm by itself
 # make regress  check nano's recorded bundle: slower, or wrong?
-# make figures  record the bundles and figures again (two hours); make docs  write them into the README, the commands into docs/
+# make figures  record the bundles and figures again (two hours); make docs  write them into docs/results.md and the README,
+#               the commands into docs/
 # make mutations  break a thousand schedules (the tests break 150): none may be accepted with a wrong result
 # make notebooks  run the notebooks and save them with what they show; make site  build the documentation into build/site
 # Each target makes .venv and installs what it needs and no more: with uv where there is one, else (or with UV=) with pip.
 
+comma := ,
 UV := $(shell uv --version 2>/dev/null)
-PYTHON ?= $(if $(UV),>=3.11,python3)
+PYTHON ?= $(if $(UV),>=3.11$(comma)<3.14,python3)
 VENV := .venv
 BIN := $(VENV)/bin
 BLOCKS := figures comparisons regressions warmth ablations generation selftest
@@ -53,7 +55,7 @@ check: $(VENV)/.with-check
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	set -e; for block in $(BLOCKS); do $(BIN)/python results/$$block.py render --check; done
+	set -e; for block in headlines $(BLOCKS); do $(BIN)/python results/$$block.py render --check; done
 	$(BIN)/python docs/_commands.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
@@ -72,7 +74,7 @@ figures: $(VENV)/.with-compare
 	set -e; for block in $(BLOCKS); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/$$block.py measure; done
 
 docs: $(VENV)/.plain
-	set -e; for block in $(BLOCKS); do $(BIN)/python results/$$block.py render; done
+	set -e; for block in headlines $(BLOCKS); do $(BIN)/python results/$$block.py render; done
 	$(BIN)/python docs/_commands.py
 
 notebooks: $(VENV)/.with-notebooks

@@ -1,4 +1,4 @@
-"""What each technique is worth, in the README: measure it (`measure`), and write it into its table (`render`).
+"""What each technique is worth, in docs/results.md: measure it (`measure`), and write its table (`render`).
 
 Each row is one `autotune explain BUNDLE --steps` command on a recorded bundle; its JSON goes to
 results/<machine>/ablations/.
@@ -11,6 +11,8 @@ from typing import Any
 
 import typer
 from blocks import Only, home, keep, read, run, serve, slug, table
+
+from autotune.reports.format import duration
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,10 @@ def gain(step: dict[str, Any] | None) -> str:
 
 
 def seconds(step: dict[str, Any]) -> str:
-    """A time with three digits."""
+    """The time of a step, or why it has none."""
     if step["seconds"] is None:
         return str(step["outcome"]).partition(":")[0]
-    value = float(step["seconds"]["estimate"])
-    return f"{value * 1e6:.3g} us" if value < 1e-3 else f"{value * 1e3:.3g} ms"
+    return duration(float(step["seconds"]["estimate"]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Blocks of the README that recorded files fill: `results/NAME.py measure` records, `results/NAME.py render` writes.
+"""Blocks of pages that recorded files fill: `results/NAME.py measure` records, `results/NAME.py render` writes.
 
-A block is what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->``: a part for every machine that has
-results/<machine>/NAME. The README holds nothing that is not in these files: `render --check` fails when it is stale.
+A block is what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->`` on a page: a part for every machine that
+has results/<machine>/NAME. It holds nothing that is not in these files: `render --check` fails when it is stale.
 """
 
 import json
@@ -15,10 +15,10 @@ import typer
 from autotune.core.machine import this_machine
 
 ROOT = Path(__file__).resolve().parent
-README = ROOT.parent / "README.md"
+PAGE = ROOT.parent / "docs" / "results.md"
 
 Only = Annotated[str, typer.Option(help="Only payloads that contain this.")]
-Check = Annotated[bool, typer.Option(help="Only tell whether the README is up to date.")]
+Check = Annotated[bool, typer.Option(help="Only tell whether the page is up to date.")]
 
 
 def slug(payload: str) -> str:
@@ -51,12 +51,12 @@ def read(folder: Path, payload: str) -> dict[str, Any]:
 
 
 def serve(name: str, measure: Callable[..., None], part: Callable[[Path], str], place: str = "") -> None:
-    """Be the command line of a block.
+    """Be the command line of a block that is measured.
 
     Args:
-        name: Of the block.
-        measure: Records anew; a command.
-        part: What a machine's results look like in the README.
+        name: Name of the block.
+        measure: Command that records anew.
+        part: Gives what a machine's results look like on the page.
         place: Where these are in the machine's folder, if not where the block's name says.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -64,8 +64,8 @@ def serve(name: str, measure: Callable[..., None], part: Callable[[Path], str], 
 
     @app.command()
     def render(check: Check = False) -> None:
-        """Write the README's block from what is recorded."""
-        replace_block(name, "".join(map(part, sorted(ROOT.glob(f"*/{place or name}")))), check=check)
+        """Write the block from what is recorded."""
+        replace_block(PAGE, name, "".join(map(part, sorted(ROOT.glob(f"*/{place or name}")))), check=check)
 
     app()
 
@@ -75,17 +75,17 @@ def table(head: Sequence[str], rows: Sequence[str]) -> str:
     return "\n".join((f"| {' | '.join(head)} |".replace("|  |", "| |"), f"|{'---|' * len(head)}", *rows)) + "\n"
 
 
-def replace_block(name: str, block: str, *, check: bool) -> None:
-    """Put a text between the marks of the README, or only tell whether it is there.
+def replace_block(page: Path, name: str, block: str, *, check: bool) -> None:
+    """Put a text between the marks of a page, or only tell whether it is there.
 
     Raises:
         typer.Exit: It is not there.
     """
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    text = README.read_text()
+    text = page.read_text()
     before, rest = text.split(begin)
     fresh = f"{before}{begin}\n{block}{end}{rest.split(end)[1]}"
     if check and fresh != text:
-        typer.echo(f"README.md must show what is recorded of {name}; run `make docs`", err=True)
+        typer.echo(f"{page.name} must show what is recorded of {name}; run `make docs`", err=True)
         raise typer.Exit(1)
-    README.write_text(fresh)
+    page.write_text(fresh)

@@ -1,4 +1,4 @@
-"""The comparison with other libraries in the README: measure it (`measure`), and write it into its table (`render`).
+"""The comparison with other libraries in docs/results.md: measure it (`measure`), and write its table (`render`).
 
 Each row is one `autotune tune` command, whose bundle goes to results/<machine>/bundles/, and one `autotune compare`
 command beside it, whose JSON goes to results/<machine>/comparisons/.
@@ -87,10 +87,10 @@ def part(folder: Path) -> str:
     found = {contest: read(folder, contest.payload) for contest in CONTESTS}
     rows = [row(contest, data) for contest, data in found.items() if data]
     versions = sorted({version for data in found.values() if data for version in versions_of(data)})
-    head = ("payload", "default", "best", "of the roof", *LIBRARIES, "over ONNX Runtime")
+    head = ("payload", "default", "best", "of the roof", *LIBRARIES, "over ONNX Runtime", "target")
     return (
-        f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. The last column is best over "
-        "ONNX Runtime with its 95 % interval, and the target. The roof is that of fused multiply-adds, or, without "
+        f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. Over ONNX Runtime is best, "
+        "with a 95 % interval. The roof is that of fused multiply-adds, or, without "
         "contractions, the time of copying as many bytes.\n\n" + table(head, rows)
     )
 
@@ -104,16 +104,25 @@ def versions_of(data: dict[str, Any]) -> list[str]:
 def row(contest: Contest, data: dict[str, Any]) -> str:
     """One line of the table."""
     rows = {r["name"]: r for r in data["rows"]}
-    best = rows["best"]
     times = [duration(rows.get(name, {}).get("seconds")) for name in ("default", "best")]
     others = [duration(rows.get(name, {}).get("seconds")) for name in LIBRARIES]
+    cells = [f"`{contest.payload}`", *times, share(rows), *others, advantage(rows), f"{contest.target} x"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def share(rows: dict[str, dict[str, Any]]) -> str:
+    """How near the best is to its roof: a read or copy of as many bytes where one raced, else multiply-adds."""
+    for name in ("read", "copy"):
+        if seconds := rows.get(name, {}).get("seconds"):
+            return f"{seconds / rows['best']['seconds']:.0%} of a {name}"
+    return f"{rows['best']['roof_fraction']:.0%}"
+
+
+def advantage(rows: dict[str, dict[str, Any]]) -> str:
+    """How many times as long as the best ONNX Runtime takes, with its 95 % interval."""
     theirs = rows.get("onnxruntime", {})
     ratio, interval = theirs.get("ratio"), theirs.get("ratio_interval")
-    against = f"{ratio:.2f} x [{interval[0]:.2f}, {interval[1]:.2f}]" if ratio and interval else "-"
-    copy = rows.get("copy", {}).get("seconds")
-    share = f"{copy / best['seconds']:.0%} of a copy" if copy else f"{best['roof_fraction']:.0%}"
-    cells = [f"`{contest.payload}`", *times, share, *others, f"{against}; {contest.target} x"]
-    return "| " + " | ".join(cells) + " |"
+    return f"{ratio:.2f} x [{interval[0]:.2f}, {interval[1]:.2f}]" if ratio and interval else "-"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The figures of the README: measure them (`measure`), and write them into its table (`render`).
+"""What tuning reaches, in docs/results.md: measure it (`measure`), and write its table (`render`).
 
 Each figure is one `autotune tune` command; its JSON goes to results/<machine>/figures/, its bundle beside it.
 """

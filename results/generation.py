@@ -1,4 +1,4 @@
-"""The table of stateful inference in the README: measure it (`measure`), and write it into its table (`render`).
+"""The table of stateful inference in docs/results.md: measure it (`measure`), and write it (`render`).
 
 Prefill and decode are tuned from empty stores, their bundles go to results/<machine>/bundles/; then each contest is one
 `autotune compare` or `autotune generate --both` command, whose JSON goes to results/<machine>/generation/.
@@ -101,7 +101,7 @@ def beside(payloads: "Iterator[str] | list[str]") -> list[str]:
 
 def measure(
     only: Annotated[str, typer.Option(help="Only parts whose name contains this.")] = "",
-    model: Annotated[str, typer.Option(help="Of another model, which the README does not show.")] = SHOWN,
+    model: Annotated[str, typer.Option(help="Of another model, which the page does not show.")] = SHOWN,
 ) -> None:
     """Tune prefill and decode, then run the contests."""
     for step in steps(model):

@@ -1,6 +1,6 @@
-"""How well `autotune regress` finds regressions: live runs (`measure`), simulations, and the README's table (`render`).
+"""How well `autotune regress` finds regressions: live runs (`measure`), simulations, and their table (`render`).
 
-A bundle that locks to be 5 % faster than it is, and one that is 5 % slower than it was, are the same to a gate: the
+A bundle that claims to be 5 % faster than it is, and one that is 5 % slower than it was, are the same to a gate: the
 first is made by dividing the recorded times of a copy. Simulations draw sessions from all that were measured live:
 some play the recording, others the check, with or without their times multiplied.
 """
@@ -23,7 +23,7 @@ from autotune.bundles.regress import QUICK_SESSIONS
 from autotune.bundles.verdict import is_settled, judge
 from autotune.store.bundle import read_bundle, write_bundle
 from autotune.store.manifest_checks import speedup_of
-from autotune.store.records import Session
+from autotune.store.records import ProcessTimes
 from autotune.tuning.record import SESSIONS
 
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
@@ -75,13 +75,13 @@ def check(bundle: Path, *options: str) -> dict[str, object]:
 
 
 def claim_faster(bundle: Path, target: Path) -> Path:
-    """A copy of a bundle that locks to have been faster by `FACTOR`."""
+    """A copy of a bundle that claims to have been faster by `FACTOR`."""
     read_in = read_bundle(bundle)
     samples = tuple(scaled(session, 1 / FACTOR) for session in read_in.manifest.samples)
     return write_bundle(target, read_in.texts, replace(read_in.manifest, samples=samples, speedup=speedup_of(samples)))
 
 
-def scaled(session: Session, factor: float) -> Session:
+def scaled(session: ProcessTimes, factor: float) -> ProcessTimes:
     """A session whose schedule takes `factor` times as long."""
     return replace(session, best_seconds=tuple(seconds * factor for seconds in session.best_seconds))
 
@@ -96,7 +96,7 @@ def summarize(found: dict[str, list[dict[str, object]]]) -> dict[str, object]:
     }
 
 
-def simulate(sessions: Sequence[Session], slowdown: float, seed: int = 0) -> Counter[str]:
+def simulate(sessions: Sequence[ProcessTimes], slowdown: float, seed: int = 0) -> Counter[str]:
     """Verdicts of checks whose sessions are drawn from those that were measured."""
     draw = random.Random(seed)
     verdicts: Counter[str] = Counter()
@@ -123,7 +123,7 @@ def part(folder: Path) -> str:
 def row(payload: str, data: dict[str, dict[str, dict[str, int]]]) -> str:
     """One line of the table."""
     live = data["verdicts"]
-    sessions = [Session(*(tuple(times) for times in session.values())) for session in data["sessions"]]  # type: ignore[attr-defined]
+    sessions = [ProcessTimes(*(tuple(times) for times in session.values())) for session in data["sessions"]]  # type: ignore[attr-defined]
     slower, unchanged = simulate(sessions, FACTOR), simulate(sessions, 1.0)
     runs = {kind: sum(counts.values()) for kind, counts in live.items()}
     unsure = sum(counts.get("inconclusive", 0) for counts in live.values())

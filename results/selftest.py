@@ -1,4 +1,4 @@
-"""What the tuner promises and does, in the README: run `autotune selftest` (`measure`), write its table (`render`).
+"""What the tuner promises and does, in docs/results.md: run the self-test (`measure`), write its table (`render`).
 
 The command itself keeps its report, in results/<machine>/selftest.json.
 """

@@ -1,6 +1,6 @@
 """What is published: the wheel, installed into an empty environment, works far from any checkout.
 
-Half a minute; ``pytest -m 'not wheel'`` leaves it out.
+About a minute; ``pytest -m 'not wheel'`` leaves it out.
 """
 
 import os

@@ -18,7 +18,7 @@ def compare(
     baseline: Annotated[str, typer.Option(help="Pipeline of the first row, or none; see `list`.")] = "passes",
     bundle: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="BundleFiles of the best schedules; by default the payload's newest."),
+        typer.Option(metavar="DIR", help="Bundle of the best schedules; by default the payload's newest."),
     ] = None,
     beside: Annotated[
         list[str] | None,

@@ -16,7 +16,8 @@ def duration(seconds: float | None) -> str:
         return "-"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
+            value = seconds / scale
+            return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
 
 

@@ -84,7 +84,7 @@ class KnownSpaceTpe(TPESampler):
 class Tpe:
     """Multivariate tree-structured Parzen estimators (Bergstra et al., NeurIPS 2011), as Optuna has them.
 
-    Every knob is a list of categories: that costs least, and lines or integers were not better (DECISIONS.md).
+    Every knob is a list of categories: that costs least; lines or integers were no better (docs/decisions/tuning.md).
     A proposal is read from the sampler alone and what was told is added as finished trials: giving each parameter to
     Optuna's trial costs as much as half of the sampling.
     """
