@@ -6,6 +6,7 @@ optuna-dashboard opens both. Search never reads here: it runs in memory and is r
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -104,11 +105,14 @@ class Store:
             names = [study.study_name for study in self.storage.get_all_studies() if "sweep" in study.user_attrs]
             return [Sweep(self.study(name), self.where, NoLocks()) for name in names]
 
-    def strangers(self, sweep: Sweep) -> int:
-        """How many trials the store holds of a sweep's task under another identity: never mixed with it."""
-        mine = sweep.about
-        same = [s for s in self.sweeps() if all(s.about[what] == mine[what] for what in ("payload", "task"))]
-        return sum(len(other.recorded) for other in same if other.about["identity"] != mine["identity"])
+    def count_incomparable(self, sweeps: Iterable[Sweep]) -> int:
+        """How many trials the store holds of the sweeps' tasks under other identities: never mixed with theirs."""
+        mine = {sweep.study.study_name for sweep in sweeps}
+        tasks = {task_of(name) for name in mine}
+        with plain_errors(self.where):
+            names = [study.study_name for study in self.storage.get_all_studies()]
+            others = [self.study(name) for name in names if name not in mine and task_of(name) in tasks]
+            return sum("trial" in record.user_attrs for study in others for record in study.get_trials(deepcopy=False))
 
     def study(self, name: str) -> optuna.Study:
         """Load a study, or create it; its sampler is never asked."""
@@ -138,6 +142,11 @@ class Store:
             if SUMMARY not in (study.study_name for study in self.storage.get_all_studies()):
                 return []
             return [dict(trial.user_attrs[SUMMARY]) for trial in self.study(SUMMARY).get_trials()]
+
+
+def task_of(study: str) -> str:
+    """Payload and task of a study's name, without the hash of its identity."""
+    return study.rpartition("/")[0]
 
 
 def trials(location: str | Path) -> pd.DataFrame:

@@ -107,7 +107,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, pro
         progress.stage("partitioning the payload")
         parts = partition(payload)
         searches = open_searches(payload, parts.tasks, machine, store, options)
-        unlike = sum(store.strangers(search.sweep) for search in searches)
+        unlike = store.count_incomparable(search.sweep for search in searches)
         progress.stage("searching")
         ran = run_searches(searches, options, worker, progress)
         progress.stage("measuring finalists")

@@ -65,9 +65,6 @@ class Evaluation:
     compiled: str = ""
 
 
-_quiet = inf
-
-
 def evaluate(job: Job) -> list[Evaluation]:
     """Compile and verify every candidate, time those that are right, and look whether they still are."""
     bench = open_testbench(job.payload, job.seed, job.machine.pages)
@@ -123,14 +120,7 @@ def time_alone(run: Run, reference: Run, job: Job) -> Samples:
     if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
         again = measure(run, reference, job.effort, job.best_seconds)
         samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
-    return replace(samples, quiet_reference=quietest(min(samples.quiet_reference, job.quiet_reference)))
-
-
-def quietest(seconds: float) -> float:
-    """The reference kernel's best time in the life of this worker."""
-    global _quiet  # noqa: PLW0603 - one process, one memory of how fast it can be
-    _quiet = min(_quiet, seconds)
-    return _quiet
+    return replace(samples, quiet_reference=min(samples.quiet_reference, job.quiet_reference))
 
 
 def build_and_verify(

@@ -96,6 +96,21 @@ class TestEveryLocation:
             assert store.sweep("gpt2", "matmul0", IDENTITY).trials() == []
             assert len(store.sweep("nano", "matmul0", dict(reversed(IDENTITY.items()))).trials()) == 1
 
+    def test_incomparable_trials_are_those_of_the_same_tasks_under_other_identities(self, location, monkeypatch):
+        kept = [("nano", "matmul0", "old"), ("nano", "matmul1", "old"), ("gpt2", "matmul0", "old")]
+        with Store.open(location) as store:
+            for number, (payload, task, machine) in enumerate(kept, start=1):
+                sweep = store.sweep(payload, task, IDENTITY | {"machine": machine})
+                for trial in range(number):
+                    sweep.add(make(trial), SPACE)
+            store.write_summary("nano", {"speedup": 2.0})
+            mine = [store.sweep("nano", task, IDENTITY) for task in ("matmul0", "matmul1", "matmul2")]
+            mine[0].add(make(0), SPACE)
+            monkeypatch.setattr("autotune.sweep.decode", None)  # it counts, and reads no trial
+            assert store.count_incomparable(mine) == 1 + 2
+            assert store.count_incomparable(mine[:1]) == 1
+            assert store.count_incomparable([]) == 0
+
     def test_config_outside_the_space_is_refused_and_not_recorded(self, location):
         with Store.open(location) as store:
             sweep = store.sweep("nano", "matmul0", IDENTITY)

@@ -154,6 +154,15 @@ def test_good_candidate_brings_samples_its_error_and_the_time_of_every_phase(wor
     assert set(found.phases) == {"transform", "lower", "jit", "verify", "measure"}
 
 
+def test_best_time_of_the_reference_outlives_the_process_that_saw_it(worker):
+    best = check_good(worker).samples.quiet_reference
+    for _ in range(2):
+        worker.renew()
+        samples = check_good(worker).samples
+        best = min(best, *samples.reference_seconds)
+        assert samples.quiet_reference == best
+
+
 def test_several_candidates_are_measured_together_and_a_wrong_one_keeps_its_place(worker):
     wrong = FAULTS["wrong-result"][0]
     first, second, third = worker.evaluate(job(GOOD, wrong, Candidate(None, PLAIN)))
