@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from autotune.core.errors import AutotuneError
 from autotune.core.family import Baseline, Family, Rewrites
+from autotune.core.listener import Listener
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Argument, Payload
@@ -64,6 +65,7 @@ __all__ = [
     "Contraction",
     "Family",
     "Knob",
+    "Listener",
     "Machine",
     "Payload",
     "Rewrites",

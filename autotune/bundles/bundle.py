@@ -90,7 +90,7 @@ class Bundle:
             factor: A slowdown by this much is to be found.
             quick: End within two minutes, if need be inconclusive.
         """
-        (finding,) = regress([self.folder], RegressOptions(factor, quick, update=False), lambda sentence: None)
+        (finding,) = regress([self.folder], RegressOptions(factor, quick, update=False))
         return finding
 
     def emit(self, folder: str | Path, kind: str = "object") -> list[Path]:

@@ -1,6 +1,6 @@
 """How a payload is compiled outside any search: as a bundle records it, by its newest bundle, or by default configs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from autotune.compiler.rewrites import REWRITES
 from autotune.compiler.tasks.partition import Partition, partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
+from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.script import assemble, panels_of, write_step
@@ -17,8 +18,6 @@ from autotune.registry import family_for
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
-
-Note = Callable[[str], None]
 
 
 def recorded_pages(bundle: BundleFiles, machine: Machine) -> Machine:
@@ -56,23 +55,23 @@ def default_candidate(parts: Partition, machine: Machine) -> Candidate:
     return Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
 
 
-def choose_candidate(payload: Payload, bundles: Path, machine: Machine, note: Note) -> Candidate:
-    """How a payload is compiled best: by its newest bundle, or else by default schedules; `note` is told which."""
-    bundle = newest_bundle(payload, bundles, note)
+def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener: Listener = SILENT) -> Candidate:
+    """How a payload is compiled best: by its newest bundle, or else by default schedules; `listener` is told which."""
+    bundle = newest_bundle(payload, bundles, listener)
     if bundle is None:
-        note(f"{payload.name}: default schedules, no bundle of it is in {bundles}")
+        listener.note(f"{payload.name}: default schedules, no bundle of it is in {bundles}")
         return default_candidate(partition(payload), machine)
-    note(f"{payload.name}: schedules of {bundle.folder}")
+    listener.note(f"{payload.name}: schedules of {bundle.folder}")
     return recorded_candidate(bundle)
 
 
-def newest_bundle(payload: Payload, bundles: Path, note: Note) -> BundleFiles | None:
+def newest_bundle(payload: Payload, bundles: Path, listener: Listener = SILENT) -> BundleFiles | None:
     """The bundle of a payload that was written last, among the folders of `bundles`."""
     for manifest in sorted(bundles.glob(f"*/{MANIFEST_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
             bundle = read_bundle(manifest.parent)
         except BundleError as error:
-            note(f"a bundle is passed over: {error}")
+            listener.note(f"a bundle is passed over: {error}")
             continue
         if is_of(bundle, payload):
             return bundle

@@ -8,10 +8,10 @@ from autotune.compiler.emit import KINDS, Emission, emit_program
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
+from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.store.bundle import read_bundle
-from autotune.tuning.assemble import MODEL_SECONDS
-from autotune.worker.evaluate import Evaluation
+from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
 

@@ -1,7 +1,7 @@
 """Regress: measure bundles again, each against its baseline, and say which have become slower, wrong or stale."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -12,15 +12,16 @@ from autotune.bundles.replay import Timing, time_bundle
 from autotune.bundles.verdict import ALARMS, RegressionVerdict, against_reference, is_settled, judge
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
+from autotune.core.evaluator import Effort
+from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
-from autotune.tuning.assemble import MODEL_SECONDS
 from autotune.tuning.record import versions
-from autotune.worker.measure import Effort
+from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import hash_stages
 from autotune.worker.worker import Worker
 
@@ -100,13 +101,13 @@ def bundles_in(folder: Path) -> list[Path]:
     return found
 
 
-def regress(folders: Sequence[Path], options: RegressOptions, say: Callable[[str], None]) -> list[RegressionFinding]:
+def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener = SILENT) -> list[RegressionFinding]:
     """Check bundles, the quickest first.
 
     Args:
         folders: The bundles.
         options: How.
-        say: Called with a sentence when the next process begins to measure.
+        listener: Told of every process that begins to measure.
 
     Raises:
         BundleError: One of them is refused.
@@ -117,7 +118,7 @@ def regress(folders: Sequence[Path], options: RegressOptions, say: Callable[[str
     for bundle in bundles:
         since = time.perf_counter()
         late = options.quick and (since - begun > QUICK_SECONDS or cost(bundle) > QUICK_CALL)
-        finding = left_out(bundle) if late else check(bundle, options, say)
+        finding = left_out(bundle) if late else check(bundle, options, listener)
         found.append(replace(finding, seconds=time.perf_counter() - since))
     return found
 
@@ -133,7 +134,7 @@ def left_out(bundle: BundleFiles) -> RegressionFinding:
     return RegressionFinding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
 
 
-def check(bundle: BundleFiles, options: RegressOptions, say: Callable[[str], None]) -> RegressionFinding:
+def check(bundle: BundleFiles, options: RegressOptions, listener: Listener) -> RegressionFinding:
     """Measure a bundle in one process after another until it is clear what became of it."""
     machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
     effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
@@ -144,7 +145,7 @@ def check(bundle: BundleFiles, options: RegressOptions, say: Callable[[str], Non
     )
     sessions: list[ProcessTimes] = []
     while not is_settled(finding.verdict, len(sessions), most) or (options.update and len(sessions) < most):
-        say(f"{name}: process {len(sessions) + 1} of up to {most}")
+        listener.stage(f"{name}: process {len(sessions) + 1} of up to {most}")
         timing = measure_once(bundle, machine, effort)
         if timing.session is None:
             return replace(finding, verdict="wrong", why=f"{timing.ours.outcome}: {timing.ours.diagnostic}")

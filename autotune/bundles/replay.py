@@ -7,15 +7,14 @@ from typing import Any, Literal
 
 from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
 from autotune.core.candidate import Candidate, Claim
+from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
-from autotune.tuning.assemble import MODEL_SECONDS
-from autotune.worker.evaluate import Evaluation, Job
-from autotune.worker.measure import Effort
+from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import hash_stages
 from autotune.worker.worker import Worker
 

@@ -18,6 +18,7 @@ from autotune.compiler.module import compiler_version
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import StoreError
+from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import this_machine
 from autotune.core.script import assemble, origin, panels_of, write_step
 from autotune.core.task import Task
@@ -26,8 +27,6 @@ from autotune.registry import load_family, load_payload
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.task_search import SHARED
-from autotune.worker.evaluate import Evaluation, Job
-from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)

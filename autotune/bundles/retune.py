@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+from autotune.core.listener import SILENT, Listener
 from autotune.store.bundle import BundleFiles
 from autotune.store.store import Store
 from autotune.tuning.result import TuneResult
-from autotune.tuning.tune import Progress, TuneOptions, tune
+from autotune.tuning.tune import TuneOptions, tune
 from autotune.tuning.warm_start import known_in
 
 
-def retune_bundle(bundle: BundleFiles, store: Store, target: Path, trials: int, progress: Progress) -> TuneResult:
+def retune_bundle(
+    bundle: BundleFiles, store: Store, target: Path, trials: int, listener: Listener = SILENT
+) -> TuneResult:
     """Tune a bundle's payload again.
 
     Args:
@@ -17,7 +20,7 @@ def retune_bundle(bundle: BundleFiles, store: Store, target: Path, trials: int, 
         store: Receives every trial.
         target: Folder to write the new bundle to.
         trials: Candidates to run.
-        progress: Who watches.
+        listener: Who is told how it goes.
 
     Raises:
         BundleError: The new bundle cannot be written.
@@ -25,4 +28,4 @@ def retune_bundle(bundle: BundleFiles, store: Store, target: Path, trials: int, 
     manifest = bundle.manifest
     known = tuple(known_in(manifest, str(bundle.folder)))
     options = TuneOptions(trials=trials, seed=manifest.seed, baseline=manifest.baseline.name, known=known)
-    return tune(bundle.payload, store, target, options, progress)
+    return tune(bundle.payload, store, target, options, listener)

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from autotune.bundles.call import compile_candidate, unfit
-from autotune.bundles.candidates import Note, choose_candidate
+from autotune.bundles.candidates import choose_candidate
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program, aligned_empty
 from autotune.core.errors import GenerationError, PayloadError
+from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Array, Payload
 
@@ -19,12 +20,12 @@ class Session:
 
     Args:
         bundles: Folder of bundles: the newest of a payload is used, or else its default schedules.
-        note: Called with what a user should know, a sentence each.
+        listener: Told what a user should know.
         seed: Of weights that no file gives.
     """
 
-    def __init__(self, bundles: Path, note: Note = lambda sentence: None, seed: int = 0) -> None:
-        self._bundles, self._note, self._seed = bundles, note, seed
+    def __init__(self, bundles: Path, listener: Listener = SILENT, seed: int = 0) -> None:
+        self._bundles, self._listener, self._seed = bundles, listener, seed
         self._machine = this_machine()
         self._kept: dict[str, Array] = {}
         self._panels: dict[tuple[str, int, bool], Array] = {}
@@ -45,7 +46,7 @@ class Session:
         return self._functions[key]
 
     def _compile(self, payload: Payload) -> "SessionFunction":
-        candidate = choose_candidate(payload, self._bundles, self._machine, self._note)
+        candidate = choose_candidate(payload, self._bundles, self._machine, self._listener)
         program = compile_candidate(payload, candidate)
         self._make_kept(payload)
         arrays = {a.name: self._kept[a.name] if a.name in self._kept else self._zeros(a) for a in payload.arguments}

@@ -34,16 +34,16 @@ def compare(
 
     Example: autotune compare nano --against numpy,onnxruntime
     """
-    from autotune.cli.console import StatusLine, show_comparison
+    from autotune.cli.console import show_comparison
+    from autotune.cli.progress import ProgressLine
     from autotune.registry import COMPARATORS, load_payload, registered
-    from autotune.reports.compare import CompareOptions, Watcher, compare
+    from autotune.reports.compare import CompareOptions, compare
 
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
     others = tuple(map(load_payload, beside or []))
     options = CompareOptions(tuple(names), None if baseline == "none" else baseline, bundle, seed, others)
-    with StatusLine() as status:
-        watcher = Watcher(stage=status.say, note=status.note)
-        found = compare(load_payload(payload), home() / "bundles", options, watcher)
+    with ProgressLine() as line:
+        found = compare(load_payload(payload), home() / "bundles", options, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

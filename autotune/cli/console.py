@@ -1,63 +1,18 @@
-"""What the terminal shows: progress on stderr, tables on stdout."""
+"""What the terminal shows: tables on stdout."""
 
 from collections.abc import Sequence
-from types import TracebackType
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from autotune.bundles.regress import RegressionFinding
 from autotune.bundles.replay import Replay
 from autotune.bundles.reproduce import Reproduction
 from autotune.core.pages import HUGE_BYTES, gives_huge_pages
-from autotune.core.trial import Trial
 from autotune.reports.comparison import Comparison
 from autotune.reports.format import duration, factor, out, time_span
 from autotune.tuning.result import TuneResult
 from autotune.tuning.selftest_figures import Figure
-from autotune.tuning.tune import Progress as Callbacks
 from autotune.worker.doctor import Diagnosis
-
-
-class TuneProgress:
-    """A bar of trials on stderr, with the best so far; `callbacks` feeds it."""
-
-    def __init__(self, payload: str, trials: int) -> None:
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[best]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._bar.add_task(payload, total=trials, best="")
-        self._payload = payload
-        self.callbacks = Callbacks(stage=self.stage, trial=self.trial)
-
-    def __enter__(self) -> "TuneProgress":
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
-
-    def stage(self, sentence: str) -> None:
-        """A new stage begins."""
-        self._bar.update(self._task, description=f"{self._payload}: {sentence}")
-
-    def trial(self, trial: Trial, counted: int, best: float | None) -> None:
-        """A trial is done."""
-        rate = 60 * counted / max(1e-9, self._bar.tasks[0].elapsed or 1e-9)
-        said = f"{trial.task}: {trial.outcome}, best {duration(best)}, {rate:.0f}/min"
-        self._bar.update(self._task, completed=counted, best=said)
 
 
 def show_result(result: TuneResult) -> None:
@@ -137,31 +92,6 @@ def show_comparison(found: Comparison) -> None:
     for row in found.rows:
         what = f"{row.outcome}: {row.diagnostic}" if row.diagnostic else row.version
         console.print(f"  {row.name}: {what}", soft_wrap=True)
-
-
-class StatusLine:
-    """A line on stderr that says what goes on. Notes stay."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-        self._status = self._console.status("")
-
-    def __enter__(self) -> "StatusLine":
-        self._status.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._status.stop()
-
-    def say(self, sentence: str) -> None:
-        """What goes on now."""
-        self._status.update(sentence)
-
-    def note(self, sentence: str) -> None:
-        """What a reader must know."""
-        self._console.print(f"autotune: {sentence}")
 
 
 def show_diagnosis(found: Diagnosis) -> None:

@@ -49,8 +49,10 @@ def generate(
     """
     from autotune.bundles.pace import follow, follow_both
     from autotune.bundles.session import Session
+    from autotune.cli.progress import ProgressLine
     from autotune.core.errors import GenerationError
     from autotune.core.generator import GenerationRequest, Sampling
+    from autotune.core.listener import NoteKeeper
     from autotune.registry import load_generator, parse_spec
 
     name, parameters = parse_spec(model)
@@ -65,13 +67,8 @@ def generate(
     tokens = coder.encode(prompt).ids if coder is not None and prompt else read_tokens(prompt_tokens)
     sampling = Sampling(temperature, top_k, top_p, seed)
     request = GenerationRequest(tuple(tokens), max_new, sampling, frozenset(read_tokens(stop)), cache)
-    notes: list[str] = []
-
-    def note(sentence: str) -> None:
-        notes.append(sentence)
-        typer.echo(f"autotune: {sentence}", err=True)
-
-    session = Session(bundles or home() / "bundles", note, seed)
+    told = NoteKeeper(ProgressLine())
+    session = Session(bundles or home() / "bundles", told, seed)
 
     def start(cached: bool) -> Iterator[int]:
         found = load_generator(name)(name, parameters, replace(request, cached=cached), session.load)
@@ -84,7 +81,7 @@ def generate(
 
     paces = follow_both(start, say) if both else (follow(start(cache), say, cached=cache),)
     if as_json:
-        found = {"model": model, "prompt": tokens, "runs": [asdict(pace) for pace in paces], "notes": notes}
+        found = {"model": model, "prompt": tokens, "runs": [asdict(pace) for pace in paces], "notes": told.notes}
         machine = this_machine()
         typer.echo(json.dumps(found | {"machine": asdict(machine) | {"fingerprint": machine.fingerprint}}))
     else:

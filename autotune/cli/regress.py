@@ -32,12 +32,13 @@ def regress(
     """
     from autotune.bundles.junit import junit, to_checks
     from autotune.bundles.regress import RegressOptions, bundles_in, regress
-    from autotune.cli.console import StatusLine, show_findings
+    from autotune.cli.console import show_findings
+    from autotune.cli.progress import ProgressLine
     from autotune.store.history import HISTORY_FILE, append_history
 
     options = RegressOptions(factor, quick, update)
-    with StatusLine() as status:
-        found = regress(bundles or bundles_in(home() / "bundles"), options, status.say)
+    with ProgressLine() as line:
+        found = regress(bundles or bundles_in(home() / "bundles"), options, line)
     show_findings(found)
     if json_file is not None:
         json_file.write_text(json.dumps([finding.to_json() for finding in found], indent=1) + "\n")

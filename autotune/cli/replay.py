@@ -35,7 +35,8 @@ def replay(
     from autotune.bundles.emit import emit_bundle
     from autotune.bundles.replay import replay
     from autotune.bundles.retune import retune_bundle
-    from autotune.cli.console import TuneProgress, show_replay, show_result
+    from autotune.cli.console import show_replay, show_result
+    from autotune.cli.progress import ProgressLine
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
 
@@ -46,8 +47,8 @@ def replay(
     if retune:
         loaded = read_bundle(bundle)
         folder = into or bundle.with_name(f"{bundle.resolve().name}-retuned")
-        with Store.open(store or home() / "store.journal") as opened, TuneProgress(str(bundle), trials) as progress:
-            result = retune_bundle(loaded, opened, folder, trials, progress.callbacks)
+        with Store.open(store or home() / "store.journal") as opened, ProgressLine(str(bundle), trials) as line:
+            result = retune_bundle(loaded, opened, folder, trials, line)
         if as_json:
             typer.echo(json.dumps(result.to_json()))
         else:

@@ -21,13 +21,15 @@ def selftest(
     Example: autotune selftest --quick
     """
     from autotune.cli.console import show_figures
+    from autotune.cli.progress import ProgressLine
     from autotune.tuning import selftest_figures as promises
     from autotune.tuning.selftest import run_selftest
 
     if not quick:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
     amounts = promises.QUICK if quick else promises.FULL
-    found = run_selftest(amounts, baseline, lambda name: typer.echo(f"autotune: {name} ...", err=True))
+    with ProgressLine() as line:
+        found = run_selftest(amounts, baseline, line)
     if not quick:
         (home() / "selftest.json").write_text(json.dumps(found.to_json(), indent=1) + "\n")
     if as_json:

@@ -35,7 +35,8 @@ def tune(
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.cli.console import TuneProgress, show_result
+    from autotune.cli.console import show_result
+    from autotune.cli.progress import ProgressLine
     from autotune.registry import load_baseline, load_payload
     from autotune.store.store import Store
     from autotune.tuning.tune import TuneOptions, tune
@@ -65,8 +66,8 @@ def tune(
             known = () if cold else tuple(read_known(sorted(Path("results").glob("*/bundles")), payload.name))
             if known:
                 typer.echo(f"autotune: {len(known)} recorded configs are known; --cold ignores them", err=True)
-            with TuneProgress(payload.name, trials) as progress:
-                result = tune(payload, opened, folder, replace(options, known=known), progress.callbacks)
+            with ProgressLine(payload.name, trials) as line:
+                result = tune(payload, opened, folder, replace(options, known=known), line)
             if as_json:
                 typer.echo(json.dumps(result.to_json()))
             else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.stats import Interval, median_interval, ratio_interval
@@ -12,8 +13,6 @@ from autotune.core.technique import Technique, without
 from autotune.registry import load_baseline, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
-from autotune.worker.evaluate import Evaluation, Job
-from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
 
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"

@@ -1,10 +1,12 @@
 """Compare: our schedules and other libraries in one process, interleaved, on the same inputs and verified outputs."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.compiler.tasks.partition import Partition, partition
+from autotune.core.evaluator import Effort, Evaluation
+from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.machine import Machine, Roofs, this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import median_interval, ratio_interval
@@ -23,10 +25,8 @@ from autotune.reports.entries import (
     weight_bytes,
 )
 from autotune.tuning.roofline import needed_flops, share_of_roof
-from autotune.tuning.tune import NOISE_PAIRS, check_memory
 from autotune.worker.environment import one_thread
-from autotune.worker.evaluate import Evaluation
-from autotune.worker.measure import Effort
+from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
 from autotune.worker.race import Entry, Race, Standing, enter, race
 from autotune.worker.worker import Worker
@@ -57,19 +57,6 @@ class CompareOptions:
     beside: tuple[Payload, ...] = ()
 
 
-@dataclass
-class Watcher:
-    """Who watches a comparison.
-
-    Attributes:
-        stage: Called when a stage begins, with a sentence.
-        note: Called with what a reader must know, a sentence each.
-    """
-
-    stage: Callable[[str], None] = field(default=lambda sentence: None)
-    note: Callable[[str], None] = field(default=lambda sentence: None)
-
-
 @dataclass(frozen=True)
 class EntryTimes:
     """Samples of a contestant, and those of the row it is measured against, taken in the same rounds."""
@@ -78,14 +65,14 @@ class EntryTimes:
     anchor: Samples | None
 
 
-def compare(payload: Payload, bundles: Path, options: CompareOptions, watcher: Watcher) -> Comparison:
+def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: Listener = SILENT) -> Comparison:
     """Compare one payload.
 
     Args:
         payload: What is computed.
         bundles: Folder of bundles, to find the payload's newest in.
         options: Who takes part.
-        watcher: Who watches.
+        listener: Who is told how it goes.
 
     Raises:
         ComparatorError: A comparator is unknown.
@@ -96,28 +83,23 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, watcher: W
     for each in (payload, *options.beside):
         check_memory(each)
     machine = this_machine()
-    notes: list[str] = []
-
-    def note(sentence: str) -> None:
-        notes.append(sentence)
-        watcher.note(sentence)
-
+    told = NoteKeeper(listener)
     for sentence in payload.notes:
-        note(sentence)
-    watcher.stage("partitioning the payload")
+        told.note(sentence)
+    told.stage("partitioning the payload")
     parts = partition(payload)
     flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
-    ours = our_contenders(payload, parts, bundles, options, machine=machine, note=note)
-    theirs = [library_contender(library, payload, options.seed, note) for library in libraries]
+    ours = our_contenders(payload, parts, bundles, options, machine=machine, listener=told)
+    theirs = [library_contender(library, payload, options.seed, told) for library in libraries]
     with one_thread() as unset, Worker(ENTRY_SECONDS) as worker:
         for name, value in unset.items():
-            note(f"unset while libraries run: {name}={value}")
-        watcher.stage("measuring roofs and noise of this machine")
-        roofs, floor = worker.roofs(machine), measure_noise(machine, worker, NOISE_PAIRS)
+            told.note(f"unset while libraries run: {name}={value}")
+        told.stage("measuring roofs and noise of this machine")
+        roofs, floor = worker.roofs(machine), measure_noise(machine, worker)
         roof = roof_contenders(payload, parts, flops, roofs, machine=machine, seed=options.seed)
         contenders = [*ours, *roof, *theirs]
-        standings = enter_all(contenders, worker, watcher)
-        watcher.stage("running all of them in turn")
+        standings = enter_all(contenders, worker, told)
+        told.stage("running all of them in turn")
         times = race_all(contenders, standings, machine, worker)
     return Comparison(
         payload=payload.name,
@@ -130,7 +112,7 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, watcher: W
         ),
         ratio_to=next((name for name in ANCHORS if name in times), None),
         seed=options.seed,
-        notes=tuple(notes),
+        notes=tuple(told.notes),
     )
 
 
@@ -141,14 +123,14 @@ def our_contenders(
     options: CompareOptions,
     *,
     machine: Machine,
-    note: Callable[[str], None],
+    listener: Listener,
 ) -> list[Contender]:
     """Our own programs, in the order of the rows."""
     seed = options.seed
     baseline = [baseline_contender(options.baseline, payload, seed)] if options.baseline is not None else []
-    best = best_contender(payload, options.bundle, bundles, machine, seed=seed, note=note)
+    best = best_contender(payload, options.bundle, bundles, machine, seed=seed, listener=listener)
     others = {other.name: other for other in options.beside}.values()
-    beside = [beside_contender(other, bundles, machine, seed=seed, note=note) for other in others]
+    beside = [beside_contender(other, bundles, machine, seed=seed, listener=listener) for other in others]
     return [*baseline, default_contender(payload, parts, machine, seed), *([best] if best is not None else []), *beside]
 
 
@@ -170,14 +152,14 @@ def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
     return contender.entry.payload.flops
 
 
-def enter_all(contenders: Sequence[Contender], worker: Worker, watcher: Watcher) -> dict[str, Standing]:
+def enter_all(contenders: Sequence[Contender], worker: Worker, listener: Listener) -> dict[str, Standing]:
     """Let everybody who is there enter; who takes the process down is out, and the race lets the others in again."""
     standings = {}
     for contender in contenders:
         if contender.entry is None:
             standings[contender.name] = Standing("missing", diagnostic=contender.diagnostic)
             continue
-        watcher.stage(f"preparing and verifying {contender.name}")
+        listener.stage(f"preparing and verifying {contender.name}")
         found = worker.call(enter, contender.entry)
         standings[contender.name] = fallen(found) if isinstance(found, Evaluation) else found
     return standings

@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from autotune.bundles.candidates import (
-    Note,
     choose_candidate,
     default_candidate,
     differences_now,
@@ -19,6 +18,7 @@ from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.comparator import Comparator
 from autotune.core.errors import BundleError
+from autotune.core.listener import Listener
 from autotune.core.machine import Machine
 from autotune.core.payload import Case, Payload
 from autotune.registry import load_baseline
@@ -55,9 +55,9 @@ def default_contender(payload: Payload, parts: Partition, machine: Machine, seed
     return Contender("default", Entry("default", payload, default_candidate(parts, machine), seed), compiler_version())
 
 
-def beside_contender(payload: Payload, bundles: Path, machine: Machine, *, seed: int, note: Note) -> Contender:
+def beside_contender(payload: Payload, bundles: Path, machine: Machine, *, seed: int, listener: Listener) -> Contender:
     """Another payload of ours, in a row of its name."""
-    candidate = choose_candidate(payload, bundles, machine, note)
+    candidate = choose_candidate(payload, bundles, machine, listener)
     return Contender(payload.name, Entry(payload.name, payload, candidate, seed), compiler_version())
 
 
@@ -82,35 +82,37 @@ def weight_bytes(payload: Payload) -> int:
 
 
 def best_contender(
-    payload: Payload, given: Path | None, bundles: Path, machine: Machine, *, seed: int, note: Note
+    payload: Payload, given: Path | None, bundles: Path, machine: Machine, *, seed: int, listener: Listener
 ) -> Contender | None:
     """The schedules of a bundle: the one that is given, else the newest of the payload; `None` if there is none.
 
     Raises:
         BundleError: The bundle that is given is incomplete, edited, or of another payload.
     """
-    bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, note)
+    bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, listener)
     if bundle is None:
-        note(f"no bundle of {payload.name} is in {bundles}: there is no row 'best'; autotune tune {payload.name}")
+        listener.note(
+            f"no bundle of {payload.name} is in {bundles}: there is no row 'best'; autotune tune {payload.name}"
+        )
         return None
     if not is_of(bundle, payload):
         raise BundleError(
             f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
         )
-    note(f"best is {bundle.folder}")
+    listener.note(f"best is {bundle.folder}")
     for difference in differences_now(bundle, machine):
-        note(f"best is not as it was recorded: {difference}")
+        listener.note(f"best is not as it was recorded: {difference}")
     entry = Entry("best", payload, recorded_candidate(bundle), seed)
     return Contender("best", entry, f"{compiler_version()}, {bundle.folder.name}")
 
 
-def library_contender(comparator: Comparator, payload: Payload, seed: int, note: Note) -> Contender:
+def library_contender(comparator: Comparator, payload: Payload, seed: int, listener: Listener) -> Contender:
     """A library; if it is not installed, that is announced and becomes its row."""
     absent = [module for module in comparator.modules if not is_installed(module)]
     if not absent:
         return Contender(comparator.name, Entry(comparator.name, payload, comparator, seed))
     why = f"{' and '.join(absent)} must be installed; pip install 'mlir-schedule-autotune[{comparator.extra}]'"
-    note(f"{comparator.name} is missing: {why}")
+    listener.note(f"{comparator.name} is missing: {why}")
     return Contender(comparator.name, None, diagnostic=why)
 
 

@@ -12,7 +12,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.payload import Payload
 from autotune.core.space import Value
 from autotune.registry import COMPARATORS, registered
-from autotune.reports.compare import CompareOptions, Watcher
+from autotune.reports.compare import CompareOptions
 from autotune.reports.compare import compare as compare_all
 from autotune.reports.comparison import Comparison
 from autotune.reports.holdings import read_holdings
@@ -111,7 +111,7 @@ def compare(
     """
     libraries = tuple(against if against is not None else registered(COMPARATORS))
     options = CompareOptions(libraries, baseline, Path(bundle) if bundle is not None else None, seed)
-    return compare_all(payload_of(payload), home() / "bundles", options, Watcher())
+    return compare_all(payload_of(payload), home() / "bundles", options)
 
 
 def doctor(pairs: int = A_A_PAIRS) -> Diagnosis:

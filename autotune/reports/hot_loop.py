@@ -9,13 +9,12 @@ from autotune.compiler.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
+from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.reports.machine_code import InstructionMix, MachineLoop, hot_loop, mix_of, read_instructions
 from autotune.tuning.roofline import needed_flops, share_of_roof
-from autotune.worker.evaluate import Job
 from autotune.worker.kernels import fma_payload
-from autotune.worker.measure import Effort
 from autotune.worker.roofs import CHAINS, STEPS
 from autotune.worker.worker import Worker
 

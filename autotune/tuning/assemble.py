@@ -8,6 +8,7 @@ from autotune.compiler.tasks.partition import Partition
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
+from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.family import Baseline
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
@@ -15,12 +16,10 @@ from autotune.core.script import Step, assemble, panels_of
 from autotune.core.stats import Interval, ratio_interval
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
-from autotune.worker.evaluate import Evaluation, Job
-from autotune.worker.measure import Effort
+from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
 MODEL_EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.01)
-MODEL_SECONDS = 900.0  # the baseline of a large model takes minutes
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,12 @@ import pandas as pd
 from autotune.compiler.lower import TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
 from autotune.core.family import Rewrites
 from autotune.core.script import Step, assemble, panels_of
 from autotune.core.space import Value
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.tuning.tunable import TransformScript, TunableTask
-from autotune.worker.evaluate import Evaluation, Job
-from autotune.worker.limits import TimeLimits
-from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
 
 ENTRY = "@__transform_main"

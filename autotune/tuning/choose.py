@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort
 from autotune.core.family import Baseline
 from autotune.core.space import Config
 from autotune.core.stats import is_different, quiet_time
 from autotune.core.stopwatch import COMPILE
 from autotune.core.trial import Samples, Trial
 from autotune.tuning.task_search import TaskSearch
-from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
 
 FINALISTS = 8

@@ -3,13 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
 from autotune.core.payload import Payload
 from autotune.store.places import home, slug
 from autotune.store.store import Store
 from autotune.tuning.result import TuneResult
 from autotune.tuning.tunable import payload as payload_of
-from autotune.tuning.tune import Progress, TuneOptions
+from autotune.tuning.tune import TuneOptions
 from autotune.tuning.tune import tune as tune_into
 from autotune.tuning.warm_start import read_known
 from autotune.worker.noise import read_floor
@@ -27,7 +28,7 @@ def tune(
     store: str | Path | None = None,
     bundle: str | Path | None = None,
     cold: bool = False,
-    progress: Progress | None = None,
+    listener: Listener = SILENT,
 ) -> TuneResult:
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
 
@@ -44,7 +45,7 @@ def tune(
         store: File of trials, or a database URL; by default ``results/MACHINE/store.journal``.
         bundle: Folder for the winner; by default ``results/MACHINE/bundles/PAYLOAD``.
         cold: Ignore the configs that bundles below ``results/`` record.
-        progress: Who watches.
+        listener: Who is told how it goes.
 
     Returns:
         What was found; ``result.bundle`` is the folder that `Bundle.read` takes.
@@ -61,4 +62,4 @@ def tune(
     options = replace(options, least_floor=read_floor(place, this_machine()))
     folder = Path(bundle) if bundle is not None else place / "bundles" / slug(wanted.name)
     with Store.open(store if store is not None else place / "store.journal") as opened:
-        return tune_into(wanted, opened, folder, options, progress or Progress())
+        return tune_into(wanted, opened, folder, options, listener)

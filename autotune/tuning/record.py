@@ -15,6 +15,7 @@ from autotune.compiler.rewrites import REWRITES
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
+from autotune.core.evaluator import Evaluation, Job
 from autotune.core.payload import Payload
 from autotune.core.script import assemble
 from autotune.core.trial import Samples
@@ -34,11 +35,11 @@ from autotune.store.records import (
     Versions,
     WeightRecord,
 )
-from autotune.tuning.assemble import MODEL_EFFORT, MODEL_SECONDS, Assembly
+from autotune.tuning.assemble import MODEL_EFFORT, Assembly
 from autotune.tuning.choose import Choice
 from autotune.tuning.result import TuneResult
 from autotune.tuning.warm_start import sizes_of, structure_of
-from autotune.worker.evaluate import Evaluation, Job
+from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import OutputError, Transformed, hash_stages, measure_errors, transform
 from autotune.worker.worker import Worker
 

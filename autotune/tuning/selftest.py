@@ -15,7 +15,9 @@ from pathlib import Path
 import psutil
 
 from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort, Evaluator
 from autotune.core.family import Baseline
+from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.space import Config
 from autotune.core.task import Task
@@ -35,7 +37,6 @@ from autotune.tuning.selftest_figures import (
     share_figure,
 )
 from autotune.tuning.task_search import TaskSearch
-from autotune.worker.measure import Effort
 from autotune.worker.noise import floor_of, time_twins, time_unequal
 from autotune.worker.worker import Worker
 
@@ -88,7 +89,7 @@ def check_isolation(amounts: Amounts, worker: Worker) -> list[Figure]:
             for name in dice.sample(sorted(searches), 2):
                 with pinned() if name == "direct" else nullcontext():
                     start = time.perf_counter()
-                    searches[name].step(worker if name == "isolated" else Direct())  # type: ignore[arg-type]
+                    searches[name].step(worker if name == "isolated" else Direct())
                     seconds[name] += [time.perf_counter() - start] if number else []  # the first one warms up
         for store in stores.values():
             store.close()
@@ -132,12 +133,12 @@ def check_kills(amounts: Amounts) -> list[Figure]:
 
 
 def tune_for_ever(
-    path: Path, task: Task, machine: Machine, worker: Direct | Instant, tell: Callable[[str], object]
+    path: Path, task: Task, machine: Machine, evaluator: Evaluator, tell: Callable[[str], object]
 ) -> None:
     """Search, and tell the key of every trial that is run, once it is recorded."""
     with Store.open(path) as store:
         search = open_search(store, task, machine, 0)
-        while (stepped := search.step(worker)) is not None:  # type: ignore[arg-type]
+        while (stepped := search.step(evaluator)) is not None:
             if stepped[1]:
                 tell(stepped[0].key)
 
@@ -188,28 +189,28 @@ def fastest(
     return [rivals[i] for i in tied(ran, floor)]
 
 
-def run_selftest(amounts: Amounts, baseline: str, stage: Callable[[str], None]) -> Report:
+def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -> Report:
     """Every check, one after the other.
 
     Args:
         amounts: How much to do.
         baseline: Name of the pipeline that winners race against.
-        stage: Told what begins.
+        listener: Told which check begins.
 
     Raises:
         ScheduleError: There is no such baseline.
     """
     pipeline, machine, load, start = load_baseline(baseline), this_machine(), os.getloadavg()[0], time.perf_counter()
     with Worker() as worker:
-        stage("crashes")
+        listener.stage("crashes")
         figures = check_crashes(amounts, worker)
-        stage("kill -9")
+        listener.stage("kill -9")
         figures += check_kills(amounts)
-        stage("isolation")
+        listener.stage("isolation")
         figures += check_isolation(amounts, worker)
-        stage("statistics")
+        listener.stage("statistics")
         same = time_twins(machine, worker, 2 * amounts.pairs)
         figures += judge_pairs(same, time_unequal(machine, worker, amounts.pairs, SLOWER))
-        stage("winners")
+        listener.stage("winners")
         figures += check_winners(amounts, pipeline, floor_of(same), worker)
     return Report(machine, load, time.perf_counter() - start, tuple(figures))

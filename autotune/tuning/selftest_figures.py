@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.compiler.tasks.partition import partition
+from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine
 from autotune.core.payload import Argument, Payload
 from autotune.core.stats import is_different, ratio_interval, share_interval
@@ -13,7 +14,7 @@ from autotune.core.trial import Samples
 from autotune.registry import family_for
 from autotune.store.store import Store
 from autotune.tuning.task_search import TaskSearch
-from autotune.worker.evaluate import Evaluation, Job, evaluate
+from autotune.worker.evaluate import evaluate
 from autotune.worker.noise import NoisePair, floor_of
 
 BLOCK = 10  # trials whose times are added up before those with isolation and without are compared
@@ -165,9 +166,7 @@ def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSe
 class Direct:
     """Evaluates in this very process: what isolation is compared with."""
 
-    seconds = 60.0
-
-    def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
+    def evaluate(self, job: Job) -> list[Evaluation]:
         """As `Worker.evaluate`, without its protection."""
         return evaluate(job)
 
@@ -175,8 +174,6 @@ class Direct:
 class Instant:
     """Finds every candidate right, at once: a tuner that has one spends all its time on what it records."""
 
-    seconds = 60.0
-
-    def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
+    def evaluate(self, job: Job) -> list[Evaluation]:
         """Made-up times."""
         return [Evaluation("ok", Samples((1e-3,) * 3), 0.0) for _ in job.candidates]

@@ -7,6 +7,7 @@ from hashlib import sha256
 from autotune.compiler.lower import COMPILATION, TAIL
 from autotune.compiler.module import compiler_version
 from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
 from autotune.core.family import Family
 from autotune.core.machine import Machine
 from autotune.core.script import DESTINATIONS, LOWERING, Step, assemble, origin, panels_of, write_step
@@ -18,10 +19,7 @@ from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.search import Search
 from autotune.tuning.warm_start import KnownConfig, starts
-from autotune.worker.evaluate import Evaluation, Job
 from autotune.worker.limits import learn_time_limits
-from autotune.worker.measure import Effort
-from autotune.worker.worker import Worker
 
 SHARED = DESTINATIONS + LOWERING + COMPILATION  # what every candidate goes through after its schedule
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
@@ -43,7 +41,7 @@ class TaskSearch:
         trials: So far, in order; also those found in the store.
         exhausted: No config is left.
         best_seconds: The fastest trial's seconds; `None` before the first success.
-        watch: Time spent in steps, and the share of it that workers took.
+        watch: Time spent in steps, and the share of it that evaluators took.
     """
 
     task: Task
@@ -98,21 +96,24 @@ class TaskSearch:
         """Measured trials, fastest first."""
         return sorted((t for t in self.trials if t.seconds is not None), key=lambda t: t.seconds or 0.0)
 
-    def step(self, worker: Worker) -> tuple[Trial, bool] | None:
+    def step(self, evaluator: Evaluator) -> tuple[Trial, bool] | None:
         """Try the next config.
+
+        Args:
+            evaluator: Whoever compiles, verifies and times it.
 
         Returns:
             The trial, and whether it was run now (not looked up, not a duplicate); `None` when none is left.
         """
         with self.watch.phase("step"):
-            return self._step(worker)
+            return self._step(evaluator)
 
     @property
     def own_seconds(self) -> float:
         """What the tuner itself took: asking, telling, writing scripts, recording."""
         return self.watch.phases.get("step", 0.0) - self.watch.phases.get("evaluate", 0.0)
 
-    def _step(self, worker: Worker) -> tuple[Trial, bool] | None:
+    def _step(self, evaluator: Evaluator) -> tuple[Trial, bool] | None:
         self._catch_up()
         while (config := self.search.ask()) is not None:
             step = self.script_step(config, alone=True)
@@ -125,7 +126,7 @@ class TaskSearch:
                 self._elsewhere[key] = step.body
                 continue
             try:
-                trial = self._try(config, step, key, worker)
+                trial = self._try(config, step, key, evaluator)
                 self.sweep.add(trial, self.space)
             finally:
                 self.sweep.release(key)
@@ -152,7 +153,7 @@ class TaskSearch:
             self.best_seconds = min(trial.seconds, self.best_seconds or trial.seconds)
         self.search.tell(trial.config, twin.seconds)
 
-    def _try(self, config: Config, step: Step, key: str, worker: Worker) -> Trial:
+    def _try(self, config: Config, step: Step, key: str, evaluator: Evaluator) -> Trial:
         """Evaluate a config that is not in the store."""
         if step.body in self._scripts:
             found = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
@@ -163,7 +164,7 @@ class TaskSearch:
                 known=frozenset(self._marks),
             )
             with self.watch.phase("evaluate"):
-                (found,) = worker.evaluate(job)
+                (found,) = evaluator.evaluate(job)
         twin = self._twin(step.body, found) if found.outcome == "duplicate" else None
         return Trial(
             task=self.task.tag,

@@ -1,18 +1,17 @@
 """Tune a payload end to end: partition, search every task, choose, assemble, and prove the whole faster and right."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from autotune.compiler.tasks.partition import partition
-from autotune.core.errors import PayloadError, SpaceError
+from autotune.core.errors import SpaceError
+from autotune.core.evaluator import Evaluator
+from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.task import Task
-from autotune.core.trial import Trial
 from autotune.registry import family_for, load_baseline
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.store import Store
@@ -26,10 +25,9 @@ from autotune.tuning.search import SAMPLERS
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
+from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
-from autotune.worker.worker import MEMORY_SHARE, Worker
-
-NOISE_PAIRS = 4  # A/A comparisons at the start; differences below what they show are ties
+from autotune.worker.worker import Worker
 
 
 @dataclass(frozen=True)
@@ -68,20 +66,7 @@ class TuneOptions:
         return ["autotune", "tune", payload, "--trials", str(self.trials), *bound, *choices, *cold]
 
 
-@dataclass
-class Progress:
-    """What a caller can watch while a payload is tuned.
-
-    Attributes:
-        stage: Called when a stage begins, with a sentence.
-        trial: Called after each trial, with the trial, how many were counted so far, and the task's best seconds.
-    """
-
-    stage: Callable[[str], None] = field(default=lambda sentence: None)
-    trial: Callable[[Trial, int, float | None], None] = field(default=lambda trial, done, best: None)
-
-
-def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, progress: Progress) -> TuneResult:
+def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, listener: Listener = SILENT) -> TuneResult:
     """Tune one payload.
 
     Args:
@@ -89,7 +74,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, pro
         store: Receives every trial, and holds those of earlier runs.
         bundle: Folder to write the winner to.
         options: How to tune.
-        progress: Who watches.
+        listener: Who is told how it goes.
 
     Raises:
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
@@ -101,18 +86,18 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, pro
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:
-        progress.stage("measuring roofs and noise of this machine")
+        listener.stage("measuring roofs and noise of this machine")
         roofs = worker.roofs(machine)
-        floor = max(options.least_floor, measure_noise(machine, worker, NOISE_PAIRS))
-        progress.stage("partitioning the payload")
+        floor = max(options.least_floor, measure_noise(machine, worker))
+        listener.stage("partitioning the payload")
         parts = partition(payload)
         searches = open_searches(payload, parts.tasks, machine, store, options)
         unlike = store.count_incomparable(search.sweep for search in searches)
-        progress.stage("searching")
-        ran = run_searches(searches, options, worker, progress)
-        progress.stage("measuring finalists")
+        listener.stage("searching")
+        ran = run_searches(searches, options, worker, listener)
+        listener.stage("measuring finalists")
         choices = [choose(search, baseline, floor, worker) for search in searches]
-        progress.stage("assembling and proving the whole")
+        listener.stage("assembling and proving the whole")
         assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
         result = summarize(
             payload,
@@ -127,7 +112,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, pro
             floor=floor,
             unlike=unlike,
         )
-        progress.stage("recording the bundle")
+        listener.stage("recording the bundle")
         texts, manifest = record(
             payload,
             parts,
@@ -166,21 +151,9 @@ def open_searches(
     return searches
 
 
-def check_memory(payload: Payload) -> None:
-    """Refuse what cannot be run here.
-
-    Raises:
-        PayloadError: The arguments alone take more memory than the machine has.
-    """
-    total = psutil.virtual_memory().total
-    if payload.bytes > total * MEMORY_SHARE:
-        raise PayloadError(
-            f"arguments of {payload.name} must fit the memory of a worker, {total * MEMORY_SHARE / 2**30:.0f} GiB; "
-            f"they take {payload.bytes / 2**30:.0f} GiB; choose smaller sizes"
-        )
-
-
-def run_searches(searches: Sequence[TaskSearch], options: TuneOptions, worker: Worker, progress: Progress) -> Ran:
+def run_searches(
+    searches: Sequence[TaskSearch], options: TuneOptions, evaluator: Evaluator, listener: Listener = SILENT
+) -> Ran:
     """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
     begun = time.perf_counter()
     scheduler = Scheduler([search.task.count for search in searches], options.seed)
@@ -192,7 +165,7 @@ def run_searches(searches: Sequence[TaskSearch], options: TuneOptions, worker: W
         if place is None:
             break
         search = searches[place]
-        stepped = search.step(worker)
+        stepped = search.step(evaluator)
         if stepped is None:
             scheduler.close(place)
             continue
@@ -201,5 +174,5 @@ def run_searches(searches: Sequence[TaskSearch], options: TuneOptions, worker: W
         scheduler.learn(place, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
         counted += trial.outcome != "duplicate"
         evaluated += fresh
-        progress.trial(trial, counted, search.best_seconds)
+        listener.trial(trial, counted, search.best_seconds)
     return Ran(evaluated, time.perf_counter() - begun, sum(search.own_seconds for search in searches))

@@ -1,68 +1,25 @@
 """What a worker does with a job: compile, verify and time candidates. Runs in the isolated process only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import replace
 
 from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.program import BoundProgram, compile_program
-from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError, DuplicateError
+from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import Payload
 from autotune.core.stats import unrest
 from autotune.core.stopwatch import REPORTER, Stopwatch
 from autotune.core.trial import Outcome, Samples
-from autotune.worker.limits import TimeLimits
-from autotune.worker.measure import Effort, Run, measure, measure_interleaved
+from autotune.worker.measure import Run, measure, measure_interleaved
 from autotune.worker.roofs import measure_roofs, reference_run
 from autotune.worker.testbench import Testbench, open_testbench
 
 NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
-
-
-@dataclass(frozen=True)
-class Job:
-    """Work for a worker: candidates of one payload.
-
-    Attributes:
-        payload: What they compute.
-        candidates: One to be measured with the reference kernel, or several to be measured interleaved.
-        machine: The host.
-        seed: Seed of the input data.
-        effort: How long to measure.
-        best_seconds: Best time so far, to give up early on a hopeless candidate.
-        time_limits: How long its parts may take; the worker says how long the whole.
-        quiet_reference: The reference kernel's best time so far.
-        known: Fingerprints of IR and machine code of earlier candidates; who has one of them is a duplicate.
-    """
-
-    payload: Payload
-    candidates: tuple[Candidate, ...]
-    machine: Machine
-    seed: int = 0
-    effort: Effort = field(default_factory=Effort)
-    best_seconds: float | None = None
-    time_limits: TimeLimits = field(default_factory=TimeLimits)
-    quiet_reference: float = inf
-    known: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What became of one candidate; the fields mean what they mean in `Trial`, `buffers` what it means in `Program`."""
-
-    outcome: Outcome
-    samples: Samples | None = None
-    max_error: float | None = None
-    diagnostic: str = ""
-    phases: dict[str, float] = field(default_factory=dict)
-    buffers: BufferPlan | None = None
-    scheduled: str = ""
-    compiled: str = ""
 
 
 def evaluate(job: Job) -> list[Evaluation]:

@@ -1,4 +1,4 @@
-"""How long a candidate may take, from what those that worked took; and how long the present one has taken."""
+"""What a candidate may take: memory, and time by what others took; and how long the present one has taken."""
 
 import time
 from collections.abc import Sequence
@@ -6,39 +6,38 @@ from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
+import psutil
 
+from autotune.core.errors import PayloadError
+from autotune.core.evaluator import TimeLimits
+from autotune.core.payload import Payload
 from autotune.core.stopwatch import COMPILE, Moment
 from autotune.core.trial import Trial
 
+MODEL_SECONDS = 900.0  # for a whole model: the baseline of a large one takes minutes
+MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
+MEMORY_ALLOWANCE = 6 << 30  # for the compiler
+MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
 ENOUGH = 5  # trials that worked, before any of them is a measure of others
 COMPILE_FACTOR = 8.0  # of what nine in ten good candidates take
 LEAST_COMPILE_SECONDS = 3.0
 RUN_FACTOR = 200.0  # of the best: slower is hopeless, not worth verifying
 LEAST_RUN_SECONDS = 2.0
-
-
 LATEST = 30  # trials looked at: a search asks before each of its trials
 
 
-@dataclass(frozen=True)
-class TimeLimits:
-    """Seconds that a job and its parts may take; `None` for no bound of their own.
+def check_memory(payload: Payload) -> None:
+    """Refuse what cannot be run here.
 
-    Attributes:
-        seconds: The whole job.
-        compile_seconds: One candidate, from its script to machine code.
-        run_seconds: One candidate's first call, with its verification.
+    Raises:
+        PayloadError: The arguments alone take more memory than a worker may.
     """
-
-    seconds: float = inf
-    compile_seconds: float | None = None
-    run_seconds: float | None = None
-
-    def bound(self, phase: str) -> float | None:
-        """What the group of phases that `phase` is of may take."""
-        if phase in COMPILE:
-            return self.compile_seconds
-        return self.run_seconds if phase == "verify" else None
+    total = psutil.virtual_memory().total
+    if payload.bytes > total * MEMORY_SHARE:
+        raise PayloadError(
+            f"arguments of {payload.name} must fit the memory of a worker, {total * MEMORY_SHARE / 2**30:.0f} GiB; "
+            f"they take {payload.bytes / 2**30:.0f} GiB; choose smaller sizes"
+        )
 
 
 @dataclass

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from autotune.core.evaluator import Effort
 from autotune.core.trial import Samples
 
 Run = Callable[[int], None]  # runs a program that many times
@@ -21,28 +22,6 @@ LEAST_SAMPLES = 3
 RACE_SAMPLES = 3  # after these, a candidate far behind the best is not worth more
 HOPELESS = 1.5
 SLOW_FACTOR = 5.0
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long to measure.
-
-    Attributes:
-        samples: How many samples at most.
-        seconds: Stop after this long, but not before `LEAST_SAMPLES` samples (one, if that took `SLOW_FACTOR` times as
-            long).
-        sample_seconds: How long one sample should last.
-    """
-
-    samples: int = 15
-    seconds: float = 0.5
-    sample_seconds: float = 1e-3
-
-    def is_spent(self, done: int, since: float) -> bool:
-        """Tell whether `done` samples, begun at time `since`, are enough."""
-        elapsed = time.perf_counter() - since
-        enough = done >= LEAST_SAMPLES or (done >= 1 and elapsed > SLOW_FACTOR * self.seconds)
-        return done >= self.samples or (enough and elapsed > self.seconds)
 
 
 @dataclass(frozen=True)
@@ -103,12 +82,23 @@ def measure(run: Run, reference: Run, effort: Effort, best_seconds: float | None
     start = time.perf_counter()
     times: list[float] = []
     references: list[float] = []
-    while not effort.is_spent(len(times), start):
+    while not is_spent(effort, len(times), start):
         references.append(theirs.sample(reference))
         times.append(mine.sample(run))
         if best_seconds is not None and len(times) >= RACE_SAMPLES and median(times) > HOPELESS * best_seconds:
             break
     return Samples(tuple(times), tuple(references), mine.calls, min(references))
+
+
+def is_spent(effort: Effort, done: int, since: float) -> bool:
+    """Tell whether `done` samples, begun at time `since`, are enough.
+
+    They are after `effort.seconds`, but not before `LEAST_SAMPLES` of them: one, if that took `SLOW_FACTOR` times as
+    long.
+    """
+    elapsed = time.perf_counter() - since
+    enough = done >= LEAST_SAMPLES or (done >= 1 and elapsed > SLOW_FACTOR * effort.seconds)
+    return done >= effort.samples or (enough and elapsed > effort.seconds)
 
 
 def measure_interleaved(runs: Sequence[Run], effort: Effort, seed: int = 0) -> list[Samples]:
@@ -123,7 +113,7 @@ def measure_interleaved(runs: Sequence[Run], effort: Effort, seed: int = 0) -> l
     shuffle = random.Random(seed).shuffle
     times: list[list[float]] = [[] for _ in runs]
     start = time.perf_counter()
-    while not effort.is_spent(len(times[0]), start):
+    while not is_spent(effort, len(times[0]), start):
         shuffle(order)
         for index in order:
             times[index].append(batches[index].sample(runs[index]))

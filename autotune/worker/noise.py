@@ -11,16 +11,16 @@ from pathlib import Path
 from autotune.compiler.lower import TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
+from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.stats import noise_floor
-from autotune.worker.evaluate import Job
 from autotune.worker.kernels import read_payload, spin_payload
-from autotune.worker.measure import Effort
 from autotune.worker.roofs import STEPS
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=60, seconds=1.0)
+PAIRS = 4  # A/A comparisons at the start of a run
 LEAST_FLOOR = 0.01  # what a handful of pairs can tell
 FORMAT_VERSION = 1  # of the file: {"format_version", "fingerprint", "floor", "pairs"}
 FILE = "noise.json"
@@ -67,7 +67,7 @@ def time_pair(
     return NoisePair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
 
 
-def measure_noise(machine: Machine, worker: Worker, pairs: int) -> float:
+def measure_noise(machine: Machine, worker: Worker, pairs: int = PAIRS) -> float:
     """Relative difference that an A/A comparison stays below in 95 of 100 cases; `LEAST_FLOOR` at least.
 
     Args:

@@ -8,12 +8,13 @@ from autotune.compiler.module import first_lines
 from autotune.core.candidate import Candidate
 from autotune.core.comparator import Comparator, Prepared
 from autotune.core.errors import ComparatorError
+from autotune.core.evaluator import Effort
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Case, Payload
 from autotune.core.stopwatch import Stopwatch
 from autotune.core.trial import Outcome, Samples
 from autotune.worker.evaluate import build_and_verify
-from autotune.worker.measure import Effort, Run, measure_interleaved
+from autotune.worker.measure import Run, measure_interleaved
 from autotune.worker.roofs import reference_run
 from autotune.worker.testbench import Testbench, open_testbench
 from autotune.worker.verify import Verdict, verify

@@ -7,10 +7,11 @@ import numpy as np
 
 from autotune.compiler.lower import TAIL
 from autotune.compiler.program import BoundProgram, aligned_empty, compile_program
+from autotune.core.evaluator import Effort
 from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import Payload
 from autotune.worker.kernels import fma_payload, read_payload
-from autotune.worker.measure import Effort, measure_interleaved
+from autotune.worker.measure import measure_interleaved
 
 CHAINS = (8, 10, 12, 14)  # independent FMA chains: enough to hide latency, few enough for 16 registers
 REFERENCE_CHAINS = 12  # of the kernel between samples; 8 stay 3 % below the roof on some CPUs

@@ -20,20 +20,18 @@ from typing import TypeVar
 import psutil
 
 from autotune.core.errors import MachineError
+from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
 from autotune.core.stats import quiet_time
 from autotune.core.stopwatch import COMPILE, Moment
 from autotune.worker.cause import ExitCause, find_cause
-from autotune.worker.evaluate import Evaluation, Job, evaluate, roofs
+from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
-from autotune.worker.limits import CallTimeline, TimeLimits
+from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, MEMORY_SHARE, CallTimeline
 from autotune.worker.process import Call, Limits, Raised, Returned
 
 A = TypeVar("A")
 T = TypeVar("T")
-MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
-MEMORY_ALLOWANCE = 6 << 30  # for the compiler
-MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
 SECONDS = 60.0
 LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
 LOG_BYTES = 1 << 16  # of what a process wrote, read back

@@ -12,8 +12,9 @@ from typing import Any
 
 from autotune.core.comparator import Prepared
 from autotune.core.errors import ComparatorError
+from autotune.core.evaluator import Effort
 from autotune.core.payload import Array, Payload
-from autotune.worker.measure import Effort, measure_interleaved
+from autotune.worker.measure import measure_interleaved
 from payload.comparators.torch_network import KERNELS, constants
 
 COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for

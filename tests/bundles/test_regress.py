@@ -142,7 +142,7 @@ class Recorded(Timing):
 
 
 def check(folder, **options):
-    (finding,) = regress([folder], RegressOptions(quick=True, **options), lambda sentence: None)
+    (finding,) = regress([folder], RegressOptions(quick=True, **options))
     return finding
 
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 from bundle_support import edit_manifest, make_bundle, no_care
+from listener_support import Recorder
 
 from autotune.bundles.replay import Timing, compare, replay, summarize
 from autotune.bundles.retune import retune_bundle
+from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
@@ -16,8 +18,6 @@ from autotune.store.differences import differences
 from autotune.store.manifest import parse_manifest
 from autotune.store.manifest_checks import speedup_of
 from autotune.store.store import Store
-from autotune.tuning.tune import Progress
-from autotune.worker.evaluate import Evaluation
 
 SPEC = "matmul,m=17,n=24,k=9"
 
@@ -136,11 +136,10 @@ def test_manifest_survives_its_own_text(pristine, manifest):
 
 def test_retune_starts_from_the_recorded_config(pristine, tmp_path):
     ((tag, task),) = read_bundle(pristine).manifest.tasks.items()
-    seen = []
-    progress = Progress(trial=lambda trial, counted, best: seen.append(trial.config))
+    heard = Recorder()
     with Store.open(tmp_path / "s") as store:
-        result = retune_bundle(read_bundle(pristine), store, tmp_path / "again", 1, progress)
-    assert seen == [dict(task.config)]
+        result = retune_bundle(read_bundle(pristine), store, tmp_path / "again", 1, heard)
+    assert heard.configs == [dict(task.config)]
     assert result.configs == {tag: dict(task.config)}
     assert replay(tmp_path / "again").is_right
 

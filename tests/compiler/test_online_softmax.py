@@ -13,13 +13,13 @@ from autotune.compiler.rewrites import Unit
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
+from autotune.core.evaluator import Effort, Job
 from autotune.core.family import Blocks
 from autotune.core.machine import this_machine
 from autotune.core.script import assemble, write_step
 from autotune.registry import family_for, load_payload
 from autotune.tuning.task_search import candidate_of
-from autotune.worker.evaluate import Job, evaluate
-from autotune.worker.measure import Effort
+from autotune.worker.evaluate import evaluate
 from autotune.worker.proof import transform
 
 ATTENTION = "attention,heads=2,seq=128,d=24"

@@ -11,12 +11,12 @@ from autotune.compiler.module import context, parse
 from autotune.compiler.program import compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Case
 from autotune.core.script import assemble
 from autotune.reports.show import show
-from autotune.worker.evaluate import Job, evaluate
-from autotune.worker.measure import Effort
+from autotune.worker.evaluate import evaluate
 from autotune.worker.testbench import Testbench
 from payload import gpt, reference
 from payload.config import NANO

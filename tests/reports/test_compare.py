@@ -14,6 +14,8 @@ from tuning_support import contraction_payload
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError, ComparatorError
+from autotune.core.evaluator import Effort
+from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.machine import Roofs, this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import median_interval
@@ -21,13 +23,12 @@ from autotune.core.trial import OUTCOMES
 from autotune.registry import COMPARATORS, load_comparator, load_payload, registered
 from autotune.reports import compare
 from autotune.reports import entries as contenders
-from autotune.reports.compare import CompareOptions, Watcher, split_heats
+from autotune.reports.compare import CompareOptions, split_heats
 from autotune.store.places import home
 from autotune.worker import race as contest
 from autotune.worker.environment import ONE_THREAD, one_thread
-from autotune.worker.evaluate import Testbench
-from autotune.worker.measure import Effort
 from autotune.worker.race import Entry, Standing, enter
+from autotune.worker.testbench import Testbench
 from autotune.worker.verify import verify
 from autotune.worker.worker import Worker
 
@@ -349,13 +350,13 @@ def test_best_is_the_bundle_that_was_tuned(autotune):
     folder = Path(note.removeprefix("best is "))
     other = load_payload("matmul,m=9,n=7,k=6")
     with pytest.raises(BundleError, match="tune again"):
-        contenders.best_contender(other, folder, folder, this_machine(), seed=0, note=print)
+        contenders.best_contender(other, folder, folder, this_machine(), seed=0, listener=SILENT)
     (bundle := home() / "bundles" / "spoilt").mkdir()
     (bundle / "manifest.json").write_text("{}")
-    notes = []
-    assert contenders.newest_bundle(load_payload(TINY), bundle.parent, notes.append) is not None
-    assert contenders.newest_bundle(other, bundle.parent, notes.append) is None
-    assert all("passed over" in note for note in notes)
+    told = NoteKeeper()
+    assert contenders.newest_bundle(load_payload(TINY), bundle.parent, told) is not None
+    assert contenders.newest_bundle(other, bundle.parent, told) is None
+    assert all("passed over" in note for note in told.notes)
 
 
 @pytest.mark.parametrize("names", ["tvm", "numpy,tvm"])
@@ -411,7 +412,7 @@ def test_process_that_dies_in_the_race_leaves_rows_that_say_so(monkeypatch):
 
     monkeypatch.setattr(Worker, "call", call)
     monkeypatch.setattr(compare, "Race", lambda *fields: 9)
-    found = compare.compare(load_payload(TINY), home(), CompareOptions(("right",), None), Watcher())
+    found = compare.compare(load_payload(TINY), home(), CompareOptions(("right",), None))
     assert [row.outcome for row in found.rows] == ["crashed", "crashed"]
     assert (found.ratio_to, found.is_right) == (None, False)
 

@@ -8,12 +8,12 @@ from autotune.compiler.lower import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
+from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import this_machine
 from autotune.core.script import Step, assemble, panels_of, write_step
 from autotune.registry import family_for
 from autotune.tuning.task_search import candidate_of
-from autotune.worker.evaluate import Job, evaluate
-from autotune.worker.measure import Effort
+from autotune.worker.evaluate import evaluate
 from payload import gpt
 from schedules.growing import GROWING
 

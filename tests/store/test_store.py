@@ -106,7 +106,7 @@ class TestEveryLocation:
             store.write_summary("nano", {"speedup": 2.0})
             mine = [store.sweep("nano", task, IDENTITY) for task in ("matmul0", "matmul1", "matmul2")]
             mine[0].add(make(0), SPACE)
-            monkeypatch.setattr("autotune.sweep.decode", None)  # it counts, and reads no trial
+            monkeypatch.setattr("autotune.store.sweep.decode", None)  # it counts, and reads no trial
             assert store.count_incomparable(mine) == 1 + 2
             assert store.count_incomparable(mine[:1]) == 1
             assert store.count_incomparable([]) == 0

@@ -13,15 +13,16 @@ from statistics import fmean
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from listener_support import Recorder
 
 from autotune.compiler.tasks.partition import partition
+from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.scheduler import Scheduler
-from autotune.tuning.tune import Progress, TuneOptions, open_searches, run_searches
-from autotune.worker.evaluate import Evaluation
+from autotune.tuning.tune import TuneOptions, open_searches, run_searches
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
 
@@ -194,7 +195,7 @@ class MadeUpWorker:
     def __init__(self, seed):
         self.random, self.jobs = random.Random(seed), 0
 
-    def evaluate(self, job, seconds=None):
+    def evaluate(self, job):
         self.jobs += 1
         median, cost = self.random.lognormvariate(-9, 1), self.random.uniform(0.1, 0.7)
         return [Evaluation("ok", Samples((median,), (1e-3,), 1, 0.9e-3), 1e-6, "", {"jit": cost / 3, "measure": cost})]
@@ -203,12 +204,12 @@ class MadeUpWorker:
 def search_model(path, budget, worker):
     """Search a small GPT; the trials in order."""
     payload = load_payload("gpt,d_model=16,heads=2,d_ff=32,vocab=17,seq=5")
-    seen = []
+    heard = Recorder()
     with Store.open(path) as store:
         options = TuneOptions(trials=budget)
         searches = open_searches(payload, partition(payload).tasks, this_machine(), store, options)
-        run_searches(searches, options, worker, Progress(trial=lambda trial, done, best: seen.append(trial)))
-    return len(searches), seen
+        run_searches(searches, options, worker, heard)
+    return len(searches), heard.trials
 
 
 def test_model_resumes_with_the_same_tasks_in_the_same_order_and_runs_nothing_twice(tmp_path):

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from bundle_support import compute_something_else, no_care
+from listener_support import Recorder
 from tuning_support import contraction_payload
 
 from autotune.bundles.replay import replay
@@ -16,7 +17,7 @@ from autotune.registry import load_payload
 from autotune.store.bundle import FILES, read_bundle
 from autotune.store.store import Store, trials
 from autotune.tuning.roofline import share_of_roof
-from autotune.tuning.tune import Progress, TuneOptions, tune
+from autotune.tuning.tune import TuneOptions, tune
 from autotune.worker.roofs import reference_flops
 
 SPEC = "matmul,m=33,n=47,k=21"
@@ -30,27 +31,10 @@ def quickly():
         yield
 
 
-class Watcher:
-    """Keeps what it is told."""
-
-    def __init__(self, interrupt_after=None):
-        self.stages, self.trials, self.interrupt_after = [], [], interrupt_after
-        self.progress = Progress(stage=self.stages.append, trial=self.trial)
-
-    def trial(self, trial, counted, best):
-        self.trials.append(trial)
-        if len(self.trials) == self.interrupt_after:
-            raise KeyboardInterrupt
-
-    @property
-    def configs(self):
-        return [trial.config for trial in self.trials]
-
-
 def tune_into(folder, payload, count=TRIALS, watcher=None, **options):
-    watcher = watcher or Watcher()
+    watcher = watcher or Recorder()
     with Store.open(folder / "store.journal") as store:
-        result = tune(payload, store, folder / "bundle", TuneOptions(trials=count, **options), watcher.progress)
+        result = tune(payload, store, folder / "bundle", TuneOptions(trials=count, **options), watcher)
     return result, watcher
 
 
@@ -133,7 +117,7 @@ def test_more_trials_run_only_the_new_ones(copied, tuned):
 
 
 def test_interrupt_leaves_what_was_finished_in_the_store_and_resumes(tmp_path):
-    watcher = Watcher(interrupt_after=2)
+    watcher = Recorder(interrupt_after=2)
     with pytest.raises(KeyboardInterrupt):
         tune_into(tmp_path, load_payload(SPEC), 4, watcher)
     assert list(trials(tmp_path / "store.journal")["key"]) == [trial.key for trial in watcher.trials]

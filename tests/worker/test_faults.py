@@ -11,13 +11,13 @@ from test_worker import FINDS_NOTHING, GOOD, LOOPS_FOR_EVER, OUTPUT, PAYLOAD, TA
 
 from autotune.compiler.lower import PLAIN
 from autotune.core.candidate import Candidate
+from autotune.core.evaluator import TimeLimits
 from autotune.core.family import Rewrites
 from autotune.core.machine import this_machine
 from autotune.core.space import Knob, Space
 from autotune.store.store import Store
 from autotune.tuning.search import Search
 from autotune.tuning.task_search import TaskSearch
-from autotune.worker.limits import TimeLimits
 from autotune.worker.worker import Worker
 
 M, N = OUTPUT.shape

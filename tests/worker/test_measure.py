@@ -2,8 +2,9 @@
 
 import pytest
 
+from autotune.core.evaluator import Effort
 from autotune.worker import measure as module
-from autotune.worker.measure import LEAST_SAMPLES, RACE_SAMPLES, Effort, calibrate, measure, measure_interleaved
+from autotune.worker.measure import LEAST_SAMPLES, RACE_SAMPLES, calibrate, measure, measure_interleaved
 
 
 class Clock:

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutation_support import draw, judge
 
+from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
-from autotune.worker.evaluate import Evaluation
 from autotune.worker.worker import Worker
 
 SECONDS = 20.0

@@ -9,12 +9,11 @@ from autotune.compiler.lower import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.core.script import Step, assemble
 from autotune.registry import family_for, load_payload
-from autotune.worker.evaluate import Job
-from autotune.worker.measure import Effort
 from autotune.worker.worker import Worker
 
 QUICK = Effort(samples=3, seconds=1.0, sample_seconds=1e-4)  # three samples, however busy the core is

@@ -1,0 +1,77 @@
+"""How a verb's work goes, on stderr: one line that changes, and notes that stay."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from autotune.core.listener import Listener
+from autotune.core.trial import Trial
+from autotune.reports.format import duration
+
+BAR_WIDTH = 12
+
+
+class ProgressLine(Listener):
+    """A line that says what goes on, on a terminal; notes are printed anywhere. Use as a context manager.
+
+    Args:
+        title: What is worked on; empty where stages say it.
+        trials: Trials to come, for a bar; `None` where there is no search.
+    """
+
+    def __init__(self, title: str = "", trials: int | None = None) -> None:
+        console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._line = Progress(
+            *columns(is_search=trials is not None),
+            console=console,
+            transient=True,
+            expand=True,
+            disable=not console.is_terminal,
+        )
+        self._title = title
+        self._task = self._line.add_task(title, total=trials, best="")
+
+    def __enter__(self) -> "ProgressLine":
+        self._line.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._line.stop()
+
+    def stage(self, sentence: str) -> None:
+        """Show what goes on now."""
+        self._line.update(self._task, description=f"{self._title}: {sentence}" if self._title else sentence)
+
+    def note(self, sentence: str) -> None:
+        """Print what a reader must know."""
+        self._line.console.print(f"autotune: {sentence}")
+
+    def trial(self, trial: Trial, counted: int, best: float | None) -> None:
+        """Show what became of a trial, and the best of its task."""
+        self.stage(f"{trial.outcome}, {trial.task}")
+        self._line.update(self._task, completed=counted, best=f"best {duration(best)}")
+
+
+def columns(*, is_search: bool) -> list[ProgressColumn]:
+    """The parts of the line; the sentence is shortened where the others leave no room for it."""
+    sentence = TextColumn(
+        "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    )
+    if not is_search:
+        return [SpinnerColumn(), sentence, TimeElapsedColumn()]
+    best = TextColumn("{task.fields[best]}", markup=False)
+    bar = BarColumn(bar_width=BAR_WIDTH)
+    return [sentence, bar, MofNCompleteColumn(), best, TimeElapsedColumn(), TimeRemainingColumn()]

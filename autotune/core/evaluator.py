@@ -1,0 +1,101 @@
+"""`Evaluator`: who compiles, verifies and times candidates; the `Job` it is given, the `Evaluation` it gives back."""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import Protocol
+
+from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Candidate
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.stopwatch import COMPILE
+from autotune.core.trial import Outcome, Samples
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+        samples: Samples to take at most.
+        seconds: Time after which no further sample is taken, once there are enough of them.
+        sample_seconds: Length of one sample to aim for.
+    """
+
+    samples: int = 15
+    seconds: float = 0.5
+    sample_seconds: float = 1e-3
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """Seconds that a job and its parts may take; `None` for no bound of their own.
+
+    Attributes:
+        seconds: The whole job.
+        compile_seconds: One candidate, from its script to machine code.
+        run_seconds: One candidate's first call, with its verification.
+    """
+
+    seconds: float = inf
+    compile_seconds: float | None = None
+    run_seconds: float | None = None
+
+    def bound(self, phase: str) -> float | None:
+        """What the group of phases that `phase` is of may take."""
+        if phase in COMPILE:
+            return self.compile_seconds
+        return self.run_seconds if phase == "verify" else None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work for an evaluator: candidates of one payload.
+
+    Attributes:
+        payload: What they compute.
+        candidates: One to be measured with the reference kernel, or several to be measured interleaved.
+        machine: The host.
+        seed: Seed of the input data.
+        effort: How long to measure.
+        best_seconds: Best time so far, to give up early on a hopeless candidate.
+        time_limits: How long its parts may take; the evaluator says how long the whole.
+        quiet_reference: The reference kernel's best time so far.
+        known: Fingerprints of IR and machine code of earlier candidates; who has one of them is a duplicate.
+    """
+
+    payload: Payload
+    candidates: tuple[Candidate, ...]
+    machine: Machine
+    seed: int = 0
+    effort: Effort = field(default_factory=Effort)
+    best_seconds: float | None = None
+    time_limits: TimeLimits = field(default_factory=TimeLimits)
+    quiet_reference: float = inf
+    known: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What became of one candidate; the fields mean what they mean in `Trial`, `buffers` what it means in `Program`."""
+
+    outcome: Outcome
+    samples: Samples | None = None
+    max_error: float | None = None
+    diagnostic: str = ""
+    phases: dict[str, float] = field(default_factory=dict)
+    buffers: BufferPlan | None = None
+    scheduled: str = ""
+    compiled: str = ""
+
+
+class Evaluator(Protocol):
+    """Whoever evaluates candidates: a worker on this machine, or a stand-in for it."""
+
+    def evaluate(self, job: Job) -> list[Evaluation]:
+        """Compile, verify and time a job's candidates; one `Evaluation` each, in their order, whatever happens.
+
+        Raises:
+            AutotuneError: The payload itself is at fault, not a candidate.
+        """
+        ...
