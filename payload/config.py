@@ -1,8 +1,7 @@
 """Sizes of a GPT, and how a payload's parameters are read from the text of a spec."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from autotune.core.errors import PayloadError
 
@@ -156,12 +155,6 @@ def write_spec(payload: str, values: Mapping[str, object], defaults: Mapping[str
     """
     changed = [f"{name}={values[name]}" for name in defaults if values[name] != defaults[name]]
     return ",".join([payload, *changed])
-
-
-def config_of(sizes: Mapping[str, int]) -> GPTConfig:
-    """The config of sizes as `Payload.sizes` holds them."""
-    changes: dict[str, Any] = dict(sizes)
-    return replace(NANO, **changes)
 
 
 NANO = GPTConfig(seq=32, d_model=64, layers=2, heads=4, d_ff=256, vocab=256, positions=128)

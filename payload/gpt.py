@@ -17,6 +17,7 @@ from autotune.core.payload import Payload
 from payload import cached, ops, rowwise
 from payload.builder import Builder, Extent, Value, for_each, write_function, write_module
 from payload.config import GPT2, NANO, GPTConfig
+from payload.gpt_graph import write_graph
 from payload.interface import FUNCTIONS, arguments, make_payload, read_request
 from payload.weights import belongs_to_block
 
@@ -133,9 +134,7 @@ def predict(f: Builder, w: Tensors, x: Value) -> Value:
 
 def split(f: Builder, qkv: Value, config: GPTConfig) -> tuple[Value, Value, Value]:
     """Queries, keys and values of whole prompts: ``(T, 3C)`` to three ``(H, T, D)``."""
-    wide = config.d_model
-    parts = [ops.take_columns(f, qkv, i * wide, wide, f"{name}_flat") for i, name in enumerate("qkv")]  # 3 of T x C
-    q, k, v = (ops.split_heads(f, part, config.heads, name) for part, name in zip(parts, "qkv", strict=True))
+    q, k, v = ops.split_qkv(f, qkv, config.heads)
     if config.rope:
         q, k = cached.rotate(f, q, None, "q_turned"), cached.rotate(f, k, None, "k_turned")
     return q, k, v
@@ -173,7 +172,8 @@ def build(name: str, parameters: dict[str, str], preset: GPTConfig) -> Payload:
         PayloadError: A parameter is unknown, a size is impossible, or the file does not hold these weights.
     """
     request = read_request(name, parameters, preset)
-    return make_payload(request, write_gpt(request.config, (request.function,)))
+    config, function = request.config, request.function
+    return make_payload(request, write_gpt(config, (function,)), write_graph(config, function))
 
 
 def nano(parameters: dict[str, str]) -> Payload:

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from autotune.core.errors import PayloadError
+from autotune.core.graph import Graph
 from autotune.core.payload import Argument, Array, Case, Payload, random_array
 from payload import reference
 from payload.config import (
@@ -187,16 +188,7 @@ def make_inputs(request: Request, seed: int) -> dict[str, Array]:
     return {**found, **store_weights(random_weights(config, seed), config)}
 
 
-def kind_of(request: Request) -> str:
-    """What comparators know it by: ``gpt``, and what is not as in GPT-2's forward pass."""
-    config, parts = request.config, ["gpt"]
-    parts += [request.function] if request.function != "forward" else []
-    parts += ["rope"] if config.rope else []
-    parts += [config.storage] if config.storage != "f32" else []
-    return "-".join(parts)
-
-
-def make_payload(request: Request, text: str) -> Payload:
+def make_payload(request: Request, text: str, graph: Graph) -> Payload:
     """The payload of a function."""
     config = request.config
     return Payload(
@@ -208,7 +200,6 @@ def make_payload(request: Request, text: str) -> Payload:
         reference=partial(ORACLES[request.function], config),
         inputs=partial(make_inputs, request),
         reduction=longest_sum(config, request.function),
-        kind=kind_of(request),
-        sizes=tuple(config.numbers.items()),
+        graph=graph,
         cases=cases(request),
     )

@@ -1,18 +1,20 @@
 """Single-operator payloads: one factory for each, called with the parameters of a spec such as ``matmul,m=128``.
 
-The entry function is named like the kernel. Where there are contractions, `flops` counts them alone; else it counts
-every scalar operation of the text, an exponential or a tangent as one.
+Each says once, as a graph, what it computes; its text is that graph lowered. The entry function is named like the
+kernel. Where there are contractions, `flops` counts them alone; else it counts every scalar operation of the text, an
+exponential or a tangent as one.
 """
 
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from autotune.core.graph import Graph, node
 from autotune.core.payload import Argument, Payload
-from payload import ops, reference, rowwise
-from payload.builder import Builder, Value, write_function, write_module
+from payload import reference
+from payload.builder import write_function, write_module
 from payload.config import check_size, read_numbers, read_switch, write_spec
-
-Tensors = dict[str, Value]
+from payload.lowering import lower
+from payload.rowwise import LAYER_NORM_EPSILON, seen_pairs
 
 SWITCHES = ("transpose_b", "constant_b", "causal")
 MATMUL = {"m": 512, "n": 512, "k": 512, "transpose_b": 0, "constant_b": 0}
@@ -49,22 +51,22 @@ def make(
     *,
     defaults: Mapping[str, int],
     arguments: tuple[Argument, ...],
-    body: Callable[[Builder, Tensors], Value],
+    graph: Graph,
     oracle: Callable[..., reference.Doubles],
     flops: float,
     reduction: int = 1,
 ) -> Payload:
     """Put a kernel's payload together."""
+    results = [argument.name for argument in arguments if argument.role == "output"]
     return Payload(
         name=write_spec(kernel, sizes, defaults),
-        text=write_module(write_function(kernel, arguments, lambda f, tensors: [body(f, tensors)])),
+        text=write_module(write_function(kernel, arguments, lambda f, tensors: lower(f, graph, tensors, results))),
         entry=kernel,
         arguments=arguments,
         flops=float(flops),
         reference=partial(reference.outputs_of, oracle),
         reduction=reduction,
-        kind=kernel,
-        sizes=tuple(sizes.items()),
+        graph=graph,
     )
 
 
@@ -81,16 +83,13 @@ def matmul(parameters: dict[str, str]) -> Payload:
         Argument("c", "output", (m, n)),
     )
 
-    def body(f: Builder, t: Tensors) -> Value:
-        return ops.matmul(f, t["a"], t["b"], "product", transpose_b=turned)
-
     oracle = partial(reference.matmul, transpose_b=turned)
     return make(
         "matmul",
         sizes,
         defaults=MATMUL,
         arguments=arguments,
-        body=body,
+        graph=(node("matmul", "a", "b", gives={"c": (m, n)}, transpose_b=turned),),
         oracle=oracle,
         flops=2 * m * n * k,
         reduction=k,
@@ -108,16 +107,13 @@ def batch_matmul(parameters: dict[str, str]) -> Payload:
         Argument("c", "output", (batch, m, n)),
     )
 
-    def body(f: Builder, t: Tensors) -> Value:
-        return ops.batch_matmul(f, t["a"], t["b"], "product", transpose_b=turned)
-
     oracle = partial(reference.batch_matmul, transpose_b=turned)
     return make(
         "batch_matmul",
         sizes,
         defaults=BATCH_MATMUL,
         arguments=arguments,
-        body=body,
+        graph=(node("matmul", "a", "b", gives={"c": (batch, m, n)}, transpose_b=turned),),
         oracle=oracle,
         flops=2 * batch * m * n * k,
         reduction=k,
@@ -131,18 +127,15 @@ def attention(parameters: dict[str, str]) -> Payload:
     inputs = tuple(Argument(name, "input", (heads, seq, depth)) for name in "qkv")
     arguments = (*inputs, Argument("out", "output", (heads, seq, depth)))
 
-    def body(f: Builder, t: Tensors) -> Value:
-        return rowwise.attention(f, t["q"], t["k"], t["v"], causal=causal)
-
     oracle = partial(reference.attention, causal=causal)
-    pairs = rowwise.seen_pairs(seq) if causal else seq * seq
+    pairs = seen_pairs(seq) if causal else seq * seq
     flops = 4 * heads * pairs * depth
     return make(
         "attention",
         sizes,
         defaults=ATTENTION,
         arguments=arguments,
-        body=body,
+        graph=(node("attention", *"qkv", gives={"out": (heads, seq, depth)}, causal=causal),),
         oracle=oracle,
         flops=flops,
         reduction=max(seq, depth),
@@ -160,16 +153,13 @@ def layer_norm(parameters: dict[str, str]) -> Payload:
         Argument("out", "output", (rows, columns)),
     )
 
-    def body(f: Builder, t: Tensors) -> Value:
-        return rowwise.layer_norm(f, t["x"], t["gain"], t["bias"])
-
     flops = LAYER_NORM_FLOPS * rows * columns + LAYER_NORM_ROW_FLOPS * rows
     return make(
         "layer_norm",
         sizes,
         defaults=ROWS,
         arguments=arguments,
-        body=body,
+        graph=(node("layer_norm", "x", "gain", "bias", gives={"out": (rows, columns)}, epsilon=LAYER_NORM_EPSILON),),
         oracle=reference.layer_norm,
         flops=flops,
         reduction=columns,
@@ -182,16 +172,13 @@ def softmax(parameters: dict[str, str]) -> Payload:
     shape = (sizes["rows"], sizes["cols"])
     arguments = (Argument("x", "input", shape, low=-4.0, high=4.0), Argument("out", "output", shape))
 
-    def body(f: Builder, t: Tensors) -> Value:
-        return rowwise.softmax(f, t["x"])
-
     flops = SOFTMAX_FLOPS * shape[0] * shape[1]
     return make(
         "softmax",
         sizes,
         defaults=ROWS,
         arguments=arguments,
-        body=body,
+        graph=(node("softmax", "x", gives={"out": shape}),),
         oracle=reference.softmax,
         flops=flops,
         reduction=shape[1],
@@ -204,15 +191,12 @@ def gelu(parameters: dict[str, str]) -> Payload:
     shape = (sizes["rows"], sizes["cols"])
     arguments = (Argument("x", "input", shape, low=-4.0, high=4.0), Argument("out", "output", shape))
 
-    def body(f: Builder, t: Tensors) -> Value:
-        return ops.gelu(f, t["x"])
-
     return make(
         "gelu",
         sizes,
         defaults=ROWS,
         arguments=arguments,
-        body=body,
+        graph=(node("gelu", "x", gives={"out": shape}),),
         oracle=reference.gelu,
         flops=GELU_FLOPS * shape[0] * shape[1],
     )
@@ -228,15 +212,12 @@ def embedding(parameters: dict[str, str]) -> Payload:
         Argument("out", "output", (rows, columns)),
     )
 
-    def body(f: Builder, t: Tensors) -> Value:
-        return rowwise.embed(f, t["table"], t["ids"])
-
     return make(
         "embedding",
         sizes,
         defaults=EMBEDDING,
         arguments=arguments,
-        body=body,
+        graph=(node("embedding", "table", "ids", gives={"out": (rows, columns)}),),
         oracle=reference.embed,
         flops=0,
     )

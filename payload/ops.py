@@ -90,6 +90,13 @@ def split_heads(f: Builder, x: Value, heads: int, name: str) -> Value:
     return transpose(f, split, (1, 0, 2), name)
 
 
+def split_qkv(f: Builder, qkv: Value, heads: int) -> list[Value]:
+    """Queries, keys and values that lie beside each other: ``(T, 3C)`` to three ``(H, T, C / H)``."""
+    wide = qkv.shape[1] // 3
+    parts = [take_columns(f, qkv, i * wide, wide, f"{name}_flat") for i, name in enumerate("qkv")]  # 3 of T x C
+    return [split_heads(f, part, heads, name) for part, name in zip(parts, "qkv", strict=True)]
+
+
 def merge_heads(f: Builder, x: Value, name: str) -> Value:
     """``(H, T, D) -> (T, H * D)``."""
     heads, rows, depth = x.shape

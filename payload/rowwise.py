@@ -13,8 +13,10 @@ MASKED = "-1.0e+30"  # so low that exp(MASKED - max) is 0, and finite, so that n
 MINUS_INFINITY = "0xFF800000"
 
 
-def layer_norm(f: Builder, x: Value, gain: Value, bias: Value, name: str = "norm") -> Value:
-    """``(x - mean) / sqrt(variance + 1e-5) * gain + bias`` over the last dimension (Ba et al., 2016).
+def layer_norm(
+    f: Builder, x: Value, gain: Value, bias: Value, name: str = "norm", *, epsilon: float = LAYER_NORM_EPSILON
+) -> Value:
+    """``(x - mean) / sqrt(variance + epsilon) * gain + bias`` over the last dimension (Ba et al., 2016).
 
     Mean and reciprocal deviation are tensors of one element per row, so that no schedule computes a square root
     per element.
@@ -27,7 +29,7 @@ def layer_norm(f: Builder, x: Value, gain: Value, bias: Value, name: str = "norm
     spread = ops.reduce_rows(f, f"{name}_squares", "0.0", x, squares, (mean, rows))
     reciprocal = [
         count,
-        f"%epsilon = arith.constant {LAYER_NORM_EPSILON:.9e} : f32",
+        f"%epsilon = arith.constant {epsilon:.9e} : f32",
         "%variance = arith.divf %e0, %count : f32",
         "%positive = arith.addf %variance, %epsilon : f32",
         "%y = math.rsqrt %positive : f32",

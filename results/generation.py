@@ -16,8 +16,8 @@ from blocks import home, keep, read, run, serve, slug, table
 
 from autotune.bundles.pace import Pace, cache_gain
 from autotune.core.stats import Interval, ratio_interval
-from autotune.registry import load_payload
 from autotune.reports.format import duration
+from payload.generate import PRESETS
 
 SHOWN = "gpt2"
 POSITION = 127
@@ -72,8 +72,7 @@ class Contest:
 
 def steps(model: str) -> Iterator[Sweep | Contest]:
     """All that is measured of a model, in order."""
-    payload = load_payload(model)
-    sizes = dict(payload.sizes)
+    config = PRESETS[model]
     decode, alone = f"{model},function=decode", ("--against", "", "--baseline", "none")
     yield Sweep("tune-prefill", f"{model},function=prefill", 60)
     yield Sweep("tune-decode", decode, 40)
@@ -84,13 +83,11 @@ def steps(model: str) -> Iterator[Sweep | Contest]:
     yield Contest("decode", model, ("compare", here, *libraries))
     yield Contest("stored", model, ("compare", here, *alone, *beside(f"{here},weights={form}" for form in STORED)))
     for name, length in PROMPTS.items():
-        kept = min(length, sizes["positions"] + 1 - max(NEW))
-        prompt = ",".join(str(token % sizes["vocab"]) for token in range(kept))
+        kept = min(length, config.positions + 1 - max(NEW))
+        prompt = ",".join(str(token % config.vocab) for token in range(kept))
         command = ("generate", model, "--both", "--prompt-tokens", prompt, "--max-new", str(max(NEW)))
         yield Contest(f"cache-{name}", model, command)
-    logits = [
-        f"matmul,m={m},n={sizes['vocab']},k={sizes['d_model']},transpose_b=1,constant_b=1" for m in (1, sizes["seq"])
-    ]
+    logits = [f"matmul,m={m},n={config.vocab},k={config.d_model},transpose_b=1,constant_b=1" for m in (1, config.seq)]
     yield Contest("prefill", model, ("compare", f"{model},function=prefill", *libraries, *beside([model, *logits])))
 
 

@@ -1,6 +1,7 @@
 """Compiles a payload with a plain lowering to scalar loops, and calls it."""
 
 import ctypes
+import re
 from pathlib import Path
 
 import mlir._mlir_libs as libraries
@@ -53,6 +54,15 @@ class Program:
 def outputs_and_reference(payload, seed=0):
     arrays = payload.make_inputs(seed)
     return Program(payload)(**arrays), payload.reference(**arrays)
+
+
+def documented_payload():
+    """The payload in Python that docs/how-to/payload.md shows."""
+    page = Path(__file__).parent.parent / "docs" / "how-to" / "payload.md"
+    (text,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    names = {"__name__": "documented"}
+    exec(compile(text, page.name, "exec"), names)
+    return names["perceptron"]({})
 
 
 def hugging_face(weights, config, prefix="", dtype=np.float32):

@@ -7,8 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
+from payload_support import documented_payload, outputs_and_reference
 
 from autotune.cli import app
 from autotune.compiler.lower import TAIL
@@ -60,6 +62,11 @@ def test_payload_in_the_documents_can_be_tuned(tmp_path):
     (tmp_path / "mine.mlir").write_text(text)
     (task,) = partition(load_payload(str(tmp_path / "mine.mlir"))).tasks
     assert task.contraction.flops == 2 * 100 * 70 * 90
+
+
+def test_payload_in_python_in_the_documents_computes_what_its_oracle_says():
+    (out,), (expected,) = outputs_and_reference(documented_payload())
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_family_in_the_documents_works(tmp_path):

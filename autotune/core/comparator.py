@@ -58,7 +58,7 @@ class Comparator(Protocol):
         """Build what computes the payload on one thread; converting, packing and compiling happen here.
 
         Args:
-            payload: What to compute, by its `kind` and `sizes`.
+            payload: What to compute: its `graph` is what to translate; its text is there too.
             inputs: Every argument that is not an output, by name. They stay as they are while calls are timed.
 
         Raises:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.core.errors import PayloadError
+from autotune.core.graph import Graph, check_graph
 
 Array = npt.NDArray[Any]
 
@@ -96,7 +97,8 @@ class Payload:
             text is the oracle.
         inputs: Gives the non-output arrays by name for a seed; `None` means uniform random in ``[low, high)``.
         reduction: Longest chain of additions behind one output element; scales the tolerance.
-        kind: What comparators know it by, such as ``gpt``; empty for a file. `sizes` are all of its parameters.
+        graph: The same computation as a graph of ops, which comparators translate. Empty where only the text is known,
+            as of a file.
         cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
         notes: What its user must know of how it was read, a sentence each.
     """
@@ -109,8 +111,7 @@ class Payload:
     reference: Callable[..., tuple[Array, ...]] | None = None
     inputs: Callable[[int], dict[str, Array]] | None = None
     reduction: int = 1
-    kind: str = ""
-    sizes: tuple[tuple[str, int], ...] = ()
+    graph: Graph = ()
     cases: tuple[Case, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -120,6 +121,9 @@ class Payload:
                 f"the function of {self.name} must have a name of letters, digits, _, ., $ and -, "
                 f"it is {self.entry!r}; rename it"
             )
+        if self.graph:
+            given = [argument.name for argument in self.arguments if argument.role != "output"]
+            check_graph(self.graph, given, {a.name: a.shape for a in self.outputs}, self.name)
 
     @property
     def outputs(self) -> tuple[Argument, ...]:

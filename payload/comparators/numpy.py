@@ -1,4 +1,4 @@
-"""NumPy as a comparator: f32 throughout, products by its BLAS, all else whole-array expressions."""
+"""NumPy as a comparator."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,16 +6,12 @@ from functools import partial
 from importlib.metadata import version
 
 import numpy as np
-import numpy.typing as npt
 
 from autotune.core.comparator import Prepared
-from autotune.core.errors import ComparatorError
+from autotune.core.graph import Graph
 from autotune.core.payload import Array, Payload
-from payload.config import config_of
-from payload.reference import LAYER_NORM_EPSILON
-
-Floats = npt.NDArray[np.float32]
-MASKED = np.float32(-1e30)
+from payload.comparators.constants import fixed_of, fold_constants
+from payload.comparators.numpy_ops import RULES
 
 
 @dataclass(frozen=True)
@@ -31,18 +27,67 @@ class NumPy:
         return f"numpy {version('numpy')}, {describe_blas()}"
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Bind the inputs to the payload's function.
+        """Bind the ops of the payload's graph to what they compute with.
 
         Raises:
-            ComparatorError: There is none for this kind of payload.
+            ComparatorError: The payload has no graph, or one with an op that is unknown here.
         """
-        if payload.kind not in KERNELS:
-            raise ComparatorError(f"numpy has no formula for {payload.name}; it knows {', '.join(KERNELS)}")
-        call = partial(KERNELS[payload.kind], dict(payload.sizes), **inputs)
-        return Prepared(call, lambda output: (output,))
+        folded = fold_constants(payload, inputs, fixed_of(payload), RULES, self.name)
+        states = {a.name: inputs[a.name].copy() for a in payload.arguments if a.role == "state"}
+        found = {**inputs, **folded.constants, **states}
+        read = {name for node in folded.nodes for name in node.inputs}
+        given = {name: array for name, array in found.items() if name in read}
+        results = [argument.name for argument in payload.outputs]
+        ops = bind(folded.nodes, results)
+        if len(ops) == 1 and len(results) == 1:  # walking a graph of one op takes 0.8 us
+            return Prepared(partial(ops[0].rule, *(given[name] for name in ops[0].inputs)), lambda output: (output,))
+        return Prepared(partial(run, ops, given, results), tuple)
 
 
 NUMPY = NumPy()
+
+
+@dataclass(frozen=True)
+class BoundOp:
+    """One op of a call.
+
+    Attributes:
+        rule: Gives its outputs; one alone, or a sequence.
+        inputs: Names of what it reads.
+        outputs: Names of what it gives.
+        dead: Names of what nobody reads behind it: its memory is for the next op.
+    """
+
+    rule: Callable[..., Array]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dead: tuple[str, ...]
+
+
+def bind(nodes: Graph, results: list[str]) -> list[BoundOp]:
+    """The ops of a call, in order, each with what it ends the life of."""
+    made = {name for node in nodes for name, _ in node.outputs} - set(results)
+    ops: list[BoundOp] = []
+    for node in reversed(nodes):
+        outputs = tuple(name for name, _ in node.outputs)
+        dead = tuple(sorted(made & {*node.inputs, *outputs}))
+        made -= set(dead)
+        ops.append(BoundOp(partial(RULES[node.op], node), node.inputs, outputs, dead))
+    return ops[::-1]
+
+
+def run(ops: list[BoundOp], given: Mapping[str, Array], results: list[str]) -> list[Array]:
+    """One call."""
+    values = dict(given)
+    for op in ops:
+        found = op.rule(*[values[name] for name in op.inputs])
+        if len(op.outputs) == 1:
+            values[op.outputs[0]] = found
+        else:
+            values.update(zip(op.outputs, found, strict=True))
+        for name in op.dead:
+            del values[name]
+    return [values[name] for name in results]
 
 
 def describe_blas() -> str:
@@ -57,114 +102,3 @@ def describe_blas() -> str:
     if not mine:
         return "BLAS unknown"
     return f"{mine[0]['internal_api']} {mine[0]['version']} for {mine[0].get('architecture', 'an unknown core')}"
-
-
-def matmul(sizes: Mapping[str, int], *, a: Floats, b: Floats) -> Floats:
-    """``(..., M, K) x (..., K, N) -> (..., M, N)``; b is stored ``(..., N, K)`` where the sizes say so."""
-    product: Floats = np.matmul(a, b.swapaxes(-1, -2) if sizes["transpose_b"] else b)
-    return product
-
-
-def attention(sizes: Mapping[str, int], *, q: Floats, k: Floats, v: Floats) -> Floats:
-    """Attention of every head: three ``(H, T, D) -> (H, T, D)``."""
-    return attend(q, k, v, causal=bool(sizes["causal"]))
-
-
-def layer_norm(sizes: Mapping[str, int], *, x: Floats, gain: Floats, bias: Floats) -> Floats:
-    """Layer norm of every row of ``(R, C)``."""
-    del sizes
-    return normalize(x, gain, bias)
-
-
-def softmax(sizes: Mapping[str, int], *, x: Floats) -> Floats:
-    """Softmax of every row of ``(R, C)``."""
-    del sizes
-    return exponentiate(x.copy())
-
-
-def gelu(sizes: Mapping[str, int], *, x: Floats) -> Floats:
-    """GELU, tanh form, of every element of ``(R, C)``."""
-    del sizes
-    return activate(x)
-
-
-def embedding(sizes: Mapping[str, int], *, ids: Array, table: Floats) -> Floats:
-    """Rows of a table ``(V, C)`` at ids ``(R)``."""
-    del sizes
-    return table[ids]
-
-
-def gpt(sizes: Mapping[str, int], *, tokens: Array, wte: Floats, wpe: Floats, **weights: Floats) -> Floats:
-    """Logits ``(T, V)`` of a GPT at every position of `tokens` ``(T)``."""
-    config = config_of(sizes)
-    final = weights.pop("ln_f_gain"), weights.pop("ln_f_bias")
-    x = wte[tokens] + wpe[: config.seq]
-    for layer in range(config.layers):
-        x = block(x, {name: stacked[layer] for name, stacked in weights.items()}, config.heads)
-    logits: Floats = normalize(x, *final) @ wte.T
-    return logits
-
-
-KERNELS: dict[str, Callable[..., Floats]] = {
-    "matmul": matmul,
-    "batch_matmul": matmul,
-    "attention": attention,
-    "layer_norm": layer_norm,
-    "softmax": softmax,
-    "gelu": gelu,
-    "embedding": embedding,
-    "gpt": gpt,
-}
-
-
-def attend(q: Floats, k: Floats, v: Floats, *, causal: bool) -> Floats:
-    """``softmax(q k^T / sqrt(D)) v`` for every head."""
-    scores = np.matmul(q, k.swapaxes(-1, -2))  # H x T x T
-    scores *= np.float32(1 / np.sqrt(q.shape[-1]))
-    if causal:
-        scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, MASKED)
-    mixed: Floats = np.matmul(exponentiate(scores), v)
-    return mixed
-
-
-def exponentiate(x: Floats) -> Floats:
-    """Softmax over the last dimension, in place."""
-    x -= x.max(axis=-1, keepdims=True)
-    np.exp(x, out=x)
-    x /= x.sum(axis=-1, keepdims=True)
-    return x
-
-
-def normalize(x: Floats, gain: Floats, bias: Floats) -> Floats:
-    """Layer norm over the last dimension."""
-    centered: Floats = x - x.mean(axis=-1, keepdims=True)
-    variance = np.mean(centered * centered, axis=-1, keepdims=True)
-    centered *= 1 / np.sqrt(variance + np.float32(LAYER_NORM_EPSILON))
-    centered *= gain
-    centered += bias
-    return centered
-
-
-def activate(x: Floats) -> Floats:
-    """GELU, tanh form; the cube as two products, which are much faster than a power."""
-    inner = x * x
-    inner *= np.float32(0.044715)
-    inner += 1
-    inner *= x
-    inner *= np.float32(np.sqrt(2 / np.pi))
-    np.tanh(inner, out=inner)
-    inner += 1
-    inner *= x
-    inner *= np.float32(0.5)
-    return inner
-
-
-def block(x: Floats, w: dict[str, Floats], heads: int) -> Floats:
-    """One pre-norm transformer block, ``(T, C) -> (T, C)``."""
-    rows, width = x.shape
-    qkv = normalize(x, w["ln_1_gain"], w["ln_1_bias"]) @ w["qkv_weight"] + w["qkv_bias"]  # T x 3C
-    q, k, v = qkv.reshape(rows, 3, heads, width // heads).transpose(1, 2, 0, 3)  # 3 of H x T x D
-    mixed = attend(q, k, v, causal=True).swapaxes(0, 1).reshape(rows, width)  # T x C
-    x = x + (mixed @ w["mix_weight"] + w["mix_bias"])
-    hidden = activate(normalize(x, w["ln_2_gain"], w["ln_2_bias"]) @ w["up_weight"] + w["up_bias"])  # T x F
-    return x + (hidden @ w["down_weight"] + w["down_bias"])

@@ -1,16 +1,19 @@
-"""ONNX graphs in the making, as data."""
+"""ONNX graphs in the making, as data, and as model files."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from autotune.core.payload import Array
+from autotune.core.payload import DTYPES, Argument, Array, Payload
+
+OPSET = 20  # the first with Gelu
+IR_VERSION = 10
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """An operator: its kind, the names of what it reads and gives, and its attributes."""
 
     kind: str
@@ -20,18 +23,20 @@ class Node:
 
 
 @dataclass
-class Graph:
+class OnnxGraph:
     """A graph in the making; values are known by their names.
 
     Attributes:
-        nodes: Operators, in order; the last one gives the output.
+        arguments: What the payload's arguments hold, by name, for what is a constant to the model.
+        nodes: Operators, in order.
         constants: Small arrays, part of the model.
         weights: Large arrays, handed to the session beside it.
         fed: Inputs that are no arguments of the payload, with their values: parts of its states.
         kept: Outputs that are no arguments of the payload, with their shapes: parts of its states after a call.
     """
 
-    nodes: list[Node] = field(default_factory=list)
+    arguments: Mapping[str, Array]
+    nodes: list[OnnxNode] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     weights: dict[str, Array] = field(default_factory=dict)
     fed: dict[str, Array] = field(default_factory=dict)
@@ -45,13 +50,21 @@ class Graph:
     def ops(self, kind: str, inputs: tuple[str, ...], count: int, **attributes: Any) -> tuple[str, ...]:  # noqa: ANN401
         """Add an operator with `count` outputs; give those."""
         outputs = tuple(f"v{len(self.nodes)}_{i}" for i in range(count))
-        self.nodes.append(Node(kind, inputs, outputs, attributes))
+        self.nodes.append(OnnxNode(kind, inputs, outputs, attributes))
         return outputs
 
-    def constant(self, value: Array | float | list[int]) -> str:
-        """Add a small constant: a float is f32, a list is a shape."""
-        name = f"c{len(self.constants)}"
-        self.constants[name] = np.asarray(value, np.float32 if isinstance(value, float) else None)
+    def transpose(self, value: str, perm: Sequence[int]) -> str:
+        """Add a transposition; of a value that is one already, the two as one."""
+        for node in self.nodes:
+            if node.kind == "Transpose" and value in node.outputs:
+                return self.op("Transpose", *node.inputs, perm=[node.attributes["perm"][i] for i in perm])
+        return self.op("Transpose", value, perm=list(perm))
+
+    def constant(self, value: Array | float | list[int], name: str = "") -> str:
+        """Add a small constant, once where it has a name: a float is f32, a list is a shape."""
+        name = name or f"c{len(self.constants)}"
+        if name not in self.constants:
+            self.constants[name] = np.asarray(value, np.float32 if isinstance(value, float) else None)
         return name
 
     def feed(self, name: str, array: Array) -> str:
@@ -64,7 +77,46 @@ class Graph:
         self.kept[value] = shape
         return value
 
-    def weight(self, name: str, array: Array) -> str:
-        """Add a large constant."""
-        self.weights[name] = np.ascontiguousarray(array)
-        return name
+    def finish(self, results: Mapping[str, str]) -> None:
+        """Give the payload's outputs their names, and drop operators whose outputs nobody reads.
+
+        Args:
+            results: New names of values.
+        """
+        needed, left = {*results, *self.kept}, []
+        for node in reversed(self.nodes):
+            if needed & {*node.outputs}:
+                needed |= {*node.inputs}
+                inputs, outputs = (tuple(results.get(n, n) for n in names) for names in (node.inputs, node.outputs))
+                left.append(replace(node, inputs=inputs, outputs=outputs))
+        self.nodes = left[::-1]
+
+
+def serialize(g: OnnxGraph, payload: Payload) -> bytes:
+    """The graph as a model file; weights are external data, so that any size stays below protobuf's 2 GB."""
+    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415 - comes with an extra
+
+    def declare(argument: Argument) -> Any:  # noqa: ANN401 - protobuf's own class
+        kind = helper.np_dtype_to_tensor_dtype(DTYPES[argument.dtype])
+        return helper.make_tensor_value_info(argument.name, kind, argument.shape)
+
+    def external(name: str, array: Array) -> Any:  # noqa: ANN401
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        tensor = TensorProto(name=name, dims=array.shape, data_type=kind, data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", name), ("offset", "0"), ("length", str(array.nbytes))):
+            tensor.external_data.add(key=key, value=value)
+        return tensor
+
+    taken = [argument for argument in payload.arguments if argument.role == "input"]
+    graph = helper.make_graph(
+        [helper.make_node(n.kind, n.inputs, n.outputs, **n.attributes) for n in g.nodes],
+        payload.entry,
+        [*map(declare, taken), *(declare(Argument(n, "input", array.shape)) for n, array in g.fed.items())],
+        [*map(declare, payload.outputs), *(declare(Argument(n, "output", shape)) for n, shape in g.kept.items())],
+        [
+            *(numpy_helper.from_array(array, name) for name, array in g.constants.items()),
+            *(external(name, array) for name, array in g.weights.items()),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    return bytes(model.SerializeToString())

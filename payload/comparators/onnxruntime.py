@@ -6,9 +6,9 @@ from importlib.metadata import version
 from typing import Any
 
 from autotune.core.comparator import Prepared
-from autotune.core.payload import DTYPES, Array, Payload
-from payload.comparators.onnx_graph import Graph
-from payload.comparators.onnx_model import build, serialize
+from autotune.core.payload import DTYPES, Argument, Array, Payload
+from payload.comparators.onnx_graph import OnnxGraph, serialize
+from payload.comparators.onnx_model import build
 
 ERRORS_ONLY = 3
 
@@ -26,10 +26,10 @@ class OnnxRuntime:
         return f"onnxruntime {version('onnxruntime')}, CPU provider (MLAS)"
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Build the model and open a session on it, inputs and output bound, so that a call copies nothing.
+        """Build the model and open a session on it, inputs and outputs bound, so that a call copies nothing.
 
         Raises:
-            ComparatorError: There is no ONNX model of this kind of payload.
+            ComparatorError: The payload has no graph, or one with an op that is unknown here.
         """
         session = Session(payload, build(payload, inputs), inputs)
         return Prepared(session.call, session.outputs)
@@ -45,7 +45,7 @@ class Session:
         values: Where outputs go, by name: the payload's, and the graph's `kept`.
     """
 
-    def __init__(self, payload: Payload, graph: Graph, inputs: Mapping[str, Array]) -> None:
+    def __init__(self, payload: Payload, graph: OnnxGraph, inputs: Mapping[str, Array]) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
         options = ort.SessionOptions()
@@ -64,19 +64,17 @@ class Session:
                 self._binding.bind_ortvalue_input(argument.name, value)
         for name, array in graph.fed.items():
             self._binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array))
-        (output,) = payload.outputs
-        shapes = {output.name: output.shape, **graph.kept}
-        floats = DTYPES[output.dtype]
-        self.values = {n: ort.OrtValue.ortvalue_from_shape_and_type(s, floats) for n, s in shapes.items()}
+        arguments = [*payload.outputs, *(Argument(name, "output", shape) for name, shape in graph.kept.items())]
+        self.values = {a.name: ort.OrtValue.ortvalue_from_shape_and_type(a.shape, DTYPES[a.dtype]) for a in arguments}
         for name, value in self.values.items():
             self._binding.bind_ortvalue_output(name, value)
-        self._output = self.values[output.name]
+        self._outputs = [self.values[argument.name] for argument in payload.outputs]
 
-    def call(self) -> Any:  # noqa: ANN401 - its own class
-        """Run once, from bound inputs to the bound output."""
+    def call(self) -> list[Any]:
+        """Run once, from bound inputs to bound outputs."""
         self._session.run_with_iobinding(self._binding)
-        return self._output
+        return self._outputs
 
-    def outputs(self, output: Any) -> tuple[Array, ...]:  # noqa: ANN401
-        """The output as an array."""
-        return (output.numpy(),)
+    def outputs(self, outputs: list[Any]) -> tuple[Array, ...]:
+        """The outputs as arrays."""
+        return tuple(output.numpy() for output in outputs)

@@ -15,7 +15,7 @@ from autotune.core.errors import ComparatorError
 from autotune.core.evaluator import Effort
 from autotune.core.payload import Array, Payload
 from autotune.worker.measure import measure_interleaved
-from payload.comparators.torch_network import KERNELS, constants
+from payload.comparators.torch_network import build_network
 
 COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for
 TRIAL = Effort(samples=7, seconds=2.0, sample_seconds=3e-3)
@@ -43,12 +43,10 @@ class Torch:
         """Build the network in every way there is, and keep the fastest.
 
         Raises:
-            ComparatorError: There is no network for this kind of payload.
+            ComparatorError: The payload has no graph, or one with an op that is unknown here.
         """
         import torch  # noqa: PLC0415 - comes with an extra
 
-        if payload.kind not in KERNELS:
-            raise ComparatorError(f"there is no torch network of {payload.name}, only of {', '.join(KERNELS)}")
         torch.set_num_threads(1)
         network = build_network(payload, inputs)
         fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
@@ -56,7 +54,7 @@ class Torch:
         ways, failures = [], []
         for how, make in variants(network, fed):
             try:
-                ways.append(Prepared(warm(make, fed), as_array, how))
+                ways.append(Prepared(warm(make, fed), as_arrays, how))
             except Exception as error:  # a compiler may fail in any way; the others still count
                 failures.append(f"{how} failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
         if not ways:
@@ -65,25 +63,6 @@ class Torch:
 
 
 TORCH = Torch()
-
-
-def build_network(payload: Payload, inputs: Mapping[str, Array]) -> Any:  # noqa: ANN401 - torch is an extra
-    """A torch.nn.Module that computes the payload; what has role ``weight`` are its parameters."""
-    import torch  # noqa: PLC0415
-
-    sizes = dict(payload.sizes) | {name: value for case in payload.cases for name, value in case.values}
-    kernel = KERNELS[payload.kind]
-
-    class Network(torch.nn.Module):  # type: ignore[misc]  # mypy does not look at torch
-        def __init__(self) -> None:
-            super().__init__()
-            for name, array in constants(payload, inputs).items():
-                self.register_parameter(name, torch.nn.Parameter(torch.from_numpy(array), requires_grad=False))
-
-        def forward(self, *fed: Any) -> Any:  # noqa: ANN401
-            return kernel(torch.nn.functional, sizes, dict(self.named_parameters()), *fed)
-
-    return Network().eval()
 
 
 Way = tuple[str, Callable[[], Callable[..., Any]]]
@@ -117,9 +96,9 @@ def warm(make: Callable[[], Callable[..., Any]], fed: tuple[Any, ...]) -> Callab
     return lambda: run(*fed)
 
 
-def as_array(output: Any) -> tuple[Array, ...]:  # noqa: ANN401
-    """The one output of a call."""
-    return (output.numpy(),)
+def as_arrays(outputs: Any) -> tuple[Array, ...]:  # noqa: ANN401
+    """The outputs of a call: tensors, or one tensor."""
+    return tuple(tensor.numpy() for tensor in (outputs if isinstance(outputs, tuple) else (outputs,)))
 
 
 def fastest(ways: Sequence[Prepared], failures: Sequence[str]) -> Prepared:

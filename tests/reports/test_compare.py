@@ -5,11 +5,13 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from compare_support import Strange
+from payload_support import documented_payload
 from tuning_support import contraction_payload
 
 from autotune.compiler.tasks.partition import partition
@@ -130,7 +132,7 @@ CACHED = "gpt,d_model=12,heads=3,d_ff=20,vocab=11,seq=5,layers=2,positions=9"
 
 
 @pytest.mark.parametrize("function", ["prefill", "decode", "decode,batch=2"])
-@pytest.mark.parametrize("name", ["onnxruntime", "torch"])
+@pytest.mark.parametrize("name", ["numpy", "onnxruntime", "torch"])
 def test_library_with_a_cache_computes_what_the_oracle_says_in_every_case(name, function):
     payload = load_payload(f"{CACHED},function={function}")
     bench = Testbench(payload, seed=0)
@@ -188,10 +190,28 @@ def test_numpy_states_the_core_its_blas_is_for():
 
 
 @pytest.mark.parametrize("name", LIBRARIES[:3])
-def test_library_without_a_formula_for_a_payload_refuses(name):
+def test_library_refuses_a_payload_without_a_graph(name):
     comparator, payload = installed(name), contraction_payload(3, 4, 5)
-    with pytest.raises(ComparatorError, match="product"):
+    with pytest.raises(ComparatorError, match=f"{name} must have a graph to compute, product"):
         comparator.prepare(payload, payload.make_inputs(0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "op"),
+    [("positions=rope", "rotate"), ("weights=int8", "restore"), ("weights=bf16,function=decode", "restore")],
+)
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_library_refuses_a_graph_with_an_op_that_it_does_not_know(name, changes, op):
+    comparator, payload = installed(name), load_payload(f"nano,{changes}")
+    with pytest.raises(ComparatorError, match=f"it does not know {op}"):
+        comparator.prepare(payload, payload.make_inputs(0))
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_payload_of_several_ops_needs_nothing_but_its_graph(name):
+    bench = Testbench(documented_payload(), seed=0)
+    ready = installed(name).prepare(bench.payload, bench.inputs)
+    assert contest.check([ready], bench).outcome == "ok"
 
 
 def test_comparators_pickle():
@@ -216,6 +236,37 @@ def test_constant_operand_is_an_initializer_and_fresh_one_an_input():
     for constant in (0, 1):
         payload = load_payload(f"{TINY},constant_b={constant}")
         assert list(build(payload, payload.make_inputs(0)).weights) == ["b"] * constant
+
+
+def operators(spec):
+    from payload.comparators.onnx_model import build
+
+    payload = load_payload(spec)
+    return Counter(node.kind for node in build(payload, payload.make_inputs(0)).nodes)
+
+
+@pytest.mark.parametrize(
+    ("function", "transposes", "others"),
+    [
+        ("forward", 4, {}),  # q, k once for both its turns, v, and what they mix
+        ("prefill", 5, {}),  # k besides as the cache has it
+        ("decode,position=1", 1, {"Concat": 2}),
+    ],
+)
+def test_each_layer_is_the_operators_that_exporters_write(function, transposes, others):
+    block = {
+        "LayerNormalization": 2,
+        "MatMul": 6,
+        "Add": 6,
+        "Gelu": 1,
+        "Split": 1,
+        "Reshape": 4,
+        "Mul": 1,
+        "Softmax": 1,
+    }
+    one, two = (operators(f"{CACHED},function={function}".replace("layers=2", f"layers={n}")) for n in (1, 2))
+    masked = {} if "decode" in function else {"Add": 1}
+    assert two - one == Counter({**block, "Transpose": transposes, **others}) + Counter(masked)
 
 
 def test_payload_file_becomes_a_function_over_tensors():
