@@ -59,7 +59,7 @@ def outputs_and_reference(payload, seed=0):
 def documented_payload():
     """The payload in Python that docs/how-to/payload.md shows."""
     page = Path(__file__).parent.parent / "docs" / "how-to" / "payload.md"
-    (text,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    (text,) = [text for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S) if "graph = (" in text]
     names = {"__name__": "documented"}
     exec(compile(text, page.name, "exec"), names)
     return names["perceptron"]({})

@@ -88,7 +88,7 @@ def no_care(tmp_path, monkeypatch):
             if isinstance(value, Effort):
                 monkeypatch.setattr(module, name, QUICK)
             if name == "measure_noise":
-                monkeypatch.setattr(module, name, lambda machine, worker, pairs: 0.01)
+                monkeypatch.setattr(module, name, lambda machine, worker, pairs=1: 0.01)
 
 
 @pytest.fixture
