@@ -132,8 +132,8 @@ class FusedWriter(GroupWriter):
         for index, member in enumerate(self.members):
             if index > 0:
                 handles.append(moves.producer(self.script, handles[member.reader], member.operand))
-            filled = member.filled >= 0 and (index > 0 or root_is_filled)
-            fills.append(moves.producer(self.script, handles[index], member.filled) if filled else "")
+            place = member.filled if index > 0 or root_is_filled else None
+            fills.append(moves.producer(self.script, handles[index], place) if place is not None else "")
         return handles, fills
 
     def tile_root(self, op: str) -> tuple[str, list[OpenLoop]]:
@@ -190,7 +190,7 @@ class FusedWriter(GroupWriter):
     def write_member(self, op: str, member: Member) -> None:
         """Schedule a member that is no contraction; consumes `op`."""
         self.choose_functions(op)
-        mark = HIDDEN if self.skips and member.hidden >= 0 else ""
+        mark = HIDDEN if self.skips and member.masked_loop is not None else ""
         self.write_rows(op, self.sizes_of(member), reduced=bool(member.nest.reduced), mark=mark)
 
     def open_contractions(
@@ -204,7 +204,8 @@ class FusedWriter(GroupWriter):
             contraction = tile_of(self.shape, self.config, index)
             if chosen["pack_b"] == "beforehand":
                 contraction = replace(contraction, transposed_b=False)
-            hidden = DIMS[member.hidden - self.lead] if self.skips and member.hidden >= 0 else ""
+            masked = member.masked_loop
+            hidden = DIMS[masked - self.lead] if self.skips and masked is not None else ""
             zeros = fill if contraction.zeroed and member is not self.members[0] else ""
             writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), zeros, hidden)
             writer.tile_and_pack(handle)

@@ -72,9 +72,9 @@ def shape_of(task: Task) -> Shape:
         rows,
         task.contractions,
         width=root.nest.sizes[-1],
-        causal=any(m.hidden >= 0 for m in task.members),
-        keys=max((m.nest.sizes[m.column] for m in task.members if m.column >= 0), default=0),
-        along=tuple(DIMS[m.column - rows + 1] if m.column >= 0 else "" for m in found),
+        causal=any(m.masked_loop is not None for m in task.members),
+        keys=max((m.nest.sizes[m.online_loop] for m in task.members if m.online_loop is not None), default=0),
+        along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in found),
     )
 
 

@@ -48,8 +48,8 @@ class OnlineWriter(GroupWriter):
         """Sizes of an op's loops in a block, without leading dimensions."""
         sizes = list(member.nest.sizes)
         sizes[self.shape.rows - 1] = int(self.config["rows"])
-        if member.column >= 0:
-            sizes[member.column] = online_columns(self.config)
+        if member.online_loop is not None:
+            sizes[member.online_loop] = online_columns(self.config)
         return tuple(sizes[self.shape.rows - 1 :])
 
     def open_contractions(self, function: str) -> list[MatmulWriter]:

@@ -29,8 +29,8 @@ def loop_nest(op: ir.Operation) -> LoopNest | None:
             continue
         if not operand.type.has_static_shape and extent_of(operand) is None:
             return None
-        dims = dimensions(amap)
-        if -1 in dims:
+        dims = [d for d in dimensions(amap) if d is not None]
+        if len(dims) < len(amap.results):
             continue
         sizes.update(zip(dims, static_shape(operand), strict=True))
         growing.update(dims[d] for d in open_dimensions(operand))
@@ -83,9 +83,18 @@ def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
     return [attribute.value for attribute in linalg.get_indexing_maps(op) or ()]
 
 
-def dimensions(amap: ir.AffineMap) -> list[int]:
-    """Loops that an operand's dimensions run over; -1 for anything else."""
-    return [e.position if isinstance(e, ir.AffineDimExpr) else -1 for e in amap.results]
+def dimensions(amap: ir.AffineMap) -> list[int | None]:
+    """The loop that each of an operand's dimensions runs over; `None` where it is not one loop alone."""
+    return [e.position if isinstance(e, ir.AffineDimExpr) else None for e in amap.results]
+
+
+def projected(amap: ir.AffineMap) -> list[int]:
+    """The loop that each dimension runs over, of a map where each runs over one.
+
+    Raises:
+        ValueError: One does not.
+    """
+    return [ir.AffineDimExpr(e).position for e in amap.results]
 
 
 def element_type(value: ir.Value) -> str:

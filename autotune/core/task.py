@@ -20,28 +20,30 @@ class Member:
         reader: Position, among the task's members, of an op that reads its result.
         operand: Number of the operand it is there.
         contraction: What it computes, if it is a contraction with loops in the order (batch,) m, n, k.
-        filled: Number of the operand that is filled with a constant first, its destination; -1 if there is none.
-        hidden: Its loop over columns of which a causal mask hides those behind the row's own: what is computed there
-            changes no result. -1 if there is none.
-        column: Its loop over columns that may come block by block, since the group divides by the sum of a softmax in
-            the end. -1 if there is none.
+        filled: Number of the operand that is filled with a constant first, its destination; `None` if there is none.
+        masked_loop: Its loop over columns of which a causal mask hides those behind the row's own: what is computed
+            there changes no result. `None` if there is none.
+        online_loop: Its loop over columns that may come block by block, since the group divides by the sum of a softmax
+            in the end. `None` if there is none.
     """
 
     nest: LoopNest
     reader: int = 0
     operand: int = 0
     contraction: Contraction | None = None
-    filled: int = -1
-    hidden: int = -1
-    column: int = -1
+    filled: int | None = None
+    masked_loop: int | None = None
+    online_loop: int | None = None
 
     @property
     def flops(self) -> float:
         """What no schedule can leave out: a contraction's multiplications and additions, else one operation a point."""
         if self.contraction is None:
             return prod(self.nest.sizes)
-        rows, columns = self.contraction.m, self.nest.sizes[self.hidden]
-        seen = sum(min(row + 1, columns) for row in range(rows)) if self.hidden >= 0 else rows * columns
+        if self.masked_loop is None:
+            return float(self.contraction.flops)
+        rows, columns = self.contraction.m, self.nest.sizes[self.masked_loop]
+        seen = sum(min(row + 1, columns) for row in range(rows))
         return self.contraction.flops * seen / (rows * columns)
 
 

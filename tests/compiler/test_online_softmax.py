@@ -85,7 +85,7 @@ def candidate(task):
     "spec", ["softmax,rows=64,cols=256", "layer_norm,rows=64,cols=256", "gelu,rows=64,cols=256", "matmul,m=128,k=128"]
 )
 def test_what_does_not_divide_by_the_sum_of_a_softmax_stays(spec):
-    assert all(member.column < 0 for task in partition(load_payload(spec)).tasks for member in task.members)
+    assert all(member.online_loop is None for task in partition(load_payload(spec)).tasks for member in task.members)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,19 @@ def test_what_is_not_linear_in_the_exponentials_stays(old, new):
     payload = load_payload(ATTENTION)
     assert old in payload.text
     changed = replace(payload, text=payload.text.replace(old, new))
-    assert all(member.column < 0 for task in partition(changed).tasks for member in task.members)
+    assert all(member.online_loop is None for task in partition(changed).tasks for member in task.members)
+
+
+def test_a_group_that_reads_at_a_constant_place_stays():
+    """Which part of such an operand belongs to a block is not known."""
+    payload = load_payload(ATTENTION)
+    whole, kind = "affine_map<(d0, d1, d2) -> (d0, d1, d2)>", "tensor<2x128x24xf32>"
+    text = payload.text.replace(f"[{whole}, {whole}]", f"[{whole}, {whole.replace('d2)>', '0)>')}, {whole}]", 1)
+    text = text.replace(f"ins(%q : {kind})", f"ins(%q, %q : {kind}, {kind})")
+    text = text.replace("(%e0: f32, %acc: f32)", "(%e0: f32, %first: f32, %acc: f32)", 1)
+    text = text.replace("mulf %e0, %factor", "mulf %e0, %first", 1)
+    members = attention_task(replace(payload, text=text)).members
+    assert {member.online_loop for member in members} == {None}
 
 
 def test_script_says_what_goes_online():

@@ -7,7 +7,7 @@ from mlir import ir
 from mlir.dialects import tensor
 
 from autotune.compiler.extents import static_shape
-from autotune.compiler.nests import dimensions
+from autotune.compiler.nests import projected
 from autotune.compiler.tasks.softmax import Plan
 from autotune.core.family import Blocks
 
@@ -37,20 +37,20 @@ class Block:
         """Where the block starts in a loop of an op, and how long it is there; `None` and 0 if it is all of it."""
         if loop < self.plan.rows:
             return self.starts[loop], self.blocks.rows if loop == self.lead else 1
-        if loop == self.plan.columns.get(op, -1):
+        if loop == self.plan.columns.get(op):
             return self.column, self.blocks.columns
         return None, 0
 
     def extents(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> tuple[list[ir.Value | None], list[int]]:
         """Where the block starts in each dimension of a value (`None`: where that does), and how long it is there."""
-        parts = [self.part(op, loop) for loop in dimensions(amap)]
+        parts = [self.part(op, loop) for loop in projected(amap)]
         sizes = [length or whole for (_, length), whole in zip(parts, static_shape(value), strict=True)]
         return [start for start, _ in parts], sizes
 
     def shape(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> list[int]:
         """Sizes of a value's part, without leading dimensions."""
         sizes = self.extents(op, amap, value)[1]
-        return [size for size, loop in zip(sizes, dimensions(amap), strict=True) if loop >= self.lead]
+        return [size for size, loop in zip(sizes, projected(amap), strict=True) if loop >= self.lead]
 
     def read(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> ir.Value:
         """The part of an operand."""
@@ -63,7 +63,7 @@ class Block:
 
     def inside(self, amap: ir.AffineMap) -> ir.AffineMap:
         """A map without the leading dimensions."""
-        kept = [ir.AffineDimExpr.get(loop - self.lead) for loop in dimensions(amap) if loop >= self.lead]
+        kept = [ir.AffineDimExpr.get(loop - self.lead) for loop in projected(amap) if loop >= self.lead]
         return ir.AffineMap.get(amap.n_dims - self.lead, 0, kept)
 
 

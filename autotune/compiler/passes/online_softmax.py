@@ -13,10 +13,10 @@ from mlir import ir
 from mlir.dialects import arith, bufferization, linalg, scf, tensor
 
 from autotune.compiler.extents import static_shape
-from autotune.compiler.nests import dimensions, indexing_maps, structured_ops
+from autotune.compiler.nests import dimensions, indexing_maps, projected, structured_ops
 from autotune.compiler.passes.generic import generic
 from autotune.compiler.passes.online_block import Block
-from autotune.compiler.tasks.causal import body, hidden_loops, index_of
+from autotune.compiler.tasks.causal import body, loop_of, masked_loops
 from autotune.compiler.tasks.groups import find_groups
 from autotune.compiler.tasks.softmax import Plan, find_plan
 from autotune.compiler.values import fill_of, index, maker
@@ -45,7 +45,7 @@ def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
         plan = find_plan(ops)
         if plan is None:
             raise CompileError("transform", f"{tag} must divide by a softmax's sum to go online, it does not")
-        skips = blocks[tag].skips and max(hidden_loops(ops, plan.rows)) >= 0
+        skips = blocks[tag].skips and any(loop is not None for loop in masked_loops(ops, plan.rows))
         with ir.InsertionPoint(ops[0]), ops[0].location:
             Online(plan, Block(plan, replace(blocks[tag], skips=skips))).write()
         for op in ops:
@@ -107,7 +107,7 @@ class Online:
     def loop_over_columns(self, reductions: Sequence[ir.Operation]) -> None:
         """The loop over blocks of columns, as far as a mask shows them; carries what is reduced."""
         sizes = dict(
-            zip(dimensions(indexing_maps(reductions[0])[0]), static_shape(reductions[0].operands[0]), strict=True)
+            zip(projected(indexing_maps(reductions[0])[0]), static_shape(reductions[0].operands[0]), strict=True)
         )
         last = index(sizes[self.plan.columns[reductions[0]]])
         if self.block.blocks.skips:
@@ -205,7 +205,7 @@ class Online:
             for number, value in enumerate(inner.operands):
                 copy.operands[number] = values.get(value, value)
             return copy.results[0]
-        loop, lead = index_of(inner.results[0]), self.block.lead
+        loop, lead = loop_of(inner), self.block.lead
         start, _ = self.block.part(op, loop)
         if loop < lead and start is not None:
             return start

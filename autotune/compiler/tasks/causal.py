@@ -32,29 +32,31 @@ ORDERS = {  # of arith.cmpi, by number; what they say of a column and its row be
 SWAPPED = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3, 6: 8, 7: 9, 8: 6, 9: 7}
 
 
-def hidden_loops(ops: Sequence[ir.Operation], rows: int) -> list[int]:
-    """For each op of a group, its loop over columns of which those behind the diagonal need not be computed; else -1.
+def masked_loops(ops: Sequence[ir.Operation], rows: int) -> list[int | None]:
+    """For each op of a group, its loop over columns of which those behind the diagonal need not be computed, if any.
 
-    All are -1 unless the group has a causal mask and sums over its columns.
+    All are `None` unless the group has a causal mask and sums over its columns.
 
     Args:
         ops: The group: root first, every op before those that it reads. Their first loops are the group's rows.
         rows: How many of those there are; the last of them is the mask's row.
     """
-    none = [-1] * len(ops)
+    none: list[int | None] = [None] * len(ops)
     compared = {op: column for op in ops for column in compared_with(op, rows - 1)}
     columns = column_loops(ops, rows, compared)
-    if columns is None or columns.get(ops[0], -1) in dimensions(indexing_maps(ops[0])[-1]):
+    if columns is None or (ops[0] in columns and columns[ops[0]] in dimensions(indexing_maps(ops[0])[-1])):
         return none  # no mask, or its columns are results
     known: dict[ir.Value, str] = {}
     for op in reversed(ops):
-        column = columns.get(op, -1)
-        value = evaluate(op, rows - 1, column, known)
-        reduced = column >= 0 and column not in dimensions(indexing_maps(op)[-1])
+        if op not in columns:
+            known[op.results[0]] = ANY
+            continue
+        value = evaluate(op, rows - 1, columns[op], known)
+        reduced = columns[op] not in dimensions(indexing_maps(op)[-1])
         if reduced and value != KEPT:
             return none
-        known[op.results[0]] = ANY if reduced or column < 0 else value
-    return [columns.get(op, -1) for op in ops]
+        known[op.results[0]] = ANY if reduced else value
+    return [columns.get(op) for op in ops]
 
 
 def column_loops(
@@ -83,8 +85,8 @@ def column_loops(
         for reader, made_by, read in edges:
             written = dimensions(indexing_maps(made_by)[-1])
             for here, there in zip(read, written, strict=True):
-                if (found.get(reader) == here) != (found.get(made_by) == there):
-                    if here < 0 or (reader in found and made_by in found):
+                if runs_over(reader, here, found) != runs_over(made_by, there, found):
+                    if here is None or there is None or (reader in found and made_by in found):
                         return None
                     grown = True
                     found.setdefault(reader, here)
@@ -92,21 +94,29 @@ def column_loops(
     return found or None
 
 
+def runs_over(op: ir.Operation, loop: int | None, columns: Mapping[ir.Operation, int]) -> bool:
+    """Tell whether a loop of an op is known to be the one over columns."""
+    return loop is not None and columns.get(op) == loop
+
+
 def compared_with(op: ir.Operation, row: int) -> Iterator[int]:
     """Loops that an op's body compares with its loop `row`."""
     for inner in body(op):
         if inner.name == "arith.cmpi":
             loops = [index_of(value) for value in inner.operands]
-            if row in loops and -1 not in loops:
-                yield from (loop for loop in loops if loop != row)
+            if row in loops:
+                yield from (loop for loop in loops if loop is not None and loop != row)
 
 
-def index_of(value: ir.Value) -> int:
-    """The loop whose index a value is; -1 if it is something else."""
+def index_of(value: ir.Value) -> int | None:
+    """The loop whose index a value is; `None` if it is something else."""
     made_by = maker(value)
-    if made_by is None or made_by.name != "linalg.index":
-        return -1
-    return int(ir.IntegerAttr(made_by.attributes["dim"]).value)
+    return loop_of(made_by) if made_by is not None and made_by.name == "linalg.index" else None
+
+
+def loop_of(index: ir.Operation) -> int:
+    """The loop whose index a ``linalg.index`` gives."""
+    return int(ir.IntegerAttr(index.attributes["dim"]).value)
 
 
 def body(op: ir.Operation) -> list[ir.Operation]:
@@ -120,14 +130,14 @@ def evaluate(op: ir.Operation, row: int, column: int, known: Mapping[ir.Value, s
     Args:
         op: A structured op.
         row: Its loop over rows.
-        column: Its loop over columns; -1 if it has none.
+        column: Its loop over columns.
         known: What was found out about the results of the ops before it.
     """
     reads = [dimensions(amap) for amap in indexing_maps(op)]
     values: dict[ir.Value, str] = {}
     for argument, operand, read in zip(op.regions[0].blocks[0].arguments, op.operands, reads, strict=True):
         values[argument] = known.get(operand, ANY) if column in read else ANY
-    if column >= 0 and column not in reads[-1]:
+    if column not in reads[-1]:
         values[op.regions[0].blocks[0].arguments[len(reads) - 1]] = KEPT
     *inside, last = body(op)
     for inner in inside:

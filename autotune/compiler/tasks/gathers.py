@@ -23,7 +23,7 @@ def read_places_by_position(op: ir.Operation) -> None:
     block = op.regions[0].blocks[0]
     for argument, operand, amap in zip(block.arguments, op.operands, indexing_maps(op), strict=True):
         read, dims = is_place(argument), dimensions(amap)
-        if read and -1 not in dims and isinstance(operand.type, ir.RankedTensorType):
+        if read and None not in dims and isinstance(operand.type, ir.RankedTensorType):
             with ir.InsertionPoint.at_block_begin(block), op.location:
                 place = tensor.extract(operand, [linalg.IndexOp(dim).result for dim in dims])
             argument.replace_all_uses_with(place)

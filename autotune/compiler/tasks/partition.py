@@ -13,7 +13,7 @@ from mlir.dialects import bufferization, linalg
 from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
 from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
-from autotune.compiler.tasks.causal import hidden_loops
+from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.oracle import contract
@@ -150,15 +150,17 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
             weights.append(op.operands[1])
         if contraction and is_zeroed(op):
             contraction = replace(contraction, zeroed=True)
-        filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else -1
+        filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else None
         members.append(Member(nest, reader, operand, contraction, filled))
     if len(members) > 1:
         rows = rows_of(members[0].nest.iterators, contracts=members[0].contraction is not None)
-        hidden = hidden_loops(group.ops, rows)
-        members = [replace(member, hidden=loop) for member, loop in zip(members, hidden, strict=True)]
+        masked = masked_loops(group.ops, rows)
         plan = find_plan(group.ops) if not weights else None
-        columns = [plan.columns.get(op, -1) if plan is not None else -1 for op in group.ops]
-        members = [replace(member, column=loop) for member, loop in zip(members, columns, strict=True)]
+        online = [plan.columns.get(op) if plan is not None else None for op in group.ops]
+        members = [
+            replace(member, masked_loop=mine, online_loop=theirs)
+            for member, mine, theirs in zip(members, masked, online, strict=True)
+        ]
     outlined = outline(group.in_order, weights)
     if outlined is None:
         return None

@@ -41,6 +41,8 @@ def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
     Args:
         ops: The group: root first, every op before those that it reads.
     """
+    if any(None in dimensions(amap) for op in ops for amap in indexing_maps(op)):
+        return None  # what of an operand belongs to a block is not known
     root, shifted = shape_of(ops[0]), [op for op in ops if is_shifted_exponential(op)]
     if root is None or root.rows < 1 or len(shifted) != 1 or not all(map(starts_anew, ops)):
         return None
