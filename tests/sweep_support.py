@@ -1,6 +1,8 @@
 """A store of made-up trials: one knob decides, one hardly matters, some trials fail, roofs are known."""
 
 import math
+import random
+from statistics import median
 
 from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples, Trial
@@ -10,6 +12,7 @@ SPACE = Space((Knob("tile_m", (1, 2, 4, 8, 16)), Knob("order", ("ijk", "ikj", "k
 FLOPS, BYTES = 2e7, 1e6
 QUARTILE = 0.995  # lower one of the samples of a trial, over its time
 FAILURES = {7: "crashed", 11: "timed-out", 13: "wrong-result", 14: "duplicate"}
+PHASES = {"transform": 0.01, "lower": 0.02, "jit": 0.03, "verify": 0.001, "measure": 0.2}
 SUMMARY = {
     "roofs": {"flops": 1e11, "dram_bytes": 2e10, "l2_bytes": 9e10},
     "machine": {"cpu": "a desktop"},
@@ -44,4 +47,23 @@ def fill_store(path, *, tasks=("first",), trials=60, payload="mine", machine="m"
                 sweep.add(make_trial(task, number, factor), SPACE)
         if summary:
             store.write_summary(payload, SUMMARY)
+    return path
+
+
+def fill_for_bundle(path, bundle, tasks=3, trials=12):
+    """Write a store of made-up trials of a bundle's first tasks, as if made where it was recorded: first its winner."""
+    data, draw = bundle.manifest, random.Random(0)
+    identity = {"machine": data.fingerprint, "compiler": data.versions.compiler}
+    with Store.open(path) as store:
+        for tag, task in list(data.tasks.items())[:tasks]:
+            space = Space(tuple(Knob(name, values) for name, values in task.knobs.items()))
+            sweep = store.sweep(data.payload, tag, identity, flops=FLOPS, size=BYTES)
+            for number in range(trials):
+                config = {name: draw.choice(values) for name, values in task.knobs.items()} if number else task.config
+                seconds, outcome = median(task.seconds) * (1 + number * draw.random()), FAILURES.get(number, "ok")
+                samples = Samples((seconds,) * 3, (1e-4,) * 3, 4, 1e-4) if outcome == "ok" else None
+                key = f"{tag}{number}"
+                trial = Trial(tag, number, dict(config), outcome, key, task.schedule, samples, phases=PHASES)
+                sweep.add(trial, space)
+        store.write_summary(data.payload, {"roofs": dict(data.roofs), "machine": {"cpu": data.machine.cpu}})
     return path

@@ -121,7 +121,8 @@ def inspect_bundle(folder: Path, plots: Path | None, history: Path | None, as_js
 
     winner = read_winner(folder)
     if plots is not None:
-        from autotune.reports.portraits import draw_winner
+        from autotune.reports.pictures.winner import draw_winner
 
-        save(chain(draw_winner(winner), draw_past(folder, history, winner.payload)), plots)
+        drawn = draw_winner(winner.payload, winner.seconds.estimate, winner.baseline, winner.tasks)
+        save(chain(drawn, draw_past(folder, history, winner.payload)), plots)
     typer.echo(json.dumps(winner.to_json())) if as_json else show_winner(winner)

@@ -16,7 +16,7 @@ def report(
         bool, typer.Option("--explain", help="Measure what each technique is worth, as `explain` does.")
     ] = False,
 ) -> None:
-    """Write one self-contained page: tables, pictures, the schedule with its knobs marked, how to replay.
+    """Write one self-contained page: what was gained, where a call's time goes, each task, the search, how to replay.
 
     With a bundle, --store adds the trials of its payload.
 
@@ -27,6 +27,7 @@ def report(
     from autotune.reports.page import report_bundle, report_store
     from autotune.reports.winner import is_bundle, read_winner
     from autotune.store.history import history_beside, read_history
+    from autotune.store.journal import shown
 
     past = history_beside(source)
     if is_bundle(source):
@@ -38,6 +39,7 @@ def report(
         raise typer.BadParameter(f"--store and --explain go with a bundle, {source} is none")
     else:
         checks = read_history(past) if past is not None else None
-        page = report_store(read_holdings(source), Path(source).name, checks)
+        name = shown(source) if "://" in source else Path(source).name
+        page = report_store(read_holdings(source), name, checks)
     output.write_text(page)
     typer.echo(f"autotune: {output}", err=True)

@@ -1,4 +1,4 @@
-"""Numbers as people read them: times with units and intervals, speed-ups; the console for results."""
+"""Numbers for people: times with their unit, factors and shares with their intervals, bytes."""
 
 from rich.console import Console
 
@@ -6,30 +6,93 @@ from autotune.core.stats import Interval
 
 
 def out() -> Console:
-    """The console for results."""
+    """The console for results: stdout, without guessed colours."""
     return Console(highlight=False)
 
 
 def duration(seconds: float | None) -> str:
-    """A time people can read: ``1.23 ms``."""
+    """A time with the unit that suits it; ``-`` where there is none.
+
+    Example:
+        >>> duration(0.00123)
+        '1.23 ms'
+    """
     if seconds is None:
         return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            value = seconds / scale
-            return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
+        if seconds >= scale or unit == "ns":
+            break
+    value = seconds / scale
+    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
+
+
+def time_span(seconds: Interval) -> str:
+    """A time with its interval in the same unit.
+
+    Example:
+        >>> time_span(Interval(0.00122, 0.00123, 0.00125))
+        '1.23 ms [1.22, 1.25]'
+    """
+    return f"{duration(seconds.estimate)} {bounds(seconds)}"
+
+
+def bounds(seconds: Interval) -> str:
+    """The ends of a time's interval, in the unit of its estimate: ``[1.22, 1.25]``."""
+    number, _ = duration(seconds.estimate).split()
+    scale = float(number) / seconds.estimate
+    return f"[{seconds.low * scale:.3g}, {seconds.high * scale:.3g}]"
 
 
 def factor(speedup: Interval | None) -> str:
-    """A speed-up with its interval: ``12.3x [12.1, 12.6]``."""
+    """A factor with its interval; ``-`` where there is none.
+
+    Example:
+        >>> factor(Interval(12.1, 12.3, 12.6))
+        '12.3x [12.1, 12.6]'
+    """
     if speedup is None:
         return "-"
     return f"{speedup.estimate:.4g}x [{speedup.low:.4g}, {speedup.high:.4g}]"
 
 
-def time_span(seconds: Interval) -> str:
-    """A time with its interval: ``1.23 ms [1.22, 1.25]``."""
-    number, unit = duration(seconds.estimate).split()
-    scale = float(number) / seconds.estimate
-    return f"{number} {unit} [{seconds.low * scale:.3g}, {seconds.high * scale:.3g}]"
+def times(ratio: float | None) -> str:
+    """A factor alone; ``-`` where there is none.
+
+    Example:
+        >>> times(1.0678)
+        '1.07x'
+    """
+    return f"{ratio:.3g}x" if ratio is not None else "-"
+
+
+def percent(share: float | None) -> str:
+    """A share of one; ``-`` where there is none.
+
+    Example:
+        >>> percent(0.1234)
+        '12.3%'
+    """
+    return f"{share:.1%}" if share is not None else "-"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    Example:
+        >>> plural(1, "knob"), plural(2, "knob")
+        ('1 knob', '2 knobs')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def size(count: float) -> str:
+    """Bytes in the binary unit that suits them.
+
+    Example:
+        >>> size(2_883_584)
+        '2.75 MiB'
+    """
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count:.0f} B"

@@ -17,7 +17,7 @@ from autotune.reports.compare import compare as compare_all
 from autotune.reports.comparison import Comparison
 from autotune.reports.holdings import read_holdings
 from autotune.reports.importance import knob_importance
-from autotune.reports.pictures import draw_all
+from autotune.reports.pictures.gallery import draw_all
 from autotune.reports.show import show as show_stage
 from autotune.store.places import home
 from autotune.tuning.by_hand import candidate_of

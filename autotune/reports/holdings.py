@@ -15,10 +15,17 @@ from autotune.store.store import Store
 
 @dataclass(frozen=True)
 class Holdings:
-    """Trials, one row each (`autotune.store.frames.to_frame` has the columns), and roofs where a run was finished."""
+    """What a store holds.
+
+    Attributes:
+        frame: Trials, one row each; `autotune.store.frames.to_frame` has the columns.
+        roofs: Roofs as the newest finished run measured them; `None` where none was finished.
+        summaries: Results of the finished runs, oldest first, as `TuneResult.to_json` writes them.
+    """
 
     frame: pd.DataFrame
     roofs: Roofs | None = None
+    summaries: tuple[dict[str, Any], ...] = ()
 
 
 def read_holdings(location: str | Path, *, payload: str | None = None, where: str | None = None) -> Holdings:
@@ -43,7 +50,8 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
         frame = found
     if where is not None:
         frame = keep(frame, where)
-    return Holdings(frame, roofs_of(summaries))
+    shown = tuple(summary for summary in summaries if payload in (None, summary.get("payload")))
+    return Holdings(frame, roofs_of(summaries), shown)
 
 
 def keep(frame: pd.DataFrame, where: str) -> pd.DataFrame:

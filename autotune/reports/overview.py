@@ -17,8 +17,8 @@ def describe_sweeps(frame: pd.DataFrame, top: int, roofs: Roofs | None = None) -
 
     Args:
         frame: Trials, one row each.
-        top: How many configs a task.
-        roofs: For shares of the FMA roof; null without.
+        top: Most configs of a task.
+        roofs: Roofs of the machine; `None` leaves shares of the FMA roof unknown.
     """
     return [
         describe_sweep(str(payload), str(task), rows, top, roofs)

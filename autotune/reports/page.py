@@ -1,9 +1,8 @@
 """The report: one self-contained page of a bundle or a store, for a browser without a network."""
 
-import re
-import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import hashlib
+from base64 import b64encode
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,45 +10,25 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from autotune.reports.compared import compared_beside
 from autotune.reports.explain import Explanation
-from autotune.reports.format import duration, factor, time_span
+from autotune.reports.format import duration, times
 from autotune.reports.holdings import Holdings
-from autotune.reports.overview import describe_sweeps
-from autotune.reports.pictures import Picture, draw_all, draw_history, to_svg
-from autotune.reports.portraits import draw_winner
-from autotune.reports.tables import best_cells
-from autotune.reports.winner import TimedTask, Winner, describe
-from autotune.store.bundle import read_bundle
+from autotune.reports.pictures.gallery import Picture, to_svg
+from autotune.reports.pictures.style import DARK
+from autotune.reports.sections.again import again_with_bundle, again_with_store
+from autotune.reports.sections.blocks import Section
+from autotune.reports.sections.found import found_in_store, newest_runs
+from autotune.reports.sections.gained import gained_of_bundle
+from autotune.reports.sections.search import ELSEWHERE, no_search, search_of
+from autotune.reports.sections.shares import shares_of_calls
+from autotune.reports.sections.tasks import tasks_of
+from autotune.reports.task_facts import facts_of_store
+from autotune.reports.task_lines import TaskLine, lines_of_bundle, lines_of_store, newest, of_bundle
+from autotune.reports.winner import Winner, describe
+from autotune.store.bundle import BundleFiles, read_bundle
 
-TOP = 3
-CHOSEN = re.compile(r"^\s*// \w+ = .*$")  # the comment that names a task's knobs and their values
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of the page.
-
-    Attributes:
-        title: Its heading.
-        caption: What it says.
-        heads: Of the columns.
-        rows: Cells.
-        numeric: Columns that are set to the right.
-    """
-
-    title: str
-    caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numeric: Sequence[int] = ()
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the schedule, and whether the search chose it."""
-
-    text: str
-    chosen: bool
+TEMPLATE, STYLE, SCRIPT = "report.html.j2", "report.css", "report.js"
 
 
 def report_bundle(
@@ -61,163 +40,104 @@ def report_bundle(
     """The page of a bundle.
 
     Args:
-        folder: The bundle.
+        folder: Folder of the bundle.
         holdings: Trials of its payload; drawn too.
         explanation: What its techniques are worth, if that was measured.
         checks: The history of its regression checks; drawn too.
 
     Raises:
         BundleError: The bundle is incomplete or edited.
+        StoreError: A comparison lies beside the bundles that is none.
     """
     bundle = read_bundle(folder)
     winner = describe(bundle)
-    tables = [key_figures(winner), task_table(winner)]
-    pictures = draw_winner(winner, explanation)
-    if explanation is not None:
-        tables.append(technique_table(explanation))
-    if holdings is not None:
-        tables += sweep_tables(holdings)
-        pictures += draw_all(holdings)
-    if checks is not None:
-        pictures += draw_history(checks)
-    return write_page(
-        title=winner.payload,
-        lead=winner_sentence(winner),
-        notes=winner.notes,
-        tables=tables,
-        pictures=pictures,
-        schedule=[Line(line, bool(CHOSEN.match(line))) for line in bundle.script.splitlines()],
-        commands=[
-            "# build it again, verify it, time it",
-            shlex.join(["autotune", "replay", folder.name]),
-            "# how it came about",
-            shlex.join(["autotune", "tune", *winner.command[2:]]) if len(winner.command) > 2 else winner.payload,
-        ],
-    )
-
-
-def report_store(holdings: Holdings, name: str, checks: pd.DataFrame | None = None) -> str:
-    """The page of a store: every payload in it, and the history of regression checks beside it."""
-    trials = len(holdings.frame)
-    payloads = ", ".join(holdings.frame["payload"].unique()) or "nothing"
-    right = int((holdings.frame["outcome"] == "ok").sum())
-    return write_page(
-        title=f"Sweeps of {payloads}",
-        lead=f"{trials} trials in {name}, {right} of them right.",
-        notes=(),
-        tables=sweep_tables(holdings),
-        pictures=[*draw_all(holdings), *(draw_history(checks) if checks is not None else ())],
-        schedule=[],
-        commands=[shlex.join(["autotune", "inspect", name])],
-    )
-
-
-def write_page(*, pictures: Iterable[Picture], **parts: object) -> str:
-    """Fill the template; `parts` are what it names."""
-    environment = Environment(
-        loader=PackageLoader("autotune.reports"), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
-    )
-    drawn = [
-        {"caption": picture.caption, "svg": Markup(to_svg(picture.figure, f"p{index}-"))}
-        for index, picture in enumerate(pictures)
+    compared = compared_beside(folder, winner.payload, bundle.manifest.fingerprint)
+    lines = lines_of_bundle(bundle, holdings)
+    wholes = {winner.payload: winner.seconds.estimate}
+    sections = [
+        gained_of_bundle(bundle, winner, compared, checks),
+        shares_of_calls(lines, wholes, explanation),
+        tasks_of(lines, wholes, bundle.texts),
+        search_of_bundle(bundle, holdings, lines),
+        again_with_bundle(bundle),
     ]
-    written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return environment.get_template("report.html.j2").render(
-        **parts, pictures=drawn, foot=f"Written by autotune report, {written}."
-    )
+    return write_page(winner.payload, winner_sentence(winner), sections)
+
+
+def search_of_bundle(bundle: BundleFiles, holdings: Holdings | None, lines: Sequence[TaskLine]) -> Section:
+    """How the search behind a bundle went: the trials made where it was recorded, else whatever there are."""
+    if holdings is None:
+        return no_search()
+    mine = of_bundle(bundle, holdings.frame)
+    names = {bundle.manifest.payload: {line.tag: line.name for line in lines}}
+    if mine.empty:
+        return search_of(holdings, names, ELSEWHERE)
+    return search_of(Holdings(mine, holdings.roofs), names)
+
+
+def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None = None) -> str:
+    """The page of a store: every payload in it, and the history of regression checks beside it.
+
+    Args:
+        holdings: What the store holds.
+        location: Where it is, for the commands that go on with it.
+        checks: The history of regression checks beside it; drawn too.
+    """
+    facts = facts_of_store(holdings)
+    lines = lines_of_store(holdings, facts)
+    payloads = list(dict.fromkeys(line.payload for line in lines))
+    wholes = {run.payload: run.best.seconds for run in newest_runs(holdings)}
+    names: dict[str, dict[str, str]] = {payload: {} for payload in payloads}
+    for (payload, tag), fact in facts.items():
+        names[payload][tag] = fact.name
+    sections = [
+        found_in_store(holdings, checks),
+        shares_of_calls(newest(lines), wholes),
+        tasks_of(lines, wholes, {}),
+        search_of(holdings, names),
+        again_with_store(location, payloads),
+    ]
+    said = f"{len(holdings.frame)} trials in {location}."
+    return write_page(f"Sweeps of {', '.join(payloads) or 'nothing'}", said, sections)
 
 
 def winner_sentence(winner: Winner) -> str:
     """What was reached, in a sentence."""
-    share = f", {winner.roof_fraction:.0%} of what its multiply-adds allow" if winner.roof_fraction else ""
-    over = f", {factor(winner.speedup)} over {winner.baseline}" if winner.speedup else ""
-    return f"One call takes {time_span(winner.seconds)}{share}{over}, on one core of {winner.cpu} ({winner.isa})."
+    found = [f"{times(winner.speedup.estimate)} as fast as {winner.baseline}"] if winner.speedup else []
+    found += [f"{winner.roof_fraction:.0%} of what its multiply-adds allow"] if winner.roof_fraction else []
+    said = f"One call takes {duration(winner.seconds.estimate)} on one core of {winner.cpu}"
+    return f"{said}: {', '.join(found)}." if found else f"{said}."
 
 
-def key_figures(winner: Winner) -> Table:
-    """The whole at a glance."""
-    rows = [
-        ("a call", time_span(winner.seconds)),
-        (f"a call of {winner.baseline}", duration(winner.baseline_seconds)),
-        ("speed-up", factor(winner.speedup)),
-        ("of the FMA roof", f"{winner.roof_fraction:.1%}" if winner.roof_fraction else "-"),
-        ("largest error", f"{winner.max_error:.2g}"),
-        ("noise floor", f"{winner.noise_floor:.1%}"),
-        ("FMA roof", f"{winner.roofs['flops'] / 1e9:.1f} GFLOP/s"),
-        ("memory roof", f"{winner.roofs['dram_bytes'] / 1e9:.1f} GB/s"),
-        ("intermediates", memory_sentence(winner.buffers)),
-        ("compiler", winner.compiler),
-    ]
-    return Table("At a glance", "As recorded in the bundle; brackets are 95 % intervals.", ("", ""), rows)
-
-
-def memory_sentence(buffers: dict[str, int] | None) -> str:
-    """What the arena holds."""
-    if buffers is None:
-        return "allocated in every call"
-    peak, naive = (buffers[name] / 2**20 for name in ("peak_bytes", "naive_bytes"))
-    return f"{buffers['count']} in an arena of {peak:.3g} MiB; {naive:.3g} MiB separately"
-
-
-def task_table(winner: Winner) -> Table:
-    """A row a task."""
-    heads = ("task", "runs", "a call", "over baseline", "schedule", "config")
-    rows = [task_row(task) for task in winner.tasks]
-    return Table("Tasks", "Every distinct unit of the payload, timed alone.", heads, rows, (1, 2, 3))
-
-
-def task_row(task: TimedTask) -> tuple[str, ...]:
-    """One task's cells."""
-    ratio = task.baseline_seconds / task.seconds.estimate if task.seconds and task.baseline_seconds else None
-    knobs = " ".join(f"{name}={value}" for name, value in (task.config or {}).items())
-    return (
-        task.tag,
-        str(task.count),
-        time_span(task.seconds) if task.seconds else "-",
-        f"{ratio:.3g}x" if ratio else "-",
-        task.schedule or "plain lowering",
-        knobs,
+def write_page(title: str, lead: str, sections: Sequence[Section]) -> str:
+    """Fill the template; every text is escaped, and the page allows no script but its own and no network."""
+    loader = PackageLoader("autotune.reports")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    style, script = (loader.get_source(environment, name)[0] for name in (STYLE, SCRIPT))
+    written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    environment.globals["svg"] = Drawings().svg
+    return environment.get_template(TEMPLATE).render(
+        title=title,
+        lead=lead,
+        sections=sections,
+        style=Markup(style),
+        inks=sorted(DARK.items()),
+        script=Markup(script),
+        script_sha256=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        written=written,
     )
 
 
-def technique_table(found: Explanation) -> Table:
-    """What each technique is worth."""
-    rows = [
-        (row.name, duration(row.seconds.estimate) if row.seconds else row.outcome, factor(row.factor) if i else "")
-        for i, row in enumerate(found.rows)
-        if i == 0 or row.tasks
-    ]
-    return Table(
-        "Techniques",
-        "The winner without one technique at a time.",
-        ("without", "a call", "times as long"),
-        rows,
-        (1, 2),
-    )
+class Drawings:
+    """Pictures as the page takes them, with ids that differ from picture to picture."""
 
+    def __init__(self) -> None:
+        self._count = 0
 
-def sweep_tables(holdings: Holdings) -> list[Table]:
-    """What the sweeps found, and what they spent."""
-    sweeps = describe_sweeps(holdings.frame, TOP, holdings.roofs)
-    best = [
-        (sweep["task"] if i == 0 else "", *best_cells(config))
-        for sweep in sweeps
-        for i, config in enumerate(sweep["best"] or [None])
-    ]
-    spent = [
-        (
-            sweep["task"],
-            str(sweep["trials"]),
-            ", ".join(f"{count} {outcome}" for outcome, count in sweep["outcomes"].items()),
-            f"{sweep['trials_per_second']:.2g}" if sweep["trials_per_second"] else "-",
-            *(duration(seconds) for seconds in sweep["phase_seconds"].values()),
-        )
-        for sweep in sweeps
-    ]
-    phases = tuple(sweeps[0]["phase_seconds"]) if sweeps else ()
-    caption = f"The best {TOP} of every task, the machine's drift divided out."
-    heads = ("task", "trials", "outcomes", "a second", *phases)
-    return [
-        Table("Best configs", caption, ("task", "a call", "GFLOP/s", "of roof", "config"), best, (1, 2, 3)),
-        Table("Trials", "What became of them, and where the workers' time went.", heads, spent, (1, *range(3, 9))),
-    ]
+    def svg(self, picture: Picture) -> Markup:
+        """The ``<svg>`` element of a picture, with its caption for those who do not see it."""
+        self._count += 1
+        text = to_svg(picture.figure, f"p{self._count}-")
+        return Markup('<svg role="img" aria-label="{}"').format(picture.caption) + Markup(text.removeprefix("<svg"))

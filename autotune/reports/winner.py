@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
+from autotune.reports.task_names import readable_names
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import TaskRecord
@@ -18,15 +19,17 @@ class TimedTask:
     """One task of the winner.
 
     Attributes:
-        tag: Which ops.
+        tag: Value of ``autotune.task`` on its ops: the task's key.
+        name: Name for people, unique within the payload.
         schedule: Name of the family; `None` for the plain lowering.
         config: Value of every knob; `None` for the plain lowering.
-        count: How often one call of the module runs one.
-        seconds: A call of the task alone, in the final race.
-        baseline_seconds: A call of the baseline.
+        count: Executions in one call of the whole.
+        seconds: Seconds of one execution alone, in the final race; `None` where it was not measured again.
+        baseline_seconds: Seconds of one execution of the baseline; `None` where it could not be run.
     """
 
     tag: str
+    name: str
     schedule: str | None
     config: dict[str, Value] | None
     count: int
@@ -39,22 +42,22 @@ class Winner:
     """A bundle at a glance.
 
     Attributes:
-        payload: Its name.
-        cpu: Of the machine it was recorded on.
-        isa: Its vector extension.
-        roofs: ``flops``, ``dram_bytes`` and ``l2_bytes`` a second.
-        seconds: A call of the whole.
+        payload: Name of the payload.
+        cpu: Model of the machine it was recorded on.
+        isa: Vector extension of that machine.
+        roofs: Rates of that machine by name: ``flops``, ``dram_bytes`` and ``l2_bytes`` a second.
+        seconds: Seconds of one call of the whole.
         baseline: Name of the baseline.
-        baseline_seconds: A call of it; `None` if it could not be run.
-        speedup: Baseline over whole, interleaved.
+        baseline_seconds: Seconds of one call of the baseline; `None` if it could not be run.
+        speedup: Time of the baseline over time of the whole, interleaved.
         roof_fraction: Share of the FMA roof, by the kernel that ran between the samples; `None` where that is unknown.
         max_error: Largest absolute difference to the oracle.
-        noise_floor: Relative differences below it were ties.
-        buffers: ``count``, ``peak_bytes``, ``naive_bytes`` of intermediates; `None` where no arena is planned.
-        tasks: The tasks.
-        notes: What did not go as hoped.
-        command: What tunes the same.
-        compiler: Who provides MLIR.
+        noise_floor: Relative difference below which two times are a tie.
+        buffers: Intermediates, ``count``, ``peak_bytes`` and ``naive_bytes``; `None` where no arena is planned.
+        tasks: Tasks in the order of the payload.
+        notes: Sentences on what did not go as hoped.
+        command: Command line that tunes the same.
+        compiler: Provider of MLIR, with its version.
     """
 
     payload: str
@@ -97,6 +100,7 @@ def describe(bundle: BundleFiles) -> Winner:
     """What a bundle's manifest says."""
     data = bundle.manifest
     baseline = [seconds for session in data.samples for seconds in session.baseline_seconds]
+    names = names_in(bundle)
     return Winner(
         payload=data.payload,
         cpu=data.machine.cpu,
@@ -110,7 +114,7 @@ def describe(bundle: BundleFiles) -> Winner:
         max_error=max(output.max_error for output in data.numerics.outputs.values()),
         noise_floor=data.noise_floor,
         buffers=asdict(data.buffers) if data.buffers is not None else None,
-        tasks=tuple(timed_task(tag, task) for tag, task in data.tasks.items()),
+        tasks=tuple(timed_task(tag, names[tag], task) for tag, task in data.tasks.items()),
         notes=data.notes,
         command=data.command,
         compiler=data.versions.compiler,
@@ -126,10 +130,16 @@ def roof_fraction(data: Manifest) -> float | None:
     return (data.flops / median(best)) / (reference_flops(data.machine) / median(beside))
 
 
-def timed_task(tag: str, task: TaskRecord) -> TimedTask:
+def names_in(bundle: BundleFiles) -> dict[str, str]:
+    """A name for people for every task of a bundle, by tag."""
+    return readable_names({tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in bundle.manifest.tasks})
+
+
+def timed_task(tag: str, name: str, task: TaskRecord) -> TimedTask:
     """A task's share of a manifest."""
     return TimedTask(
         tag=tag,
+        name=name,
         schedule=task.schedule if task.config is not None else None,
         config=task.config,
         count=task.count,

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -14,13 +15,15 @@ from optuna.storages.journal import JournalFileBackend
 from sweep_support import FLOPS, QUARTILE, fill_store, make_trial
 
 from autotune.core.errors import StoreError
+from autotune.core.stats import Interval
 from autotune.core.trial import OUTCOMES
 from autotune.reports.holdings import keep, read_holdings
 from autotune.reports.importance import knob_importance
 from autotune.reports.overview import best_so_far, describe_sweeps, seconds_so_far
-from autotune.reports.pictures import draw_all, save_all, to_svg
-from autotune.reports.pictures.style import OUTCOME_COLOURS, shorten
+from autotune.reports.pictures.gallery import draw_all, save_all, to_svg
+from autotune.reports.pictures.style import DARK, HEIGHT, INK, MOST_BARS, OUTCOME_COLOURS, WIDTH, shorten
 from autotune.reports.pictures.whole import budget, gains
+from autotune.reports.pictures.winner import draw_budget, draw_gains, draw_rivals, draw_techniques, draw_times
 from autotune.reports.tables import draw_progress
 from autotune.reports.winner import read_winner
 from autotune.store.frames import to_frame
@@ -116,8 +119,8 @@ def test_every_outcome_has_a_colour_of_its_own():
 
 def test_shortened_names_still_differ_by_their_hashes():
     names = [f"matmul_32x256x64_f32_w_fused_{tail}" for tail in ("9188e4", "a33819")]
-    assert len({*shorten(names)}) == 2
-    assert {len(name) for name in shorten(names)} == {28}
+    assert len({*shorten(names, 28)}) == 2
+    assert {len(name) for name in shorten(names, 28)} == {28}
     assert shorten(["short"]) == ["short"]
 
 
@@ -188,6 +191,50 @@ def test_pictures_of_tasks_name_every_task():
     for figure in figures:
         (axes,) = figure.axes
         assert {text.get_text().partition(",")[0] for text in axes.get_yticklabels()} == {"a", "b"}
-        assert axes.get_title(loc="left").endswith("p")
+        assert figure.get_suptitle().split()[-1] in ("p", "goes")
         assert axes.get_xlabel()
     assert [text.get_text().strip() for text in figures[0].axes[0].texts] == ["60.0%", "40.0%"]
+
+
+def test_pictures_of_many_tasks_show_the_largest_and_sum_the_rest():
+    tasks = [(f"task {number}", 1, 1e-3 * number) for number in range(1, 31)]
+    (axes,) = budget("p", tasks, 1.0).axes
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    assert len(names) == MOST_BARS
+    assert names[0] == "task 30, 1 x"
+    assert names[-1] == f"{31 - MOST_BARS} others"
+    assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(sum(seconds for *_, seconds in tasks))
+
+
+def test_all_pictures_are_of_one_size(holdings):
+    few = [("a", 1, 1e-3), ("b", 2, 2e-3)]
+    spread = Interval(1.0, 1.1, 1.2)
+    sessions = [((1e-3, 2e-3) * 5, (1e-2,) * 10)]
+    pictures = [
+        *draw_all(holdings),
+        *draw_budget("p", 1e-2, few),
+        *draw_gains("p", "passes", [("a", 2.0), ("b", 1.0)]),
+        *draw_rivals("p", [("best", spread, "1 s"), ("torch", spread, "2x")], "best"),
+        *draw_techniques("p", [("pack", spread)]),
+        *draw_times("p", sessions, "passes"),
+    ]
+    assert len(pictures) >= 18
+    assert {tuple(picture.figure.get_size_inches()) for picture in pictures} == {(WIDTH, HEIGHT)}
+    assert all(picture.caption.endswith(".") for picture in pictures)
+
+
+def test_of_one_task_or_hardly_any_sample_there_is_no_picture():
+    assert list(draw_budget("p", 1e-3, [("a", 1, 1e-3)])) == list(draw_gains("p", "passes", [("a", 2.0)])) == []
+    assert list(draw_times("p", [((1e-3,), (1e-2,))], "passes")) == list(draw_techniques("p", [])) == []
+
+
+def test_names_in_pictures_are_left_as_they_are_and_colours_follow_the_page():
+    name = 'style="fill: #0072b2" id="x" $y_{z}$'
+    (picture,) = draw_gains(name, "passes", [(name, 2.0), ("b", 3.0)])
+    svg = to_svg(picture.figure, "p1-")
+    assert name in svg
+    drawn = svg.replace(name, "")
+    assert "var(--c009e73, #009e73)" in drawn
+    assert "currentColor" in drawn
+    assert not re.search(r'id="(?!p1-)', drawn)
+    assert not set(re.findall(r"(?<!, )#[0-9a-f]{6}", drawn)) & {colour.lower() for colour in (*DARK, INK)}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from autotune.core.errors import StoreError
-from autotune.reports.pictures import draw_history
+from autotune.reports.pictures.gallery import draw_history
 from autotune.store.history import Check, append_history, history_beside, read_history
 
 
@@ -40,6 +40,14 @@ def test_history_has_a_panel_a_payload_and_all_share_their_dates(tmp_path):
     assert [axes.get_title(loc="left") for axes in panels] == ["a", "b", "c"]
     assert len({axes.get_xlim() for axes in panels}) == 1
     assert list(draw_history(checks[checks["payload"] == "d"])) == []
+
+
+def test_history_of_many_payloads_is_several_pictures_that_name_each_once(tmp_path):
+    names = [f"payload {number}" for number in range(9)]
+    pictures = list(draw_history(history_of(tmp_path / "h", [("ok", "c")], names)))
+    assert [picture.name for picture in pictures] == ["history", "history-2", "history-3"]
+    panels = [axes for picture in pictures for axes in picture.figure.axes if axes.axison]
+    assert [axes.get_title(loc="left") for axes in panels] == names
 
 
 def test_history_is_found_beside_a_store_and_above_bundles(tmp_path):

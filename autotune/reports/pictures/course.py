@@ -58,12 +58,12 @@ def draw_curves(rows: pd.DataFrame, x: str, places: Places) -> Figure:
         if len(tasks) == 1:
             draw_trials(axes, task, places(task))
     if len(tasks) > 1:
-        label(axes, "Best so far, task by task", x, "time of the best so far / of the best in the end")
+        label(axes, "Best so far, task by task", x, "time / best time in the end")
         scale_log(axes.yaxis)
     else:
-        label(axes, f"Best so far of {rows['task'].iloc[0]}", x, "time of a call")
+        label(axes, f"Best so far of {shorten([str(rows['task'].iloc[0])], 50)[0]}", x, "time of a call")
         scale_log(axes.yaxis, "s")
-    legend(axes, outside=len(tasks) > 1)
+    legend(axes, below=len(tasks) > 1)
     return figure
 
 
@@ -107,7 +107,7 @@ def outcomes(rows: pd.DataFrame) -> Figure:
         floor = floor + values
     label(axes, "What became of the trials", "trial", f"trials, of {width} in a row" if width > 1 else "trials")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    legend(axes, outside=True)
+    legend(axes, below=True)
     return figure
 
 
@@ -124,17 +124,17 @@ def costs(rows: pd.DataFrame) -> Figure:
     scale_log(axes.xaxis, "s")
     scale_log(axes.yaxis, "s")
     label(axes, "Compile time against run time", "transform, lower and compile", "time of a call")
-    legend(axes, outside=True)
+    legend(axes, below=True)
     return figure
 
 
 def phases(rows: pd.DataFrame) -> Figure:
     """Where the workers' time went, phase by phase."""
     seconds = [float(rows[f"{phase}_seconds"].sum()) for phase in PHASES]
-    figure, ((axes,),) = figure_of(height=2.6)
+    figure, ((axes,),) = figure_of()
     bars = axes.barh(PHASES, seconds, color=colour_of(0))
     total = sum(seconds) or 1.0
-    axes.bar_label(bars, [f" {s / total:.0%}" for s in seconds])
+    axes.bar_label(bars, [f"{s / total:.0%}" for s in seconds], padding=3)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     label(axes, f"Where {total:.3g} s of the workers' time went", "seconds, all trials", "phase")

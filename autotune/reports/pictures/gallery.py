@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,21 @@ from matplotlib.figure import Figure
 from autotune.core.machine import Roofs
 from autotune.reports.holdings import Holdings
 from autotune.reports.importance import knob_importance
+from autotune.reports.overview import phase_seconds
 from autotune.reports.pictures import course, knobs, past
 from autotune.reports.pictures.roofline import roofline
-from autotune.reports.pictures.style import INK, SETTINGS
+from autotune.reports.pictures.style import DARK, INK, SETTINGS
+from autotune.reports.task_names import readable_names
 
 DPI = 140
+METADATA = ("Date", "Creator", "Format", "Type")  # that a picture in a page does without
+ATTRIBUTE = re.compile(r'\b(d|x|y|x1|x2|y1|y2|width|height|transform|points)="([^"]*)"')
+TAG = re.compile(r"<[^>]+>")  # text between tags, such as names from outside, is never touched
+STYLE = re.compile(r'\bstyle="[^"]*"')
+ID = re.compile(r'(\bid="|\bhref="#|url\(#)')
+BEGIN, END = 'style="', '"'
+FREQUENT = 8  # how often a style is written before it becomes a class
+FONT = "'DejaVu Sans', sans-serif"
 
 
 @dataclass(frozen=True)
@@ -25,9 +36,9 @@ class Picture:
     """One figure.
 
     Attributes:
-        name: Of its file, without an ending.
-        caption: What a reader should see in it.
-        figure: The figure.
+        name: Name of its file, without an ending.
+        caption: Sentence on what a reader should see in it; stands for it where it cannot be seen.
+        figure: The figure, of the one size that all have.
     """
 
     name: str
@@ -36,50 +47,96 @@ class Picture:
 
 
 def draw_all(holdings: Holdings) -> Iterator[Picture]:
-    """Every picture there is something to draw for, payload by payload."""
+    """Every picture there is something to draw for, payload by payload; tasks go by names for people."""
     for payload, rows in holdings.frame.groupby("payload", sort=False):
-        with mpl.rc_context(SETTINGS):
-            yield from draw_payload(plain_name(str(payload)), rows, holdings.roofs)
+        names = readable_names(dict.fromkeys(map(str, rows["task"].unique())))
+        yield from draw_search(str(payload), rows, holdings.roofs, names)
+        for task, mine in rows.groupby("task", sort=False):
+            yield from draw_knobs(str(payload), str(task), mine, names[str(task)])
 
 
-def draw_payload(name: str, rows: pd.DataFrame, roofs: Roofs | None) -> Iterator[Picture]:
-    """Pictures of one payload's sweeps: of all tasks together, then of each task's knobs."""
-    if (rows["outcome"] == "ok").any():
-        yield Picture(f"{name}-best-over-trials", "The best so far after each trial.", course.best_over_trials(rows))
-        said = "The best so far over the time workers took."
-        yield Picture(f"{name}-best-over-seconds", said, course.best_over_seconds(rows))
-        yield Picture(f"{name}-distribution", "How many configs are how good.", course.distribution(rows))
-        yield Picture(f"{name}-costs", "What a config costs to compile, and how fast it is.", course.costs(rows))
-        found = roofline(rows, roofs) if roofs is not None else None
-        if found is not None:
-            yield Picture(f"{name}-roofline", "How far every trial is from what the machine can do.", found)
-    yield Picture(f"{name}-outcomes", "What became of the trials, in their order.", course.outcomes(rows))
-    yield Picture(f"{name}-phases", "Where the time of the search went.", course.phases(rows))
-    for task, mine in rows.groupby("task", sort=False):
-        yield from draw_knobs(name, str(task), mine)
+def draw_search(payload: str, rows: pd.DataFrame, roofs: Roofs | None, names: Mapping[str, str]) -> Iterator[Picture]:
+    """Pictures of how the search of one payload went, all tasks together.
+
+    Args:
+        payload: Name of the payload.
+        rows: Trials of it.
+        roofs: Roofs of its machine; `None` leaves out the roofline.
+        names: Name for people of every task, by tag.
+    """
+    name = plain_name(payload)
+    shown = rows.assign(task=rows["task"].map(dict(names)).astype("string"))
+    with mpl.rc_context(SETTINGS):
+        if (rows["outcome"] == "ok").any():
+            said = "The best so far after each trial, task by task."
+            yield Picture(f"{name}-best-over-trials", said, course.best_over_trials(shown))
+            said = "The best so far over the time that workers took."
+            yield Picture(f"{name}-best-over-seconds", said, course.best_over_seconds(shown))
+            said = f"How good configs are: half take {middle_of(rows):.3g} times as long as the best, or longer."
+            yield Picture(f"{name}-distribution", said, course.distribution(shown))
+            said = "What a config costs to compile, and how fast it is."
+            yield Picture(f"{name}-costs", said, course.costs(shown))
+            found = roofline(shown, roofs) if roofs is not None else None
+            if found is not None:
+                yield Picture(f"{name}-roofline", "How far every trial is from what the machine can do.", found)
+        said = f"What became of the trials, in their order: {outcome_counts(rows)}."
+        yield Picture(f"{name}-outcomes", said, course.outcomes(shown))
+        yield Picture(f"{name}-phases", f"Where the time of the search went: {most_spent(rows)}.", course.phases(shown))
 
 
-def draw_knobs(name: str, task: str, rows: pd.DataFrame) -> Iterator[Picture]:
-    """Pictures of one task's knobs."""
+def middle_of(rows: pd.DataFrame) -> float:
+    """Median over trials that were right of their time over the best of their task."""
+    right = rows[rows["outcome"] == "ok"]
+    return float((right["seconds_normalised"] / right.groupby("task")["seconds_normalised"].transform("min")).median())
+
+
+def most_spent(rows: pd.DataFrame) -> str:
+    """The phase that took most of the workers' time, and its share: ``47% to jit``."""
+    spent = phase_seconds(rows)
+    most = max(spent, key=lambda phase: spent[phase])
+    return f"{spent[most] / (sum(spent.values()) or 1.0):.0%} to {most}"
+
+
+def outcome_counts(rows: pd.DataFrame) -> str:
+    """How many trials came to what: ``57 ok, 3 crashed``."""
+    return ", ".join(f"{count} {outcome}" for outcome, count in rows["outcome"].value_counts().items())
+
+
+def draw_knobs(payload: str, task: str, rows: pd.DataFrame, title: str) -> Iterator[Picture]:
+    """Pictures of one task's knobs.
+
+    Args:
+        payload: Name of the payload.
+        task: Tag of the task.
+        rows: Trials of it.
+        title: Name of the task for people.
+    """
+    name = plain_name(payload)
     end = f"{name}-{plain_name(task)}" if name != plain_name(task) else name
     shares = knob_importance(rows)
-    if shares:
-        yield Picture(f"{end}-importance", f"Which knobs of {task} matter.", knobs.importance(task, shares))
-    found = knobs.slices(task, rows, list(shares))
-    if found is not None:
-        yield Picture(f"{end}-slices", f"Time of {task} with each value of each knob.", found)
-    if len(shares) > 1:
-        first, second, *_ = shares
-        said = f"The best time of {task} with every two values of its two weightiest knobs."
-        yield Picture(f"{end}-pair", said, knobs.pair(task, rows, first, second))
+    with mpl.rc_context(SETTINGS):
+        if shares:
+            first = next(iter(shares))
+            said = f"Which knobs matter. Most, {shares[first]:.0%}: {first}."
+            yield Picture(f"{end}-importance", said, knobs.importance(title, shares))
+        found = knobs.slices(title, rows, list(shares))
+        if found is not None:
+            yield Picture(f"{end}-slices", "Time with each value of a knob, the others as the search left them.", found)
+        if len(shares) > 1:
+            first, second, *_ = shares
+            said = f"The best time with every two values of {first} and {second}."
+            yield Picture(f"{end}-pair", said, knobs.pair(title, rows, first, second))
 
 
 def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
-    """The picture of regression checks; none where there are no checks."""
-    if len(checks):
+    """Pictures of regression checks, some payloads each; none where there are no checks."""
+    payloads = list(dict.fromkeys(checks["payload"]))
+    for start in range(0, len(payloads), past.MOST_PANELS):
+        some = checks[checks["payload"].isin(payloads[start : start + past.MOST_PANELS])]
+        name = "history" if start == 0 else f"history-{start // past.MOST_PANELS + 1}"
+        said = "Speed-ups that autotune regress --update accepted, and what it said of them."
         with mpl.rc_context(SETTINGS):
-            said = "Speed-ups that autotune regress --update accepted, and what it said of them."
-            yield Picture("history", said, past.history(checks))
+            yield Picture(name, said, past.history(some))
 
 
 def plain_name(text: str) -> str:
@@ -104,15 +161,52 @@ def save_all(pictures: Iterable[Picture], folder: Path) -> list[Path]:
 
 
 def to_svg(figure: Figure, prefix: str = "") -> str:
-    """A figure as an ``<svg>`` element for a page: no background, and the page's own colour for text and axes.
+    """A figure as an ``<svg>`` element for a page: no background, and the page's own font and colours.
+
+    Text and axes take the colour of the page's text. A colour ``#0072b2`` of `DARK` becomes the CSS variable
+    ``--c0072b2``, which is itself where the page does not define it.
 
     Args:
         figure: The figure.
-        prefix: Of its ids, so that those of several figures in one page differ.
+        prefix: Beginning of its ids, so that those of several figures in one page differ.
     """
     buffer = io.StringIO()
     with mpl.rc_context(SETTINGS):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(METADATA))
     text = buffer.getvalue()
-    text = re.sub(r'(\bid="|\bhref="#|url\(#)', rf"\g<1>{prefix}", text[text.index("<svg") :])
-    return text.replace(INK, "currentColor")
+    text = TAG.sub(lambda tag: adapted(tag[0], prefix), text[text.index("<svg") :])
+    return with_classes(text, prefix)
+
+
+def adapted(tag: str, prefix: str) -> str:
+    """A tag of a picture for a page: ids of its own, short coordinates, the page's colours and font."""
+    tag = ID.sub(rf"\g<1>{prefix}", tag)
+    tag = ATTRIBUTE.sub(lambda found: f'{found[1]}="{rounded(found[2])}"', tag)
+    return STYLE.sub(lambda found: themed(found[0]), tag)
+
+
+def rounded(numbers: str) -> str:
+    """Coordinates with two digits after the point, a hundredth of a pixel."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", numbers)
+
+
+def with_classes(svg: str, prefix: str) -> str:
+    """A picture whose frequent styles are classes: every dot of a cloud repeats its style otherwise."""
+    times = Counter(style for tag in TAG.findall(svg) for style in STYLE.findall(tag))
+    frequent = (style for style, count in times.items() if count >= FREQUENT)
+    names = {style: f"{prefix}s{index}" for index, style in enumerate(frequent)}
+    rules = "".join(f".{name}{{{style.removeprefix(BEGIN).removesuffix(END)}}}" for style, name in names.items())
+
+    def classed(tag: re.Match[str]) -> str:
+        return STYLE.sub(lambda style: f'class="{names[style[0]]}"' if style[0] in names else style[0], tag[0])
+
+    head, _, rest = TAG.sub(classed, svg).partition(">")
+    return f"{head}><style>{rules}</style>{rest}"
+
+
+def themed(style: str) -> str:
+    """A style attribute in the colours and the font of the page."""
+    style = style.replace(INK, "currentColor").replace(FONT, "system-ui, sans-serif")
+    for colour in DARK:
+        style = style.replace(colour.lower(), f"var(--c{colour[1:].lower()}, {colour.lower()})")
+    return style

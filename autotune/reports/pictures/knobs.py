@@ -8,21 +8,38 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from autotune.reports.overview import knobs_of
-from autotune.reports.pictures.style import GREY, colour_of, figure_of, label, scale_log
+from autotune.reports.pictures.style import (
+    GREY,
+    MOST_BARS,
+    colour_of,
+    figure_of,
+    head,
+    label,
+    legend_below,
+    scale_log,
+    shorten,
+)
 from autotune.store.frames import KNOB
 
-MOST_SLICES = 9
+MOST_SLICES = 6
+MOST_CELLS = 8  # a side of a table of two knobs in which numbers can be read
 
 
 def importance(task: str, shares: dict[str, float]) -> Figure:
-    """Each knob's share, the most important on top."""
-    figure, ((axes,),) = figure_of(height=max(2.2, 0.9 + 0.3 * len(shares)))
-    bars = axes.barh(list(shares), list(shares.values()), color=colour_of(0))
-    axes.bar_label(bars, [f" {share:.0%}" for share in shares.values()])
+    """The shares of the most important knobs, the largest on top."""
+    figure, ((axes,),) = figure_of()
+    most = dict(sorted(shares.items(), key=lambda item: -item[1])[:MOST_BARS])
+    bars = axes.barh(list(most), list(most.values()), color=colour_of(0))
+    axes.bar_label(bars, [f"{share:.0%}" for share in most.values()], padding=3)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter("{x:.0%}")
-    label(axes, f"Knobs that decide who is among the best tenth\n{task}", "importance (PED-ANOVA)", "knob")
+    label(
+        axes,
+        f"Knobs that matter: {shorten([task])[0]}",
+        "importance (PED-ANOVA, best tenth)",
+        "knob",
+    )
     return figure
 
 
@@ -30,9 +47,9 @@ def slices(task: str, rows: pd.DataFrame, order: list[str]) -> Figure | None:
     """Time against each knob, the others as the search left them: every trial, and the best of each value.
 
     Args:
-        task: Its tag.
-        rows: Its trials.
-        order: Names of knobs, those first that should be drawn first.
+        task: Name of the task.
+        rows: Trials of the task.
+        order: Names of knobs, the one to be drawn first in front.
     """
     right = rows[rows["outcome"] == "ok"]
     varied = [name.removeprefix(KNOB) for name in knobs_of(right)]
@@ -41,16 +58,15 @@ def slices(task: str, rows: pd.DataFrame, order: list[str]) -> Figure | None:
         return None
     columns = min(3, len(knobs))
     lines = -(-len(knobs) // columns)
-    figure, grid = figure_of(lines, columns, height=0.7 + 2.0 * lines, width=8.0)
+    figure, grid = figure_of(lines, columns)
     for index, axes in enumerate(grid.flat):
         if index >= len(knobs):
             axes.set_axis_off()
             continue
         draw_slice(axes, right, knobs[index])
-        axes.set_ylabel("time of a call" if index % columns == 0 else "")
-    figure.suptitle(f"One knob at a time, {task}", x=0.01, ha="left", fontsize=11)
-    handles, names = grid.flat[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower right", ncols=2, frameon=False)
+        axes.set_ylabel("time" if index % columns == 0 else "", fontsize=8)
+    head(figure, f"One knob at a time: {shorten([task])[0]}")
+    legend_below(figure, *grid.flat[0].get_legend_handles_labels())
     return figure
 
 
@@ -67,9 +83,9 @@ def draw_slice(axes: Axes, right: pd.DataFrame, knob: str) -> None:
     scale_log(axes.yaxis, "s")
     tilt = 60 if sum(len(str(value)) for value in values) > 24 else 0
     axes.set_xlim(-0.5, len(values) - 0.5)
-    axes.set_xticks(range(len(values)), [str(v) for v in values], rotation=tilt, fontsize=8)
-    axes.tick_params("y", which="both", labelsize=8)
-    axes.set_xlabel(knob)
+    axes.set_xticks(range(len(values)), [str(v) for v in values], rotation=tilt, fontsize=7)
+    axes.tick_params("y", which="both", labelsize=7)
+    axes.set_xlabel(knob, fontsize=8)
 
 
 def sorted_values(column: "pd.Series[Any]") -> list[Any]:
@@ -86,17 +102,20 @@ def pair(task: str, rows: pd.DataFrame, first: str, second: str) -> Figure:
     best = right.groupby([KNOB + first, KNOB + second])["seconds_normalised"].min()
     lowest = float(best.min())
     table = np.array([[best.get((y, x), np.nan) / lowest for x in xs] for y in ys], dtype=float)
-    figure, ((axes,),) = figure_of(height=1.6 + 0.4 * len(ys))
+    figure, ((axes,),) = figure_of()
     shown = axes.pcolormesh(np.arange(len(xs) + 1), np.arange(len(ys) + 1), np.log2(table), cmap="viridis_r")
+    size = 8 if max(table.shape) <= MOST_CELLS else 6
     for (row, column), value in np.ndenumerate(table):
         if np.isfinite(value):
             dark = np.log2(value) > 0.55 * np.nanmax(np.log2(table))
             ink = "w" if dark else "k"
-            axes.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center", size=8, color=ink)
+            axes.text(column + 0.5, row + 0.5, f"{value:.2f}", ha="center", va="center", size=size, color=ink)
     axes.set_xticks(np.arange(len(xs)) + 0.5, [str(x) for x in xs])
     axes.set_yticks(np.arange(len(ys)) + 0.5, [str(y) for y in ys])
     axes.grid(visible=False)
-    bar = figure.colorbar(shown, ax=axes, label="time / best time", format=lambda log, _: f"{2**log:.3g}")
+    bar = figure.colorbar(
+        shown, ax=axes, label="time / best time; empty was not tried", format=lambda log, _: f"{2**log:.3g}"
+    )
     bar.outline.set_visible(False)
-    label(axes, f"Two knobs: best time found, as a multiple of the best; empty was not tried\n{task}", second, first)
+    label(axes, f"Two knobs at a time: {shorten([task])[0]}", second, first)
     return figure

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from autotune.reports.pictures.style import GREY, INK, figure_of, shorten
+from autotune.reports.pictures.style import GREY, INK, figure_of, head, legend_below, shorten
 
 VERDICTS = {  # marker and colour
     "ok": ("o", "#009E73"),
@@ -23,18 +23,19 @@ LEGEND = (*VERDICTS, *(f"{verdict}{UNTIMED}" for verdict in VERDICTS), CHANGED)
 LEAST_ROOM = pd.Timedelta(hours=2)  # on either side of the checks
 FOOT = 0.06  # of the axes' height: where checks without a speed-up stand
 MOST_TICKS = 5
+MOST_PANELS = 4  # payloads in one picture
 
 
 def history(checks: pd.DataFrame) -> Figure:
     """Speed-up with its interval over the date, a panel a payload: factors of payloads differ too much for one scale.
 
     Args:
-        checks: As `autotune.store.history.read_history` gives them, at least one.
+        checks: Checks from `autotune.store.history.read_history`: at least one, of `MOST_PANELS` payloads at most.
     """
     payloads = list(checks.sort_values("time", kind="stable").groupby("payload", sort=False))
     columns = min(2, len(payloads))
     lines = -(-len(payloads) // columns)
-    figure, grid = figure_of(lines, columns, height=1.1 + 2.1 * lines, width=8.0)
+    figure, grid = figure_of(lines, columns)
     first, last = checks["time"].min(), checks["time"].max()
     room = max(LEAST_ROOM, 0.07 * (last - first))
     handles: dict[str, Artist] = {}
@@ -45,13 +46,13 @@ def history(checks: pd.DataFrame) -> Figure:
         payload, rows = payloads[index]
         draw_line(axes, rows)
         axes.set_xlim(first - room, last + room)
-        axes.set_title(*shorten([str(payload)], 44), loc="left", fontsize=9)
+        axes.set_title(*shorten([str(payload)], 40), loc="left", fontsize=8.5)
         axes.set_ylabel("speed-up" if index % columns == 0 else "")
         axes.set_xlabel("date, UTC" if index >= len(payloads) - columns else "", loc="left")
         handles |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     names = [name for name in LEGEND if name in handles]
-    figure.suptitle("Speed-up over the baseline with its 95 % interval, check by check", x=0.01, ha="left", fontsize=11)
-    figure.legend([handles[name] for name in names], names, loc="outside lower right", ncols=5, frameon=False)
+    head(figure, "Speed-up over the baseline with its 95 % interval, check by check")
+    legend_below(figure, [handles[name] for name in names], names, columns=4)
     return figure
 
 

@@ -48,5 +48,5 @@ def roofline(rows: pd.DataFrame, roofs: Roofs) -> Figure | None:
     scale_log(axes.xaxis)
     scale_log(axes.yaxis)
     label(axes, "Roofline: every trial beside its machine's roofs", "operations a byte of the arguments", "GFLOP/s")
-    legend(axes, outside=True)
+    legend(axes, below=True)
     return figure

@@ -1,60 +1,132 @@
-"""Pictures of a winner: where a call's time goes, and what each technique is worth."""
+"""Pictures of a winner: where a call's time goes, how it compares, and what each technique is worth."""
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from autotune.core.stats import Interval
-from autotune.reports.pictures.style import GREY, INK, colour_of, figure_of, label, legend, scale_log, shorten
+from autotune.reports.pictures.style import (
+    GREY,
+    INK,
+    MOST_BARS,
+    colour_of,
+    figure_of,
+    head,
+    label,
+    legend,
+    legend_below,
+    scale_log,
+    shorten,
+)
+
+MOST_LINEAR = 10.0  # percent off the median of a sample, up to which an axis of samples is linear
 
 
 def budget(payload: str, tasks: Sequence[tuple[str, int, float]], whole: float) -> Figure:
     """Where a call's time goes, by the times of the tasks alone, the largest on top.
 
     Args:
-        payload: Its name.
-        tasks: Tag, executions a call, and seconds an execution.
+        payload: Name of the payload.
+        tasks: Name, executions a call, and seconds an execution.
         whole: Seconds a call of all of it.
     """
     ordered = sorted(tasks, key=lambda task: -task[1] * task[2])
     shares = [count * seconds / whole for _, count, seconds in ordered]
     names = [f"{name}, {count} x" for name, (_, count, _) in zip(shorten(t[0] for t in ordered), ordered, strict=True)]
-    figure, ((axes,),) = figure_of(height=1.4 + 0.3 * len(names))
-    bars = axes.barh(np.arange(len(names)), shares, color=colour_of(0))
-    axes.set_yticks(np.arange(len(names)), names)
-    axes.bar_label(bars, [f" {share:.1%}" for share in shares])
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
+    if len(names) > MOST_BARS:
+        rest = len(names) - MOST_BARS + 1
+        names, shares = [*names[:-rest], f"{rest} others"], [*shares[:-rest], sum(shares[-rest:])]
+    figure, ((axes,),) = figure_of()
+    draw_bars(axes, names, shares, [f"{share:.1%}" for share in shares], colour_of(0))
+    axes.margins(x=0.16)
     axes.xaxis.set_major_formatter("{x:.0%}")
-    label(
-        axes,
-        f"Where a call's time goes, tasks timed alone\n{payload}",
-        "share of a call of the whole",
-        "task, executions a call",
-    )
+    label(axes, f"Where the time of {shorten([payload], 40)[0]} goes", "share of a call, tasks timed alone", "")
     return figure
 
 
 def gains(payload: str, tasks: Sequence[tuple[str, float]], baseline: str) -> Figure:
-    """How much faster every task is than the baseline, in the payload's order.
+    """How much faster every task is than the baseline, in the payload's order; the largest gains if there are many.
 
     Args:
-        payload: Its name.
-        tasks: Tag, and seconds of the baseline over seconds of the winner.
+        payload: Name of the payload.
+        tasks: Name, and seconds of the baseline over seconds of the winner.
         baseline: Name of the pass pipeline.
     """
-    places = np.arange(len(tasks))
-    figure, ((axes,),) = figure_of(height=1.2 + 0.3 * len(tasks))
-    bars = axes.barh(places, [gain - 1 for _, gain in tasks], left=1.0, color=colour_of(2))
-    axes.bar_label(bars, [f" {gain:.3g} x" for _, gain in tasks])
+    kept = sorted(tasks, key=lambda task: -task[1])[:MOST_BARS]
+    shown = [task for task in tasks if task in kept]
+    figure, ((axes,),) = figure_of()
+    widths = [gain - 1 for _, gain in shown]
+    draw_bars(axes, shorten(n for n, _ in shown), widths, [f"{g:.3g}x" for _, g in shown], colour_of(2), start=1.0)
     axes.axvline(1.0, color=INK, lw=0.8)
-    axes.set_yticks(places, shorten(tag for tag, _ in tasks))
-    axes.invert_yaxis()
     axes.margins(x=0.2)
     scale_log(axes.xaxis)
-    label(axes, f"Speed-up of every task, timed alone\n{payload}", f"time of {baseline} / time of the winner", "task")
+    said = f"time of {baseline} / time of the winner, tasks timed alone"
+    label(axes, f"Speed-up of every task of {shorten([payload], 40)[0]}", said, "")
     return figure
+
+
+def rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -> Figure:
+    """A call of each contestant, the fastest on top.
+
+    Args:
+        payload: Name of the payload.
+        rows: Name, seconds a call with a 95 % interval, and what is written above.
+        ours: Name of the row that is this project's winner.
+    """
+    ordered = sorted(rows, key=lambda row: row[1].estimate)
+    figure, ((axes,),) = figure_of()
+    for place, (name, seconds, said) in enumerate(ordered):
+        errors = [[seconds.estimate - seconds.low], [seconds.high - seconds.estimate]]
+        colour = colour_of(1) if name == ours else colour_of(0)
+        axes.errorbar([seconds.estimate], [place], xerr=errors, fmt="o", color=colour, capsize=3, ms=6)
+        axes.annotate(said, (seconds.estimate, place), (0, 6), textcoords="offset points", ha="center", size=8)
+    axes.set_yticks(range(len(ordered)), [name for name, *_ in ordered])
+    axes.set_ylim(len(ordered) - 0.5, -0.7)
+    axes.margins(x=0.12)
+    scale_log(axes.xaxis, "s")
+    label(axes, f"{shorten([payload], 40)[0]} beside others", "time of a call, one thread each", "")
+    return figure
+
+
+def every_time(payload: str, sessions: Sequence[tuple[Sequence[float], Sequence[float]]], baseline: str) -> Figure:
+    """Every recorded time over its median, in the order they were taken, the winner above the baseline.
+
+    Args:
+        payload: Name of the payload.
+        sessions: Seconds a call of the winner and of the baseline, one pair a process.
+        baseline: Name of the baseline.
+    """
+    sides = [("winner", [best for best, _ in sessions]), (baseline, [base for _, base in sessions])]
+    sides = [(name, times) for name, times in sides if any(times)]
+    figure, grid = figure_of(len(sides), 1)
+    for axes, (name, times) in zip(grid.flat, sides, strict=True):
+        draw_sessions(axes, times)
+        axes.set_ylabel(f"{name},\n% off its median")
+    grid.flat[-1].set_xlabel("sample, in the order they were taken")
+    head(figure, f"Every recorded time of {shorten([payload], 40)[0]}")
+    handles, names = grid.flat[0].get_legend_handles_labels()
+    legend_below(figure, handles, names, columns=4)
+    return figure
+
+
+def draw_sessions(axes: Axes, sessions: Sequence[Sequence[float]]) -> None:
+    """The times of one program, process after process, as percent above the median of all."""
+    middle, start = median(seconds for times in sessions for seconds in times), 1
+    furthest = max(abs(seconds / middle - 1) for times in sessions for seconds in times)
+    if 100 * furthest > MOST_LINEAR:
+        axes.set_yscale("symlog", linthresh=1.0)
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:+g}")
+    for index, times in enumerate(sessions):
+        places = np.arange(start, start + len(times))
+        off = [100 * (seconds / middle - 1) for seconds in times]
+        axes.plot(places, off, "o", ms=3, color=colour_of(index), label=f"process {index + 1}")
+        start += len(times)
+    axes.axhline(0.0, color=GREY, ls="--", lw=0.8)
 
 
 def techniques(rows: Sequence[tuple[str, Interval]], *, built_up: bool) -> Figure:
@@ -67,7 +139,7 @@ def techniques(rows: Sequence[tuple[str, Interval]], *, built_up: bool) -> Figur
     names, factors = [name for name, _ in rows], [factor for _, factor in rows]
     middle = [factor.estimate for factor in factors]
     errors = [[f.estimate - f.low for f in factors], [f.high - f.estimate for f in factors]]
-    figure, ((axes,),) = figure_of(height=1.4 + 0.35 * len(names))
+    figure, ((axes,),) = figure_of()
     style = {"fmt": "o", "color": colour_of(0), "capsize": 3, "label": "median and 95 % interval"}
     axes.errorbar(middle, np.arange(len(names)), xerr=errors, **style)
     axes.axvline(1.0, color=GREY, ls="--", lw=0.8, label="no difference")
@@ -75,6 +147,20 @@ def techniques(rows: Sequence[tuple[str, Interval]], *, built_up: bool) -> Figur
     axes.invert_yaxis()
     scale_log(axes.xaxis)
     what = "speed-up over the step before" if built_up else "time without it / time of the winner"
-    label(axes, "What each technique is worth", what, "technique")
-    legend(axes)
+    label(axes, "What each technique is worth", what, "")
+    legend(axes, below=True)
     return figure
+
+
+def draw_bars(
+    axes: Axes, names: Sequence[str], widths: Sequence[float], said: Sequence[str], colour: str, *, start: float = 0.0
+) -> None:
+    """Bars one below the other, each with its name on the left and what it says on the right."""
+    places = np.arange(len(names))
+    axes.barh(places, widths, left=start, color=colour)
+    for place, width, text in zip(places, widths, said, strict=True):
+        end = (start + max(width, 0.0), place)
+        axes.annotate(text, end, (4, 0), textcoords="offset points", va="center", size=8)
+    axes.set_yticks(places, list(names), fontsize=8)
+    axes.grid(visible=False, axis="y")
+    axes.invert_yaxis()

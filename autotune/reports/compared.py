@@ -1,0 +1,114 @@
+"""Comparisons that `autotune compare --json` wrote, read back for looking at: nothing is run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from autotune.core.errors import StoreError
+from autotune.core.stats import Interval
+from autotune.store.records import Seconds, Text
+
+FOLDER = "comparisons"
+MOST_BYTES = 16 << 20
+Factor = Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)]
+Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class RecordedRow:
+    """One contestant of a recorded comparison.
+
+    Attributes:
+        name: ``baseline``, ``default``, ``best``, or name of a library.
+        outcome: ``ok``, or why there is no time.
+        version: What exactly was run.
+        seconds: Seconds of one call, a median; `None` without a time.
+        interval: 95 % interval of those seconds.
+        ratio: Time over that of the row named in `RecordedComparison.ratio_to`.
+        ratio_interval: 95 % interval of the ratio.
+        roof_fraction: Share of the FMA roof.
+        max_error: Largest absolute difference to the oracle.
+    """
+
+    name: Annotated[str, Field(max_length=200)]
+    outcome: Annotated[str, Field(max_length=200)]
+    version: Text
+    seconds: Seconds | None
+    interval: tuple[Seconds, Seconds] | None
+    ratio: Factor | None
+    ratio_interval: tuple[Factor, Factor] | None
+    roof_fraction: Share | None
+    max_error: Error | None
+
+    @property
+    def time(self) -> Interval | None:
+        """Seconds of one call with their interval; `None` without a time."""
+        return interval_of(self.seconds, self.interval)
+
+    @property
+    def factor(self) -> Interval | None:
+        """The ratio with its interval; `None` without one."""
+        return interval_of(self.ratio, self.ratio_interval)
+
+
+@dataclass(frozen=True)
+class RecordedMachine:
+    """The host of a recorded comparison, by its fingerprint."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class RecordedComparison:
+    """What one run of `compare` found.
+
+    Attributes:
+        payload: Name of the payload.
+        machine: The host.
+        ratio_to: Name of the row that ratios are to; `None` if it has no time.
+        rows: The contestants.
+    """
+
+    payload: str
+    machine: RecordedMachine
+    ratio_to: str | None
+    rows: Annotated[tuple[RecordedRow, ...], Field(max_length=100)]
+
+
+COMPARISON: TypeAdapter[RecordedComparison] = TypeAdapter(RecordedComparison)
+
+
+def interval_of(estimate: float | None, ends: tuple[float, float] | None) -> Interval | None:
+    """An estimate between its ends, which reach as far as it; `None` where one is missing."""
+    if estimate is None or ends is None:
+        return None
+    return Interval(min(ends[0], estimate), estimate, max(ends[1], estimate))
+
+
+def compared_beside(bundle: Path, payload: str, fingerprint: str) -> RecordedComparison | None:
+    """The comparison that lies beside a folder of bundles, in ``comparisons/NAME.json``, and is of the same thing.
+
+    Args:
+        bundle: Folder of the bundle, ``.../bundles/NAME``.
+        payload: Name of its payload; a comparison of another one is passed over.
+        fingerprint: Fingerprint of its machine; likewise.
+
+    Raises:
+        StoreError: The file is not what `compare --json` writes.
+    """
+    place = bundle.absolute()
+    path = place.parents[1] / FOLDER / f"{place.name}.json"
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        return None
+    try:
+        found = COMPARISON.validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StoreError(
+            f"{path} must be what `autotune compare --json` writes, {where} is not: {first['msg']}; remove it"
+        ) from error
+    return found if (found.payload, found.machine.fingerprint) == (payload, fingerprint) else None

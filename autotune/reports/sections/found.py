@@ -1,0 +1,139 @@
+"""First section of a store's page: what its runs came to."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pandas as pd
+from pydantic import Field, TypeAdapter, ValidationError
+
+from autotune.core.stats import Interval
+from autotune.reports.compared import Error, Factor, Share, interval_of
+from autotune.reports.format import duration, factor, plural
+from autotune.reports.holdings import Holdings
+from autotune.reports.overview import phase_seconds
+from autotune.reports.pictures.gallery import draw_history
+from autotune.reports.sections.blocks import (
+    Block,
+    Column,
+    Gallery,
+    Paragraph,
+    Section,
+    Table,
+    TableCell,
+    TableRow,
+    Tile,
+    Tiles,
+)
+from autotune.reports.sections.cells import error_cell, share_cell, time_cell
+from autotune.store.records import Seconds
+
+ANCHOR, TITLE = "gained", "What was found"
+Label = Annotated[str, Field(max_length=1000)]
+
+
+@dataclass(frozen=True)
+class RunBest:
+    """The winner of a finished run: seconds of one call, and the share of the FMA roof that is."""
+
+    seconds: Seconds
+    roof_fraction: Share | None
+
+
+@dataclass(frozen=True)
+class RunBaseline:
+    """The baseline of a finished run, by its name."""
+
+    name: Label
+
+
+@dataclass(frozen=True)
+class RunMachine:
+    """The host of a finished run, by its model."""
+
+    cpu: Label
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run, as `autotune.tuning.result.TuneResult.to_json` describes it in a store.
+
+    Attributes:
+        payload: Name of the payload.
+        machine: The host.
+        baseline: What the speed-up is over.
+        best: The winner.
+        speedup: Time of the baseline over that of the winner; `None` without a baseline.
+        speedup_interval: 95 % interval of the speed-up.
+        max_error: Largest absolute difference to the oracle.
+    """
+
+    payload: Label
+    machine: RunMachine
+    baseline: RunBaseline
+    best: RunBest
+    speedup: Factor | None
+    speedup_interval: tuple[Factor, Factor] | None
+    max_error: Error | None
+
+    @property
+    def factor(self) -> Interval | None:
+        """The speed-up with its interval; `None` without one."""
+        return interval_of(self.speedup, self.speedup_interval)
+
+
+RUN: TypeAdapter[FinishedRun] = TypeAdapter(FinishedRun)
+
+
+def found_in_store(holdings: Holdings, checks: pd.DataFrame | None) -> Section:
+    """What a store holds, what the newest run of every payload came to, and the checks since."""
+    blocks: list[Block] = [Tiles(headline(holdings.frame))]
+    runs = newest_runs(holdings)
+    blocks.append(run_table(runs) if runs else Paragraph("No run of autotune tune on this store has finished."))
+    history = list(draw_history(checks)) if checks is not None else []
+    return Section(ANCHOR, TITLE, [*blocks, *([Gallery(history)] if history else [])])
+
+
+def headline(frame: pd.DataFrame) -> list[Tile]:
+    """How much was tried, how much of it was right, and how long it took."""
+    tasks = len(frame[["payload", "task"]].drop_duplicates())
+    right = float((frame["outcome"] == "ok").mean()) if len(frame) else 0.0
+    spent = sum(phase_seconds(frame).values())
+    rate = f"{len(frame) / spent:.2g} trials a second" if spent else "not recorded"
+    return [
+        Tile("tasks", str(tasks), f"of {plural(frame['payload'].nunique(), 'payload')}"),
+        Tile("trials", str(len(frame)), f"{right:.0%} of them right"),
+        Tile("workers' time", duration(spent), rate),
+    ]
+
+
+def newest_runs(holdings: Holdings) -> list[FinishedRun]:
+    """The newest finished run of every payload; what is of another form is passed over."""
+    found: dict[str, FinishedRun] = {}
+    for summary in holdings.summaries:
+        try:
+            run = RUN.validate_python(summary)
+        except ValidationError:
+            continue
+        found[run.payload] = run
+    return list(found.values())
+
+
+def run_table(runs: list[FinishedRun]) -> Table:
+    """A row a payload."""
+    heads = ("payload", "time of a call", "over the baseline", "of the FMA roof", "largest error", "machine")
+    columns = [Column(head, head not in ("payload", "machine")) for head in heads]
+    caption = "What the newest run of every payload came to; brackets are 95 % intervals."
+    return Table(caption, columns, [run_row(run) for run in runs])
+
+
+def run_row(run: FinishedRun) -> TableRow:
+    """The cells of a run."""
+    cells = [
+        TableCell(run.payload),
+        time_cell(run.best.seconds),
+        TableCell(f"{factor(run.factor)}, {run.baseline.name}", run.speedup),
+        share_cell(run.best.roof_fraction),
+        error_cell(run.max_error),
+        TableCell(run.machine.cpu),
+    ]
+    return TableRow(cells)

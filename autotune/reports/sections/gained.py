@@ -1,0 +1,180 @@
+"""First section: what was gained, and how it compares."""
+
+from statistics import median
+
+import pandas as pd
+
+from autotune.core.stats import Interval
+from autotune.reports.compared import RecordedComparison, RecordedRow
+from autotune.reports.format import bounds, duration, percent, size, time_span, times
+from autotune.reports.pictures.gallery import Picture, draw_history
+from autotune.reports.pictures.winner import draw_gains, draw_rivals, draw_times
+from autotune.reports.sections.blocks import (
+    Block,
+    Column,
+    Facts,
+    Gallery,
+    Heading,
+    Notes,
+    Section,
+    Table,
+    TableCell,
+    TableRow,
+    Tile,
+    Tiles,
+)
+from autotune.reports.sections.cells import count_cell, error_cell, factor_cell, share_cell, time_cell
+from autotune.reports.winner import Winner
+from autotune.store.bundle import BundleFiles
+
+ANCHOR, TITLE = "gained", "What was gained"
+OURS = "best"  # row of a comparison
+ORACLES = {"reference": "float64 oracle", "plain lowering": "plain lowering as oracle"}
+
+
+def gained_of_bundle(
+    bundle: BundleFiles, winner: Winner, compared: RecordedComparison | None, checks: pd.DataFrame | None
+) -> Section:
+    """The headline of a bundle, beside others where that was recorded, and the times behind it."""
+    blocks: list[Block] = [
+        Tiles(headline(bundle, winner)),
+        Facts(conditions(bundle, winner, checks)),
+        Notes(plain_notes(winner)),
+    ]
+    if compared is not None:
+        timed = [(row.name, row.time, above(row)) for row in compared.rows if row.time is not None]
+        pictures = list(draw_rivals(winner.payload, timed, OURS))
+        blocks += [Heading("Beside others"), Gallery(pictures, rival_table(compared))]
+    blocks += [Heading("Behind the headline"), Gallery(evidence(bundle, winner, checks), process_table(bundle))]
+    return Section(ANCHOR, TITLE, blocks)
+
+
+def headline(bundle: BundleFiles, winner: Winner) -> list[Tile]:
+    """Time, factor, share of the roof and error."""
+    numerics = bundle.manifest.numerics
+    worst = max(numerics.outputs.values(), key=lambda output: output.max_error)
+    gain = winner.speedup.estimate if winner.speedup else None
+    over = f"{ends(winner.speedup)}; {winner.baseline}: {duration(winner.baseline_seconds)}"
+    against = ORACLES[numerics.oracle]
+    roof = f"of {winner.roofs['flops'] / 1e9:.1f} GFLOP/s, one core"
+    return [
+        Tile("time of a call", duration(winner.seconds.estimate), interval_text(winner.seconds)),
+        Tile(f"over {winner.baseline}", times(gain), over),
+        Tile("of the FMA roof", percent(winner.roof_fraction), roof),
+        Tile("largest error", f"{winner.max_error:.2g}", f"{worst.tolerance:.2g} allowed, {against}"),
+    ]
+
+
+def interval_text(seconds: Interval) -> str:
+    """A time's interval; that there is none where a single sample was taken."""
+    return f"{bounds(seconds)}, 95 % interval" if seconds.low < seconds.high else "one sample, no interval"
+
+
+def ends(ratio: Interval | None) -> str:
+    """The ends of a factor's interval; that there is none where a single sample was taken."""
+    if ratio is None:
+        return "not measured"
+    return f"[{ratio.low:.4g}, {ratio.high:.4g}]" if ratio.low < ratio.high else "one sample"
+
+
+def conditions(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None) -> dict[str, str]:
+    """Machine, versions and what else a figure depends on."""
+    data, machine = bundle.manifest, bundle.manifest.machine
+    found = {
+        "machine": f"{machine.cpu} ({machine.microarchitecture}), {machine.isa}, one thread",
+        "caches": f"L1 {size(machine.l1_bytes)}, L2 {size(machine.l2_bytes)}, L3 {size(machine.l3_bytes)}",
+        "memory roof": f"{winner.roofs['dram_bytes'] / 1e9:.1f} GB/s from memory, "
+        f"{winner.roofs['l2_bytes'] / 1e9:.1f} GB/s from L2",
+        "noise floor": f"{winner.noise_floor:.1%}: smaller differences are ties",
+        "intermediates": memory_text(winner.buffers),
+        "compiler": data.versions.compiler,
+        "autotune": f"{data.versions.autotune}, Python {data.versions.python}",
+        "fingerprint": data.fingerprint,
+    }
+    if checks is not None and len(checks):
+        last = checks.sort_values("time", kind="stable").iloc[-1]
+        found["last check"] = f"{last['time']:%Y-%m-%d %H:%M} UTC: {last['verdict']}"
+    return found
+
+
+def memory_text(buffers: dict[str, int] | None) -> str:
+    """What intermediates take."""
+    if buffers is None:
+        return "allocated in every call"
+    if not buffers["count"]:
+        return "none"
+    peak, naive = size(buffers["peak_bytes"]), size(buffers["naive_bytes"])
+    return f"{buffers['count']} in an arena of {peak}; {naive} separately"
+
+
+def plain_notes(winner: Winner) -> list[str]:
+    """The notes of a winner, tasks by their names for people."""
+    return [named(note, {task.tag: task.name for task in winner.tasks}) for note in winner.notes]
+
+
+def named(text: str, names: dict[str, str]) -> str:
+    """A text with every tag replaced by its task's name, longer tags first."""
+    for tag in sorted(names, key=len, reverse=True):
+        text = text.replace(tag, names[tag])
+    return text
+
+
+def rival_table(compared: RecordedComparison) -> Table:
+    """A row a contestant, the fastest first."""
+    rows = sorted(compared.rows, key=lambda row: row.seconds or float("inf"))
+    heads = ("program", "time of a call", f"over {compared.ratio_to or 'nothing'}", "of the roof", "largest error")
+    caption = "As autotune compare recorded it on this machine; brackets are 95 % intervals."
+    return Table(caption, [Column(head, head != heads[0]) for head in heads], [rival_row(row) for row in rows])
+
+
+def rival_row(row: RecordedRow) -> TableRow:
+    """The cells of a contestant."""
+    cells = [
+        TableCell(row.name, title=row.version),
+        time_cell(row.seconds, span_of(row)) if row.seconds else TableCell(row.outcome),
+        TableCell(f"{times(row.ratio)} {bounds_of(row.factor)}".strip(), row.ratio),
+        share_cell(row.roof_fraction),
+        error_cell(row.max_error),
+    ]
+    return TableRow(cells, marked=row.name == OURS)
+
+
+def above(row: RecordedRow) -> str:
+    """What is written above a contestant: how much longer it takes, or its time where it is what others are over."""
+    return duration(row.seconds) if row.name == OURS or row.ratio is None else times(row.ratio)
+
+
+def span_of(row: RecordedRow) -> str:
+    """A contestant's time with its interval; empty without one."""
+    return f"{time_span(row.time)}, 95 % interval" if row.time is not None else ""
+
+
+def bounds_of(ratio: Interval | None) -> str:
+    """The ends of a factor's interval; empty for none."""
+    return f"[{ratio.low:.3g}, {ratio.high:.3g}]" if ratio is not None else ""
+
+
+def process_table(bundle: BundleFiles) -> Table:
+    """A row a process that measured: medians of the winner and of the baseline."""
+    heads = ("process", "samples", "winner", "baseline", "over baseline")
+    rows = []
+    for number, session in enumerate(bundle.manifest.samples, 1):
+        best = median(session.best_seconds)
+        baseline = median(session.baseline_seconds) if session.baseline_seconds else None
+        gain = baseline / best if baseline else None
+        counts = (count_cell(number), count_cell(len(session.best_seconds)))
+        rows.append(TableRow([*counts, time_cell(best), time_cell(baseline), factor_cell(gain)]))
+    caption = "The whole was timed in these processes, interleaved with its baseline; medians."
+    return Table(caption, [Column(head, numeric=head != heads[0]) for head in heads], rows)
+
+
+def evidence(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None) -> list[Picture]:
+    """Gains task by task, the samples behind the headline, and the checks since."""
+    sessions = [(session.best_seconds, session.baseline_seconds) for session in bundle.manifest.samples]
+    tasks = [(t.name, t.baseline_seconds, t.seconds) for t in winner.tasks]
+    gained = [(name, base / seconds.estimate) for name, base, seconds in tasks if base and seconds]
+    return [
+        *draw_gains(winner.payload, winner.baseline, gained),
+        *draw_times(winner.payload, sessions, winner.baseline),
+        *(draw_history(checks) if checks is not None else ()),
+    ]

@@ -1,0 +1,91 @@
+"""Fourth section: how the search went."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from autotune.reports.format import duration, percent, plural
+from autotune.reports.holdings import Holdings
+from autotune.reports.overview import phase_seconds
+from autotune.reports.pictures.gallery import draw_search
+from autotune.reports.sections.blocks import (
+    Block,
+    Column,
+    Gallery,
+    Heading,
+    Paragraph,
+    Section,
+    Table,
+    TableCell,
+    TableRow,
+)
+from autotune.reports.sections.cells import count_cell, time_cell
+from autotune.reports.task_names import readable_names
+from autotune.store.frames import PHASES
+
+ANCHOR, TITLE = "search", "How the search went"
+NO_TRIALS = "A bundle holds no trials: name the store they are in, and they are drawn here (--store STORE)."
+ELSEWHERE = "These trials were made on another machine, or with another compiler, than the bundle."
+
+
+def search_of(holdings: Holdings, names: Mapping[str, Mapping[str, str]], note: str = "") -> Section:
+    """Progress, outcomes and costs, payload by payload.
+
+    Args:
+        holdings: The trials.
+        names: Names of tasks for people, by payload and tag; a tag without one is told as well as it can be.
+        note: What a reader must know of these trials.
+    """
+    groups = [(str(payload), rows) for payload, rows in holdings.frame.groupby("payload", sort=False)]
+    blocks: list[Block] = [Paragraph(note)] if note else []
+    for payload, rows in groups:
+        tags = dict.fromkeys(map(str, rows["task"].unique()))
+        mine = {**readable_names(tags), **names.get(payload, {})}
+        blocks += [Heading(payload)] if len(groups) > 1 else []
+        blocks.append(Paragraph(summary(rows)))
+        blocks.append(Gallery(list(draw_search(payload, rows, holdings.roofs, mine))))
+        blocks.append(cost_table(rows, mine))
+    return Section(ANCHOR, TITLE, blocks or [Paragraph("The store holds no trials.")])
+
+
+def no_search() -> Section:
+    """What is said where no trials are at hand."""
+    return Section(ANCHOR, TITLE, [Paragraph(NO_TRIALS)])
+
+
+def summary(rows: pd.DataFrame) -> str:
+    """How many trials, how many of them right, how long they took."""
+    ran = int((rows["outcome"] != "duplicate").sum())
+    right = int((rows["outcome"] == "ok").sum())
+    spent = sum(phase_seconds(rows).values())
+    rate = f", {ran / spent:.2g} a second of the workers' time, {duration(spent)} in all" if spent else ""
+    share = percent(right / len(rows))
+    return (
+        f"{plural(len(rows), 'trial')} of {plural(rows['task'].nunique(), 'task')}; {right} were right ({share}){rate}."
+    )
+
+
+def cost_table(rows: pd.DataFrame, names: Mapping[str, str]) -> Table:
+    """A row a task: trials, outcomes, and seconds of the workers' time by phase."""
+    heads = ("task", "trials", "right", "failed", *PHASES, "in all")
+    body = [cost_row(names[str(tag)], str(tag), mine) for tag, mine in rows.groupby("task", sort=False)]
+    return Table(
+        "Where the workers' time went, by task and phase.",
+        [Column(h, h not in ("task", "failed")) for h in heads],
+        body,
+    )
+
+
+def cost_row(name: str, tag: str, rows: pd.DataFrame) -> TableRow:
+    """The cells of a task."""
+    counts = rows["outcome"].value_counts()
+    failed = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome != "ok")
+    spent = list(phase_seconds(rows).values())
+    cells = [
+        TableCell(name, title=tag),
+        count_cell(len(rows)),
+        count_cell(int(counts.get("ok", 0))),
+        TableCell(failed or "-"),
+        *(time_cell(seconds or None) for seconds in (*spent, sum(spent))),
+    ]
+    return TableRow(cells)

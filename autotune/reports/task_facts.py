@@ -1,0 +1,120 @@
+"""What a payload still says of its recorded tasks: names for people, operations, default configs."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import AutotuneError
+from autotune.core.machine import Machine, this_machine
+from autotune.core.payload import Payload
+from autotune.core.space import Config
+from autotune.core.task import Task
+from autotune.registry import load_family, load_payload
+from autotune.reports.holdings import Holdings
+from autotune.reports.task_names import readable_names
+from autotune.store.bundle import BundleFiles
+from autotune.tuning.roofline import needed_flops
+
+MACHINE: TypeAdapter[Machine] = TypeAdapter(Machine)
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What is known of a task besides its trials.
+
+    Attributes:
+        name: Name for people, unique within the payload.
+        count: Executions in one call of the payload; `None` where the payload cannot be formed again.
+        flops: Operations of one execution that no schedule can leave out; `None` where it contracts nothing.
+        default: Config that its family gives without any search; `None` where that is unknown.
+    """
+
+    name: str
+    count: int | None = None
+    flops: float | None = None
+    default: Config | None = None
+
+
+def facts_of_bundle(bundle: BundleFiles) -> dict[str, TaskFacts]:
+    """Facts of every task of a bundle, by tag; the defaults are those for the machine it was recorded on."""
+    data = bundle.manifest
+    texts = {tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in data.tasks}
+    families = {tag: record.schedule for tag, record in data.tasks.items()}
+    return facts_of(bundle.payload, texts, data.machine, families)
+
+
+def facts_of_store(holdings: Holdings) -> dict[tuple[str, str], TaskFacts]:
+    """Facts of every task of a store, by payload and tag, as far as its payloads can still be built here."""
+    found: dict[tuple[str, str], TaskFacts] = {}
+    for name, rows in holdings.frame.groupby("payload", sort=False):
+        texts: dict[str, str | None] = dict.fromkeys(map(str, rows["task"].unique()))
+        machine = machine_of(holdings, str(rows["machine"].iloc[-1]))
+        families = dict(zip(rows["task"].map(str), rows["schedule"].map(str), strict=True))
+        try:
+            payload: Payload | None = load_payload(str(name))
+        except (AutotuneError, OSError):
+            payload = None
+        facts = facts_of(payload, texts, machine, families)
+        found |= {(str(name), tag): fact for tag, fact in facts.items()}
+    return found
+
+
+def facts_of(
+    payload: Payload | None, texts: Mapping[str, str | None], machine: Machine | None, families: Mapping[str, str]
+) -> dict[str, TaskFacts]:
+    """Facts of some tasks of a payload, by tag.
+
+    Args:
+        payload: The payload; `None` leaves the tags alone to tell.
+        texts: Text of every task's module by tag; `None` takes that of the payload's own task.
+        machine: Machine that defaults are for; `None` leaves them unknown.
+        families: Name of the family that each task was tuned with.
+    """
+    tasks = tasks_of(payload, texts)
+    names = readable_names(
+        {tag: text or (tasks[tag].payload.text if tag in tasks else None) for tag, text in texts.items()}
+    )
+    return {tag: fact_of(names[tag], tasks.get(tag), machine, families[tag]) for tag in texts}
+
+
+def fact_of(name: str, task: Task | None, machine: Machine | None, family: str) -> TaskFacts:
+    """Facts of one task."""
+    if task is None:
+        return TaskFacts(name)
+    default = default_of(task, machine, family) if machine is not None else None
+    return TaskFacts(name, task.count, float(needed_flops(task)) or None, default)
+
+
+def tasks_of(payload: Payload | None, tags: Collection[str]) -> dict[str, Task]:
+    """Those tasks of a payload that have one of some tags; none where it cannot be partitioned."""
+    if payload is None:
+        return {}
+    try:
+        return {task.tag: task for task in partition(payload).tasks if task.tag in tags}
+    except AutotuneError:
+        return {}
+
+
+def default_of(task: Task, machine: Machine, family: str) -> Config | None:
+    """The default config of a family for a task; `None` where that family is not installed or covers it no more."""
+    try:
+        found = load_family(family)
+    except AutotuneError:
+        return None
+    return found.default(task, machine) if found.covers(task) else None
+
+
+def machine_of(holdings: Holdings, fingerprint: str) -> Machine | None:
+    """The machine with a fingerprint: this one, or one that a finished run of the store describes."""
+    if this_machine().fingerprint == fingerprint:
+        return this_machine()
+    for summary in reversed(holdings.summaries):
+        try:
+            machine = MACHINE.validate_python(summary.get("machine"))
+        except ValidationError:
+            continue
+        if machine.fingerprint == fingerprint:
+            return machine
+    return None

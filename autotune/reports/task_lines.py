@@ -1,0 +1,211 @@
+"""A line a task: how fast the chosen config is, what that gained, and how it differs from the default config."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+import pandas as pd
+
+from autotune.core.space import Config, Value
+from autotune.core.stats import Interval, median_interval
+from autotune.reports.holdings import Holdings
+from autotune.reports.overview import config_of
+from autotune.reports.task_facts import TaskFacts, facts_of_bundle
+from autotune.store.bundle import BundleFiles
+from autotune.store.frames import KNOB
+
+
+@dataclass(frozen=True)
+class TaskLine:
+    """One task of a bundle, or of a store's sweeps.
+
+    Attributes:
+        number: Place among the lines of the bundle or the store, from 1.
+        payload: Name of the payload.
+        tag: Key of the task.
+        name: Name for people; where a store holds several sweeps of the task, it tells which.
+        family: Name of the family; `None` for the plain lowering.
+        config: Value of every knob; `None` for the plain lowering, or where no trial succeeded.
+        default: Config of the family without any search; `None` where that is unknown.
+        choices: Values that each knob could take; empty where that is not recorded.
+        count: Executions in one call of the payload; `None` where that is unknown.
+        seconds: Seconds of one execution alone; `None` where it was not measured.
+        roof_fraction: Share of the FMA roof; `None` where the task contracts nothing, or a rate is unknown.
+        over_default: Time of the default config over time of this one, both in the search; `None` if not measured.
+        over_baseline: Time of the baseline over time of this one; `None` if not measured.
+        trials: Trials of this task that are known, one row each.
+        note: Sentence on why it was chosen, where it is not simply the fastest.
+    """
+
+    number: int
+    payload: str
+    tag: str
+    name: str
+    family: str | None
+    config: Config | None
+    default: Config | None
+    choices: Mapping[str, Sequence[Value]]
+    count: int | None
+    seconds: Interval | None
+    roof_fraction: float | None
+    over_default: float | None
+    over_baseline: float | None
+    trials: pd.DataFrame = field(repr=False)
+    note: str = ""
+
+    @property
+    def call_seconds(self) -> float | None:
+        """Seconds of all its executions in one call of the payload; `None` where that is unknown."""
+        return self.count * self.seconds.estimate if self.count and self.seconds else None
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Knobs whose value is not the default's, in the order of the config."""
+        return changed_knobs(self.config or {}, self.default) if self.default is not None else ()
+
+
+def changed_knobs(config: Config, default: Config) -> tuple[str, ...]:
+    """Knobs of a config whose value another config does not have.
+
+    Example:
+        >>> changed_knobs({"tile_m": 8, "fuse": True, "math": "libm"}, {"tile_m": 8, "fuse": False})
+        ('fuse', 'math')
+    """
+    return tuple(name for name, value in config.items() if name not in default or default[name] != value)
+
+
+def lines_of_bundle(bundle: BundleFiles, holdings: Holdings | None = None) -> list[TaskLine]:
+    """A line for every task of a bundle, in its order; trials count where machine and compiler are the bundle's."""
+    facts = facts_of_bundle(bundle)
+    trials = of_bundle(bundle, holdings.frame) if holdings is not None else None
+    return [
+        line_of_task(bundle, number, tag, facts[tag], trials[trials["task"] == tag] if trials is not None else None)
+        for number, tag in enumerate(bundle.manifest.tasks, 1)
+    ]
+
+
+def line_of_task(bundle: BundleFiles, number: int, tag: str, fact: TaskFacts, trials: pd.DataFrame | None) -> TaskLine:
+    """The line of one task of a bundle."""
+    data, task = bundle.manifest, bundle.manifest.tasks[tag]
+    trials = pd.DataFrame() if trials is None else trials
+    seconds = median_interval(task.seconds) if task.seconds else None
+    each = seconds.estimate if seconds else None
+    return TaskLine(
+        number=number,
+        payload=data.payload,
+        tag=tag,
+        name=fact.name,
+        family=task.schedule if task.config is not None else None,
+        config=task.config,
+        default=fact.default,
+        choices=task.knobs,
+        count=task.count,
+        seconds=seconds,
+        roof_fraction=share_of(fact.flops, each, data.roofs["flops"]),
+        over_default=gain_over_default(trials, task.config, fact.default),
+        over_baseline=task.baseline_seconds / each if task.baseline_seconds and each else None,
+        trials=trials,
+        note=task.note,
+    )
+
+
+def of_bundle(bundle: BundleFiles, frame: pd.DataFrame) -> pd.DataFrame:
+    """The trials that were made where a bundle was recorded: its payload, on its machine, with its compiler."""
+    data = bundle.manifest
+    here = (frame["machine"] == data.fingerprint) & (frame["compiler"] == data.versions.compiler)
+    return frame[here & (frame["payload"] == data.payload)]
+
+
+def lines_of_store(holdings: Holdings, facts: Mapping[tuple[str, str], TaskFacts]) -> list[TaskLine]:
+    """A line for every sweep of a store, oldest first: payload, task, machine and compiler.
+
+    Args:
+        holdings: What the store holds.
+        facts: What `autotune.task_facts.facts_of_store` says of its tasks.
+    """
+    groups = holdings.frame.groupby(["payload", "task", "machine", "compiler"], sort=False)
+    lines = [
+        line_of_sweep(number, rows, facts[str(payload), str(tag)], holdings)
+        for number, ((payload, tag, _, _), rows) in enumerate(groups, 1)
+    ]
+    sweeps = Counter((line.payload, line.tag) for line in lines)
+    seen: Counter[tuple[str, str]] = Counter()
+    for place, line in enumerate(lines):
+        key = line.payload, line.tag
+        seen[key] += 1
+        if sweeps[key] > 1:
+            lines[place] = replace(line, name=f"{line.name}, sweep {seen[key]} of {sweeps[key]}")
+    return lines
+
+
+def newest(lines: Sequence[TaskLine]) -> list[TaskLine]:
+    """The lines without those of sweeps that another one of the same task came after."""
+    last = {(line.payload, line.tag): line for line in lines}
+    return [line for line in lines if last[line.payload, line.tag] is line]
+
+
+def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Holdings) -> TaskLine:
+    """The line of one sweep, by its fastest trial; the share of the roof with the machine's drift divided out."""
+    right = rows[rows["outcome"] == "ok"].nsmallest(1, "seconds_normalised")
+    best = next((row for _, row in right.iterrows()), None)
+    config = in_order(config_of(best), fact.default or {}) if best is not None else None
+    median = float(best["seconds_median"]) if best is not None else None
+    steady = float(best["seconds_normalised"]) if best is not None else None
+    flops = fact.flops
+    if fact.count is None and best is not None and isfinite(best["gflops"]):
+        flops = float(best["gflops"] * 1e9 * best["seconds_median"])
+    return TaskLine(
+        number=number,
+        payload=str(rows["payload"].iloc[0]),
+        tag=str(rows["task"].iloc[0]),
+        name=fact.name,
+        family=str(rows["schedule"].iloc[-1]),
+        config=config,
+        default=fact.default,
+        choices={},
+        count=fact.count,
+        seconds=Interval(median, median, median) if median else None,
+        roof_fraction=share_of(flops, steady, holdings.roofs.flops if holdings.roofs else None),
+        over_default=gain_over_default(rows, config, fact.default),
+        over_baseline=None,
+        trials=rows,
+    )
+
+
+def in_order(config: Config, default: Config) -> Config:
+    """A config with its knobs in the order of another's; knobs that the other lacks come last."""
+    return {
+        name: config[name] for name in (*(n for n in default if n in config), *(n for n in config if n not in default))
+    }
+
+
+def share_of(flops: float | None, seconds: float | None, roof: float | None) -> float | None:
+    """Share of a roof in operations a second; `None` where something is unknown."""
+    return flops / seconds / roof if flops and seconds and roof else None
+
+
+def gain_over_default(trials: pd.DataFrame, config: Config | None, default: Config | None) -> float | None:
+    """Time of the default config over that of another, by their best trials, the machine's drift divided out.
+
+    1 where the two are the same; `None` where either is unknown or did not succeed.
+    """
+    if config is None or default is None:
+        return None
+    if not changed_knobs(config, default):
+        return 1.0
+    ours, theirs = seconds_with(trials, config), seconds_with(trials, default)
+    return theirs / ours if ours and theirs else None
+
+
+def seconds_with(trials: pd.DataFrame, config: Config) -> float | None:
+    """Least seconds that trials with exactly this config took; `None` where none succeeded."""
+    if trials.empty:
+        return None
+    mine = trials[trials["outcome"] == "ok"]
+    for name, value in config.items():
+        if KNOB + name not in mine:
+            return None
+        mine = mine[(mine[KNOB + name].astype("string") == str(value)).fillna(False)]
+    seconds = mine["seconds_normalised"].min()
+    return float(seconds) if isfinite(seconds) else None

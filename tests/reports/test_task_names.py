@@ -1,0 +1,119 @@
+"""Names of tasks for people: what is computed and fused, unique in a payload, read off text without MLIR."""
+
+import doctest
+import json
+from pathlib import Path
+
+import pytest
+
+from autotune.compiler.tasks.partition import partition
+from autotune.registry import load_payload
+from autotune.reports import task_names
+from autotune.reports.task_names import readable_name, readable_names
+
+BUNDLES = sorted(Path(__file__).parent.parent.glob("results/*/bundles/*"))
+NANO = [
+    "gather 32x64 + add",
+    "layer norm 32x64",
+    "matmul 32x192x64 + bias, stored",
+    "transpose 4x32x16",
+    "attention 4x32x16, causal",
+    "transpose 32x4x16",
+    "matmul 32x64x64 + bias + residual, stored",
+    "matmul 32x256x64 + bias + gelu, stored",
+    "matmul 32x64x256 + bias + residual, stored",
+    "matmul 32x256x64, B transposed, stored",
+]
+HEAD = "#map = affine_map<(d0, d1) -> (d0, d1)>\n#map1 = affine_map<(d0, d1) -> (d1)>\n"
+
+
+def elementwise(body, inputs=1):
+    """A module of one element-wise op; `body` reads %in, and %in_0 where there are two inputs."""
+    reads, names = ", ".join(f"%{i}" for i in range(inputs)), ", ".join(["%in: f32", "%in_0: f32"][:inputs])
+    maps = ", ".join(["#map", "#map1"][:inputs])
+    lines = "\n".join(f"      {line}" for line in body)
+    return (
+        f'{HEAD}    %9 = linalg.generic {{indexing_maps = [{maps}, #map], iterator_types = ["parallel", "parallel"]}} '
+        f"ins({reads} : tensor<8x4xf32>) outs(%8 : tensor<8x4xf32>) {{\n    ^bb0({names}, %out: f32):\n{lines}\n"
+        "      linalg.yield %7 : f32\n    } -> tensor<8x4xf32>\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("nano", NANO),
+        ("matmul,m=64,n=32,k=16", ["matmul 64x32x16"]),
+        ("batch_matmul,batch=2,m=8,n=8,k=8", ["batch matmul 2x8x8x8"]),
+        ("attention,heads=2,seq=32,d=16", ["attention 2x32x16"]),
+        ("softmax,rows=16,cols=64", ["softmax 16x64"]),
+        ("layer_norm,rows=16,cols=64", ["layer norm 16x64"]),
+        ("gelu,rows=16,cols=64", ["gelu 16x64"]),
+        ("embedding,rows=16,cols=64,vocab=100", ["gather 16x64"]),
+    ],
+)
+def test_tasks_are_called_what_they_compute(spec, expected):
+    tasks = partition(load_payload(spec)).tasks
+    assert list(readable_names({task.tag: task.payload.text for task in tasks}).values()) == expected
+
+
+def test_weights_of_other_types_and_growing_loops_are_told():
+    tasks = partition(
+        load_payload("gpt,d_model=32,heads=2,d_ff=64,vocab=50,seq=8,layers=1,function=decode,weights=int8")
+    )
+    names = readable_names({task.tag: task.payload.text for task in tasks.tasks}).values()
+    assert {"attention 2x1x16, growing to 128", "matmul 1x64x32 + scale + bias + gelu, stored i8"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (["%7 = math.exp %in : f32"], "exp 8x4"),
+        (["%7 = arith.maximumf %in, %cst : f32"], "relu 8x4"),
+        (["%3 = arith.negf %in : f32", "%4 = math.exp %3 : f32", "%7 = arith.divf %in, %4 : f32"], "silu 8x4"),
+        (["%3 = arith.negf %in : f32", "%4 = math.exp %3 : f32", "%7 = arith.divf %cst, %4 : f32"], "sigmoid 8x4"),
+        (["%3 = math.sqrt %in : f32", "%7 = math.log %3 : f32"], "elementwise 8x4: sqrt + log"),
+    ],
+)
+def test_elementwise_ops_are_called_by_what_they_do(body, expected):
+    assert readable_name("generic_8x4_0a1b2c", elementwise(body)) == expected
+
+
+def test_what_is_added_to_every_row_is_a_bias():
+    text = elementwise(["%7 = arith.addf %in, %in_0 : f32"], inputs=2)
+    assert readable_name("generic_8x4_0a1b2c", text) == "bias 8x4"
+
+
+def test_a_tag_alone_tells_kind_sizes_and_layout():
+    assert readable_name("matmul_128x768x3072_f32_w_fused_4adc51") == "matmul 128x768x3072 + fused, stored"
+    assert readable_name("matmul_8x4x2_f64_ta") == "matmul 8x4x2, A transposed, f64"
+    assert readable_name("generic_8x4_0a1b2c") == "elementwise 8x4"
+    assert readable_name("first") == "first"
+
+
+def test_equal_names_get_their_short_hash_and_only_they():
+    tags = ("matmul_8x4x2_f32_fused_0a1b2c", "matmul_8x4x2_f32_fused_ffffff", "transpose_8x4_123456")
+    assert list(readable_names(dict.fromkeys(tags)).values()) == [
+        "matmul 8x4x2 + fused (0a1b2c)",
+        "matmul 8x4x2 + fused (ffffff)",
+        "transpose 8x4",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "linalg.generic {", "\n".join(["linalg.generic {indexing_maps = [#a], "] * 9), "%"]
+)
+def test_text_that_is_no_module_leaves_what_the_tag_tells(text):
+    assert readable_name("generic_8x4_0a1b2c", text) == "elementwise 8x4"
+
+
+@pytest.mark.parametrize("folder", BUNDLES, ids=lambda path: "-".join(path.parts[-3::2]))
+def test_names_in_every_recorded_bundle_are_unique_and_show_no_hash(folder):
+    tags = json.loads((folder / "manifest.json").read_text())["tasks"]
+    names = readable_names({tag: (folder / "tasks" / f"{tag}.mlir").read_text() for tag in tags})
+    assert len(set(names.values())) == len(tags)
+    assert not [name for tag, name in names.items() if "_" in name or tag[-6:] in name]
+
+
+def test_examples_in_the_docstrings_hold():
+    assert doctest.testmod(task_names).failed == 0
