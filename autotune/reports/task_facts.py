@@ -51,7 +51,7 @@ def facts_of_store(holdings: Holdings) -> dict[tuple[str, str], TaskFacts]:
     for name, rows in holdings.frame.groupby("payload", sort=False):
         texts: dict[str, str | None] = dict.fromkeys(map(str, rows["task"].unique()))
         machine = machine_of(holdings, str(rows["machine"].iloc[-1]))
-        families = dict(zip(rows["task"].map(str), rows["schedule"].map(str), strict=True))
+        families = dict(zip(rows["task"].map(str), rows["family"].map(str), strict=True))
         try:
             payload: Payload | None = load_payload(str(name))
         except (AutotuneError, OSError):

@@ -160,7 +160,7 @@ def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Ho
         payload=str(rows["payload"].iloc[0]),
         tag=str(rows["task"].iloc[0]),
         name=fact.name,
-        family=str(rows["schedule"].iloc[-1]),
+        family=str(rows["family"].iloc[-1]),
         config=config,
         default=fact.default,
         choices={},

@@ -26,7 +26,7 @@ from autotune.store.bundle import read_bundle
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE, DESKTOP = (390, 844), (1280, 900)
 SECTIONS = ["gained", "time", "tasks", "search", "again"]
-RECORDED = Path(__file__).parent.parent / "results"
+RECORDED = Path(__file__).parents[2] / "results"
 NANO, LARGEST = (sorted(RECORDED.glob(f"*/bundles/{name}")) for name in ("nano", "gpt2"))
 HOSTILE = "</style><script>alert(1)</script>\"'><img src=x onerror=alert(1)> $x_{y}$ {{ 7 * 7 }}"
 

@@ -11,7 +11,7 @@ from autotune.registry import load_payload
 from autotune.reports import task_names
 from autotune.reports.task_names import readable_name, readable_names
 
-BUNDLES = sorted(Path(__file__).parent.parent.glob("results/*/bundles/*"))
+BUNDLES = sorted(Path(__file__).parents[2].glob("results/*/bundles/*"))
 NANO = [
     "gather 32x64 + add",
     "layer norm 32x64",
