@@ -87,7 +87,7 @@ def load_family(name: str) -> Family:
     """The family called `name`.
 
     Raises:
-        ScheduleError: It is not installed.
+        ScheduleError: The family is not installed.
     """
     for family in families():
         if family.name == name:
@@ -106,7 +106,7 @@ def load_baseline(name: str) -> Baseline:
     """The baseline called `name`.
 
     Raises:
-        ScheduleError: It is not installed.
+        ScheduleError: The baseline is not installed.
     """
     return cast(Baseline, find_point(BASELINES, "baseline", name, ScheduleError).load())
 
@@ -115,7 +115,7 @@ def load_comparator(name: str) -> Comparator:
     """The comparator called `name`. It imports its library later, when it prepares a payload.
 
     Raises:
-        ComparatorError: It is not installed.
+        ComparatorError: The comparator is not installed.
     """
     return cast(Comparator, find_point(COMPARATORS, "comparator", name, ComparatorError).load())
 
@@ -133,7 +133,7 @@ def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> 
     """The entry point of a group called `name`; `kind` is the word for it in the message.
 
     Raises:
-        AutotuneError: It is not installed; of the class `error`.
+        AutotuneError: No such entry point is installed; raised as the class `error`.
     """
     points = registered(group)
     if name not in points:

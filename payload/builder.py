@@ -28,7 +28,7 @@ class Value:
     """An SSA value that is a tensor.
 
     Attributes:
-        name: With its percent sign, such as ``%qkv``.
+        name: Name of the value with its percent sign, such as ``%qkv``.
         shape: Sizes, outermost first; one known at run time only is an `Extent`.
         dtype: MLIR element type.
     """
@@ -106,7 +106,7 @@ def for_each(
     does not bufferize. The others must be the carried tensors themselves with slices inserted.
 
     Args:
-        f: Where to emit.
+        f: Builder that ops are appended to.
         count: Number of iterations.
         carried: The tensors before the first iteration.
         body: Emits one iteration, given the loop index and the carried tensors; gives the next ones.
@@ -137,7 +137,7 @@ def write_function(
 
     Args:
         entry: Name of the function.
-        arguments: Its memrefs; all but the outputs are read as tensors.
+        arguments: Memrefs of the function; all but the outputs are read as tensors.
         body: Emits the computation, given the tensors by argument name; gives what states and outputs hold
             afterwards, in the order of the arguments. A state must be given as its tensor with slices inserted.
     """

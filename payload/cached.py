@@ -79,10 +79,10 @@ def rotate(f: Builder, x: Value, start: str | None, name: str) -> Value:
     ``start + t``; the angle is ``position / 10000^(2 j / D)``. Angles are in f64: an f32 near 1000 is off by 3e-5.
 
     Args:
-        f: Where to emit.
+        f: Builder that ops are appended to.
         x: Queries or keys.
         start: Index of the first row's position; `None` for 0.
-        name: Of the result.
+        name: Name of the result.
     """
     heads, rows, depth = x.shape
     half = depth // 2

@@ -20,7 +20,7 @@ class GPTConfig:
         heads: Attention heads, H; divides `d_model`.
         d_ff: Width of the hidden layer of the MLP, F.
         vocab: Number of tokens there are, V.
-        positions: How many positions there are, P; at least `seq`. Rows of the position table, and of the caches.
+        positions: Number of positions, P; at least `seq`. Rows of the position table, and of the caches.
         batch: Sequences that are decoded together, B.
         rope: Positions turn queries and keys (rotary embedding); there is no position table.
         storage: Element type that matrices are stored in: ``f32``, ``bf16``, or ``i8`` with a scale per output channel.
@@ -69,7 +69,7 @@ def check_size(name: str, size: int) -> None:
     """Raise unless `size` is a size a tensor can have.
 
     Raises:
-        PayloadError: It is below 1 or above 2^31 - 1.
+        PayloadError: The size is below 1 or above 2^31 - 1.
     """
     if size < 1:
         raise PayloadError(f"{name} must be at least 1, got {size}; try {name}=1")
@@ -115,7 +115,7 @@ def read_numbers(payload: str, parameters: Mapping[str, str], defaults: Mapping[
 
     Args:
         payload: Name of the payload, for messages.
-        parameters: What the spec says, as text.
+        parameters: Parameters of the spec, as text.
         defaults: Every known parameter and its default.
 
     Raises:

@@ -159,7 +159,7 @@ def choose_token(logits: Array, sampling: Sampling, rng: np.random.Generator) ->
 
     Args:
         logits: ``(V)``.
-        sampling: How to choose.
+        sampling: Rule to choose by.
         rng: Draws, where it is not the likeliest.
     """
     if sampling.temperature == 0:

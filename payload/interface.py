@@ -50,7 +50,7 @@ class Request:
         name: The canonical spec.
         config: Sizes of the model.
         function: One of `FUNCTIONS`.
-        position: Of the token to decode; `None` for several.
+        position: Position of the token to decode; `None` for several.
         path: File of the weights; empty for random ones.
     """
 
@@ -105,7 +105,7 @@ def read_position(text: str, function: str, config: GPTConfig) -> int | None:
     """The position to decode at.
 
     Raises:
-        PayloadError: It is no position, or nothing is decoded.
+        PayloadError: The spec names no such position, or nothing is decoded.
     """
     if not text:
         return None

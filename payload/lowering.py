@@ -11,9 +11,9 @@ def lower(f: Builder, nodes: Iterable[OpNode], tensors: Mapping[str, Value], res
     """Emit a graph.
 
     Args:
-        f: Where to emit.
+        f: Builder that ops are appended to.
         nodes: The graph.
-        tensors: What it reads, by name.
+        tensors: Tensors that the graph reads, by name.
         results: Names of the values to give.
 
     Raises:

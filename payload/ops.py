@@ -136,8 +136,8 @@ def generic(
     """A ``linalg.generic`` over `rank` loops; loops that `out` lacks are reductions (always the innermost here).
 
     Args:
-        f: Where to emit.
-        name: Of the result.
+        f: Builder that ops are appended to.
+        name: Name of the result.
         out: Init of the result; indexed by its own leading loops.
         inputs: Each tensor with the loops that index it.
         body: Scalar operations that define ``%y``.

@@ -106,7 +106,7 @@ def forward_outputs(config: GPTConfig, *, tokens: Array, **weights: Array) -> tu
     Args:
         config: Sizes of the model.
         tokens: Ids in ``[0, V)``.
-        weights: By the names in `payload.weights.declare`; layers stacked along the first dimension.
+        weights: Weights by the names in `payload.weights.declare`; layers stacked along the first dimension.
     """
     return (forward(config, tokens=tokens, **weights),)
 

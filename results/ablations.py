@@ -20,8 +20,8 @@ class Ablation:
     """One row of the table.
 
     Attributes:
-        payload: What is built up.
-        baseline: What it begins with; none where the pass pipeline takes minutes a call.
+        payload: Spec of the payload to build up.
+        baseline: Baseline to begin with; none where the pass pipeline takes minutes a call.
     """
 
     payload: str

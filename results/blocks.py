@@ -57,7 +57,7 @@ def serve(name: str, measure: Callable[..., None], part: Callable[[Path], str], 
         name: Name of the block.
         measure: Command that records anew.
         part: Gives what a machine's results look like on the page.
-        place: Where these are in the machine's folder, if not where the block's name says.
+        place: Path of the results below a machine's folder; by default what the block's name says.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command("measure")(measure)

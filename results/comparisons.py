@@ -23,10 +23,10 @@ class Contest:
     """One row of the table.
 
     Attributes:
-        payload: What is compared.
+        payload: Spec of the payload to compare.
         target: Speed-up over ONNX Runtime that it should reach.
-        trials: Of the sweep before.
-        baseline: Of the sweep; `loops` where the pass pipeline takes minutes a call.
+        trials: Number of trials of the sweep before.
+        baseline: Baseline of the sweep; `loops` where the pass pipeline takes minutes a call.
     """
 
     payload: str

@@ -25,7 +25,7 @@ class Headline:
     """One row of the table.
 
     Attributes:
-        name: What people call it.
+        name: Name that readers know the payload by.
         file: Recorded comparison, below the machine's folder.
     """
 

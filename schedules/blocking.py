@@ -17,7 +17,7 @@ class Piece:
     """A stretch of one dimension that its tiles divide.
 
     Attributes:
-        size: Its length.
+        size: Length of the piece.
         cache: Step of the loop over cache tiles; equal to `size` if there is none.
         register: Step of the loop over register tiles; equal to `cache` if there is none.
     """

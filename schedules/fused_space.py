@@ -31,12 +31,12 @@ class Shape:
 
     Attributes:
         sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be cut.
-        rows: How many of them are rows.
-        contractions: In program order, each whole.
+        rows: Number of loops in `sizes` that are rows.
+        contractions: Contractions in program order, each whole.
         width: Elements of a row.
         causal: A causal mask hides columns from rows; the last contraction sums over them.
         keys: Columns that may come block by block; 0 if there are none.
-        along: For every contraction, which of its dimensions those are; empty if it has none of them.
+        along: Name of the dimension that `keys` counts, for every contraction; empty if it has none of them.
     """
 
     sizes: tuple[int, ...]

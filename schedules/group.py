@@ -16,11 +16,11 @@ class GroupWriter:
     """Writes the script of one group.
 
     Attributes:
-        script: Where to write.
+        script: Script that ops are appended to.
         members: The group's ops, the root first.
-        shape: Its rows and columns.
+        shape: Rows and columns of the group.
         config: Value of every knob.
-        machine: For which host.
+        machine: Host that the script is written for.
     """
 
     script: Script
@@ -35,7 +35,7 @@ class GroupWriter:
         Args:
             op: Handle of ops over rows, or rows and columns.
             sizes: Trip counts of their loops.
-            reduced: They reduce their columns.
+            reduced: Whether the ops reduce their columns.
             mark: Attribute for the loop along whole vectors.
         """
         width = int(self.config["vectors"]) * self.machine.lanes

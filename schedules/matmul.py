@@ -70,7 +70,7 @@ def contraction_of(task: Task) -> Contraction:
     """The task's contraction.
 
     Raises:
-        ScheduleError: It has none.
+        ScheduleError: The task has no contraction.
     """
     if task.contraction is None:
         raise ScheduleError(f"schedule 'matmul' needs a contraction, got {task.tag}; try schedule 'vectorize'")
@@ -90,12 +90,12 @@ class RegisterTile:
     """A register tile that has been written.
 
     Attributes:
-        op: Its handle.
+        op: Handle of the tiled op.
         back: Handle of the transpose that undoes the order its B was packed in; empty where there is none.
         depth: Trip count of its k loop.
-        starts: That loop starts where k does.
-        main: It is in the region without what tiles leave over.
-        first: It adds up the first piece of k, or one block of it.
+        starts: Whether the tile's k loop begins at the beginning of k.
+        main: Whether the tile is in the main region, which holds no leftovers.
+        first: Whether the tile adds up the first piece of k, or one block of it.
     """
 
     op: str
@@ -111,9 +111,9 @@ class MatmulWriter:
     """Writes the nest of one contraction: dimensions in the config's order, each cut into pieces and looped over.
 
     Attributes:
-        script: Where to write.
+        script: Script that ops are appended to.
         function: Handle of the function around the op.
-        contraction: What is computed.
+        contraction: Contraction that is computed.
         config: Value of every knob.
         around: Loops that are open already, outermost first; B does not depend on those over m.
         zeros: Handle of the fill of C with zeros; empty where there is none, or C must be filled.

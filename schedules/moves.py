@@ -20,9 +20,9 @@ class Script:
 
     Attributes:
         knobs: The knobs it is written for; those that are tile sizes become ops that a reader can turn.
-        config: Their values.
-        lines: So far.
-        names: How often each stem of a handle is taken.
+        config: Value of every knob.
+        lines: Lines written so far.
+        names: Number of times that each stem of a handle is taken.
         turned: Handles of the knobs that are written.
     """
 
@@ -70,10 +70,10 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int, *, knob: 
         C[i] = ...  for i in 0..n   ->   for i0 in 0..n step size:  C[i0 : i0 + size] = ...
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         op: Handle of a structured op.
         rank: Number of its loops.
-        dim: Which of them.
+        dim: Position of the loop to tile among the op's loops.
         size: Elements a step; must divide the trip count, or the tile gets a dynamic shape.
         knob: Name of the knob that the step is, unless it was rounded.
 
@@ -220,9 +220,9 @@ def drop_unit_dimensions(script: Script, loop: str, ops: int) -> list[str]:
     """Drop dimensions of size 1 from the linalg.generic ops in a loop; gives their handles, in program order.
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         loop: Handle of the loop.
-        ops: How many such ops it holds.
+        ops: Number of linalg.generic ops in the loop.
     """
     script.emit(f"transform.apply_patterns to {loop} {{")
     script.emit("  transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices")

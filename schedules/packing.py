@@ -40,11 +40,11 @@ def pack_operand(
                                                            for n0: for m0: C += A * P[n0 / nr]
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         op: Handle of the register-tiled op.
-        operand: Which operand to pack.
-        operands: How many operands the op has.
-        loops: How many enclosing loops the copy moves out of.
+        operand: Position of the operand to pack.
+        operands: Number of operands of the op.
+        loops: Number of enclosing loops that the copy moves out of.
         transpose: Store each tile transposed.
 
     Returns:
@@ -68,7 +68,7 @@ def copy_pads(script: Script, function: str, rows: int, columns: int) -> str:
         P = B[k0 : k0 + kc, n0 : n0 + nr]   ->   for k in 0..kc step rows:  P[k : k + rows] = B[k0 + k : ...]
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         function: Handle of the function.
         rows: Rows of a pad, copied a few a step.
         columns: Columns of a pad.
@@ -87,7 +87,7 @@ def copy_pads_transposed(script: Script, function: str, rows: int, columns: int)
     """The same for pads that are stored transposed: copied and turned in one loop, in registers.
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         function: Handle of the function.
         rows: Rows of a stored tile, turned a few a step.
         columns: Columns of a stored tile.

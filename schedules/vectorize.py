@@ -76,9 +76,9 @@ def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width:
     """One row at a time; along it a vector of partial results, which become one when the row is done.
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         op: Handle of an op whose last loop, and no other, is a reduction; consumed.
-        sizes: Its trip counts.
+        sizes: Trip counts of the op's loops.
         width: Elements of the vector; divides the last of them, and is less.
         mark: Attribute for the loop along the row.
     """
@@ -100,11 +100,11 @@ def vectorize_rows(
     """One row at a time, in vectors, and what they leave over in smaller ones; consumes `op`.
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         op: Handle of an op over rows, or rows and columns.
         sizes: Trip counts of its loops.
         width: Elements of a vector along the columns.
-        reduced: It reduces its columns.
+        reduced: Whether the op reduces its columns.
         mark: Attribute for the loop along whole vectors.
     """
     if len(sizes) == 1:
@@ -135,10 +135,10 @@ def tile_and_vectorize(
     """Loops over everything but a tile of `rows` rows and `width` columns.
 
     Args:
-        script: Where to write.
+        script: Script that ops are appended to.
         op: Handle of the op; consumed.
         sizes: Trip counts of its loops.
-        rows: Of a tile.
+        rows: Number of rows of a tile.
         width: Columns of a tile.
         mark: Put on the loop over columns.
         knob: Name of the knob that `rows` is.

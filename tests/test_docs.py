@@ -1,5 +1,6 @@
 """The documents: what they show is what there is, and what they tell somebody to run exists."""
 
+import ast
 import importlib
 import json
 import re
@@ -25,6 +26,12 @@ from autotune.reports.show import STAGES
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PACKAGES = ("autotune", "payload", "results", "schedules")
+SOURCES = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
+SECTION = re.compile(r"( *)(?:Args|Attributes|Raises|Returns|Yields):")
+FRAGMENT = re.compile(
+    r"(?:[*\w]+: )?(?:Of|As|In|It|Its|They|Their|By|Whose|Who|For|On|From|At|Where|That|When|Did|Is|Has|With|So|Now)\b"
+)
 VERBS = typer.main.get_command(app).commands
 LINE = """func.func @negative(%x: memref<256xf32>, %out: memref<256xf32>) {
   %X = bufferization.to_tensor %x restrict : memref<256xf32> to tensor<256xf32>
@@ -117,3 +124,34 @@ def test_readme_is_short_and_its_links_lead_somewhere():
 def test_notebooks_are_numbered_without_a_gap():
     assert [path.stem[:3] for path in NOTEBOOKS] == [f"{number:02}_" for number in range(1, len(NOTEBOOKS) + 1)]
     assert NOTEBOOKS[-1].stem == "05_kv_cache"
+
+
+def fragments(source):
+    """Line number and text of every entry of a docstring's sections that does not stand alone."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, documented) or ast.get_docstring(node) is None:
+            continue
+        literal, entries = node.body[0].value, None
+        for number, line in enumerate(literal.value.split("\n"), literal.lineno):
+            indent = len(line) - len(line.lstrip())
+            if head := SECTION.fullmatch(line):
+                entries = len(head[1]) + 4
+            elif entries is not None and line and indent < entries:
+                entries = None
+            elif indent == entries and FRAGMENT.match(line.strip()):
+                yield number, line.strip()
+
+
+def test_lines_of_docstring_sections_stand_alone():
+    found = [f"{path.relative_to(ROOT)}:{at}: {line}" for path in SOURCES for at, line in fragments(path.read_text())]
+    assert not found, "begin with a noun that says what it is:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("entry", "wrong"),
+    [("seed: Of the search.", True), ("seed: Seed of the search.", False), ("of: Items.", False), ("It took.", True)],
+)
+def test_entry_that_continues_its_head_is_a_fragment(entry, wrong):
+    source = f'def f():\n    """Do it.\n\n    Args:\n        {entry}\n    """\n'
+    assert list(fragments(source)) == ([(5, entry)] if wrong else [])

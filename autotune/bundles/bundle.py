@@ -21,7 +21,7 @@ class Bundle:
     """A winner, as `tune` recorded it.
 
     Args:
-        files: Its files, read and checked; `Bundle.read` reads them from a folder.
+        files: Files of the bundle, read and checked; `Bundle.read` reads them from a folder.
     """
 
     def __init__(self, files: BundleFiles) -> None:
@@ -32,7 +32,7 @@ class Bundle:
         """Read a bundle; every hash, number and MLIR file is checked, nothing is compiled.
 
         Raises:
-            BundleError: It is incomplete, edited, of another format, or asks for what no bundle should.
+            BundleError: The bundle is incomplete, edited, of another format, or asks for what no bundle should.
         """
         return cls(read_bundle(Path(folder)))
 
@@ -97,7 +97,7 @@ class Bundle:
         """Write its program, compiled for this host, and a C header.
 
         Args:
-            folder: Where to; it is made.
+            folder: Folder to write to; made if it is not there.
             kind: ``object``, ``llvm`` or ``asm``.
 
         Returns:

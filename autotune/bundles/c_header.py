@@ -51,9 +51,9 @@ def c_header(entry: str, arguments: Sequence[Argument], weights: Sequence[Weight
     """Declare a program.
 
     Args:
-        entry: Its entry function.
-        arguments: Of the payload.
-        weights: Those that are stored in panels; the program takes them after the arguments.
+        entry: Name of the program's entry function.
+        arguments: Arguments of the payload, in order.
+        weights: Weights that are stored in panels; the program takes them after the arguments.
         about: A line for whoever reads it.
     """
     name = c_name(entry)

@@ -21,7 +21,7 @@ def compile_bundle(files: BundleFiles) -> "PayloadFunction":
     """Compile a bundle's program for this host, in this process.
 
     Raises:
-        CompileError: It does not compile here.
+        CompileError: The program does not compile here.
     """
     program = compile_candidate(files.payload, recorded_candidate(files))
     return PayloadFunction(files.payload, program, this_machine())
@@ -37,7 +37,7 @@ class PayloadFunction:
     """A compiled payload on arrays of its own. One call at a time: its intermediates lie in one arena.
 
     Attributes:
-        payload: What it computes.
+        payload: Payload that the function computes.
     """
 
     def __init__(self, payload: Payload, program: Program, machine: Machine) -> None:
@@ -128,11 +128,11 @@ def compile_payload(source: str | Path | Payload, *, scheduled: bool = True) -> 
 
     Args:
         source: A spec, a path to an ``.mlir`` file, or a payload.
-        scheduled: With the default configs of its families; else the plain lowering to loops.
+        scheduled: Compile with the default configs of the families; else with the plain lowering to loops.
 
     Raises:
         PayloadError: There is no such payload.
-        CompileError: It does not compile.
+        CompileError: The payload does not compile.
     """
     payload, machine = payload_of(source), this_machine()
     candidate = default_candidate(partition(payload), machine) if scheduled else Candidate(None, PLAIN)

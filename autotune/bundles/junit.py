@@ -1,4 +1,4 @@
-"""What a regression check tells others: the history, and a CI server."""
+"""Outputs of a regression check: the history file, and a JUnit report for CI servers."""
 
 from collections.abc import Sequence
 from datetime import datetime

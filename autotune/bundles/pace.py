@@ -1,4 +1,4 @@
-"""How fast tokens come: a generation timed token by token, and the cache beside none in one run."""
+"""Token rate: a generation timed token by token, with and without the cache in one run."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from autotune.worker.measure import time_once
 
 @dataclass(frozen=True)
 class Pace:
-    """A generation that was timed.
+    """Times of one generation, token by token.
 
     Attributes:
         cached: Whether keys and values were kept.
-        tokens: What it gave.
-        seconds: Until each token, from the one before it; until the first, from the prompt.
+        tokens: Ids of the tokens that were generated, in order.
+        seconds: Seconds to each token: from the token before it, to the first from the prompt.
     """
 
     cached: bool

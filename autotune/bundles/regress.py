@@ -53,19 +53,19 @@ class RegressOptions:
 
 @dataclass(frozen=True)
 class RegressionFinding:
-    """What became of a bundle.
+    """Result of checking one bundle.
 
     Attributes:
-        bundle: Its folder.
-        payload: What it computes.
+        bundle: Folder of the bundle.
+        payload: Spec of the payload that the bundle computes.
         verdict: ``ok``, ``faster``, ``slower``, ``wrong``, ``stale`` or ``inconclusive``.
-        why: In a sentence.
+        why: Reason for the verdict, a sentence.
         slowdown: Recorded speed-up over that of now; `None` unless compared.
-        speedup: Now, over all sessions.
-        recorded: As recorded.
-        samples: Raw times, an entry a process.
-        notes: What differs from the recording.
-        seconds: It took.
+        speedup: Speed-up over the baseline measured now, over all sessions, with its 95 % interval.
+        recorded: Speed-up over the baseline that the bundle records, with its 95 % interval.
+        samples: Raw times in seconds a call, an entry a process.
+        notes: Differences from the recording, a sentence each.
+        seconds: Wall-clock time of the check, in seconds.
     """
 
     bundle: str
@@ -81,7 +81,7 @@ class RegressionFinding:
 
     @property
     def alarms(self) -> bool:
-        """Whether a gate must close."""
+        """Whether a gate in CI must fail."""
         return self.verdict in ALARMS
 
     def to_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener
 
     Args:
         folders: The bundles.
-        options: How.
+        options: Options of the check.
         listener: Told of every process that begins to measure.
 
     Raises:
@@ -130,7 +130,7 @@ def cost(bundle: BundleFiles) -> float:
 
 
 def left_out(bundle: BundleFiles) -> RegressionFinding:
-    """A bundle there was no time for."""
+    """Finding for a bundle that the time limit left out."""
     return RegressionFinding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
 
 

@@ -26,11 +26,11 @@ MOST_SESSIONS = 2  # a speed-up that does not hold is measured again in a fresh 
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay found.
+    """Result of a replay.
 
     Attributes:
-        payload: Its name.
-        outcome: Of the recorded schedule, now.
+        payload: Name of the payload.
+        outcome: Outcome of the recorded schedule when it is run now.
         diagnostic: What went wrong, if anything did.
         best_seconds: Median seconds a call with the schedule.
         baseline_seconds: Median seconds a call of the baseline.

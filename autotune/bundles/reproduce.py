@@ -38,10 +38,10 @@ class Reproduction:
     """A trial, and what became of it now.
 
     Attributes:
-        trial: As it was recorded.
-        found: As it is now.
-        folder: Where its files are.
-        changed: What is not as it was, a sentence; empty if the files are the same to the letter.
+        trial: Trial as it was recorded.
+        found: Result of running the trial now.
+        folder: Folder that the trial's files were written to.
+        changed: Sentence on what is not as it was; empty if the files are the same to the letter.
     """
 
     trial: Trial
@@ -77,13 +77,13 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
     Args:
         location: The store.
         wanted: Beginning of the trial's key.
-        folder: Where to write; made if it is not there.
-        seconds: How long it may take.
+        folder: Folder to write to; made if it is not there.
+        seconds: Seconds the trial may take.
 
     Raises:
         StoreError: There is no such trial.
-        PayloadError: Its payload cannot be built here.
-        ScheduleError: Its family is not installed.
+        PayloadError: The trial's payload cannot be built here.
+        ScheduleError: The trial's family is not installed.
     """
     with Store.open(location, create=False, exclusive=False) as store:
         trial, sweep = find_trial(store, wanted)

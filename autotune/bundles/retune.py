@@ -20,7 +20,7 @@ def retune_bundle(
         store: Receives every trial.
         target: Folder to write the new bundle to.
         trials: Candidates to run.
-        listener: Who is told how it goes.
+        listener: Notified of stages and trials.
 
     Raises:
         BundleError: The new bundle cannot be written.

@@ -21,7 +21,7 @@ class Session:
     Args:
         bundles: Folder of bundles: the newest of a payload is used, or else its default schedules.
         listener: Told what a user should know.
-        seed: Of weights that no file gives.
+        seed: Seed of the weights that no file gives.
     """
 
     def __init__(self, bundles: Path, listener: Listener = SILENT, seed: int = 0) -> None:
@@ -38,7 +38,7 @@ class Session:
 
         Raises:
             PayloadError: A weight or state has another shape than the one the session has.
-            CompileError: It cannot be compiled.
+            CompileError: The payload cannot be compiled.
         """
         key = (payload.sha256, payload.arguments)
         if key not in self._functions:
@@ -106,7 +106,7 @@ class SessionFunction:
         """Call it once.
 
         Returns:
-            Its outputs, which the next call overwrites.
+            Outputs of the call, which the next one overwrites.
 
         Raises:
             GenerationError: An input is missing, unknown, of another shape, or out of range; nothing is changed then.

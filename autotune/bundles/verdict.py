@@ -32,13 +32,13 @@ FAR = 2.0  # standard deviations from the median of sessions; what is further aw
 
 @dataclass(frozen=True)
 class Judgement:
-    """What samples say.
+    """Verdict on a bundle, with the figures behind it.
 
     Attributes:
         verdict: ``ok``, ``faster``, ``slower`` or ``inconclusive``.
         slowdown: Recorded speed-up over that of now: above 1 where the schedule has lost.
         margin: Half of the 95 % interval of the slowdown, relative: 0.02 means 2 %.
-        pvalue: That nothing changed: the larger of both tests'.
+        pvalue: Probability of such samples if nothing had changed: the larger of both tests'.
     """
 
     verdict: RegressionVerdict
@@ -51,8 +51,8 @@ def judge(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], factor:
     """Compare sessions.
 
     Args:
-        recorded: Of the bundle.
-        now: At least one.
+        recorded: Times of the sessions that the bundle records.
+        now: Times of the sessions measured now; at least one session.
         factor: A slowdown by this much is to be found; one by less than its root is none.
     """
     then, here = ([log(level(session)) for session in sessions] for sessions in (recorded, now))

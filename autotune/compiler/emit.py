@@ -23,7 +23,7 @@ C_INTERFACE = "llvm.emit_c_interface"
 
 @dataclass(frozen=True)
 class Emission:
-    """Where to write what.
+    """A program, and the kind and path of the file to write it to.
 
     Attributes:
         claim: The program.
@@ -43,7 +43,7 @@ def emit_program(wanted: Emission) -> tuple[PanelWeight, ...]:
         The arguments it takes after those of the payload.
 
     Raises:
-        CompileError: With the stage that refused it.
+        CompileError: The compiler refused the program; the error names the stage.
         MachineError: There is no llvm-objdump.
     """
     payload, candidate = wanted.claim.payload, wanted.claim.candidate

@@ -15,7 +15,7 @@ class Extent:
 
     Attributes:
         value: The index that holds it.
-        bound: What it cannot exceed.
+        bound: Largest value the index can have.
     """
 
     value: ir.Value

@@ -1,4 +1,4 @@
-"""Who was here before: candidates that become the same IR, or the same machine code, are told apart from new ones."""
+"""Fingerprints of duplicates: candidates that become the same IR, or the same machine code, as an earlier one."""
 
 import hashlib
 import tempfile
@@ -18,8 +18,8 @@ class Fingerprints:
 
     Attributes:
         known: Fingerprints of earlier candidates.
-        scheduled: Of the IR after the schedule; empty before.
-        compiled: Of the machine code; empty before.
+        scheduled: Fingerprint of the IR after the schedule; empty before it is taken.
+        compiled: Fingerprint of the machine code; empty before it is taken.
     """
 
     known: AbstractSet[str] = field(default_factory=frozenset)
@@ -30,7 +30,7 @@ class Fingerprints:
         """Take the fingerprint of a module that was scheduled.
 
         Raises:
-            DuplicateError: It is known.
+            DuplicateError: An earlier candidate has the same fingerprint.
         """
         self.scheduled = fingerprint(str(module).encode())
         if self.scheduled in self.known:
@@ -40,7 +40,7 @@ class Fingerprints:
         """Take the fingerprint of machine code.
 
         Raises:
-            DuplicateError: It is known.
+            DuplicateError: An earlier candidate has the same fingerprint.
         """
         with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
             path = Path(folder) / "program.o"

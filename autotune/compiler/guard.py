@@ -42,7 +42,7 @@ def check_pipeline(where: str, what: str, pipeline: str, allowed: set[str] = PAS
     """Refuse a pipeline that asks for a pass it should not.
 
     Raises:
-        BundleError: With the pass.
+        BundleError: The pipeline asks for such a pass; the error names it.
     """
     for name in sorted(passes_of(pipeline) - allowed):
         raise BundleError(f"{where} must use passes that lower, {what} asks for {name!r}; restore it")
@@ -52,7 +52,7 @@ def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None
     """Refuse MLIR that does not parse, asks for what it should not, or is not of the payload.
 
     Raises:
-        BundleError: With the file, and line and column where they are known.
+        BundleError: A file is refused; the error names it, with line and column where they are known.
     """
     with context():
         for name, text in texts.items():
@@ -74,7 +74,7 @@ def refuse(where: str, fault: str | None) -> None:
     """Raise if there is a fault.
 
     Raises:
-        BundleError: With the file and the fault.
+        BundleError: There is a fault; the error names it and the file.
     """
     if fault is not None:
         raise BundleError(f"{where} {fault}; restore it")

@@ -32,7 +32,7 @@ def find_tool(name: str) -> str:
     """Path of a tool.
 
     Raises:
-        MachineError: It is not there.
+        MachineError: The tool is not installed.
     """
     package = find_spec("llvm")
     for folder in (package.submodule_search_locations or []) if package is not None else []:

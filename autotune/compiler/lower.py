@@ -51,7 +51,7 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
     that a loop carries they would write flags that the conversion to LLVM aborts on.
 
     Returns:
-        Where buffers lie in the arena; `None` where the pipeline does not begin with `ARENA_PASS`.
+        Plan of the arena that buffers lie in; `None` where the pipeline does not begin with `ARENA_PASS`.
 
     Raises:
         CompileError: Stage ``lower``.

@@ -25,10 +25,10 @@ def parse(text: str, what: str) -> ir.Module:
 
     Args:
         text: MLIR assembly.
-        what: How the user knows it, such as a file name; begins the error message.
+        what: Name that the user knows the module by, such as a file name; begins the error message.
 
     Raises:
-        CompileError: With line and column of the first problem.
+        CompileError: The text does not parse; the error has line and column of the first problem.
     """
     try:
         return ir.Module.parse(text)
@@ -96,7 +96,7 @@ def find_function(module: ir.Module, name: str) -> ir.OpView:
     """The function called `name`.
 
     Raises:
-        PayloadError: It is missing, or has no body.
+        PayloadError: The function is missing, or has no body.
     """
     for op in module.body.operations:
         if op.operation.name == "func.func" and symbol(op) == name and op.regions[0].blocks:

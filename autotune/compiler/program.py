@@ -31,7 +31,7 @@ class Program:
 
     Attributes:
         weights: Arguments it takes after those of the payload.
-        buffers: Where its intermediates lie; `None` where its pipeline plans no arena.
+        buffers: Plan of the arena that intermediates lie in; `None` where the pipeline plans no arena.
         phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
     """
 
@@ -85,7 +85,7 @@ def compile_program(
     """Compile a payload for this host.
 
     Args:
-        payload: What to compile.
+        payload: Payload to compile.
         script: Transform script; `None` for a pure pass pipeline.
         pipeline: Passes after the script, down to the LLVM dialect.
         text: The module to start from, if not the payload's own.
@@ -94,8 +94,8 @@ def compile_program(
         watch: Takes the times; give one to have them also of a compilation that fails.
 
     Raises:
-        CompileError: With the stage that refused it.
-        DuplicateError: The fingerprints knows it already.
+        CompileError: The compiler refused the program; the error names the stage.
+        DuplicateError: The program has a fingerprint that is known already.
     """
     watch = watch or Stopwatch()
     with context():

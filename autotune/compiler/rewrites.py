@@ -45,7 +45,7 @@ class Unit:
         panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
         flags: Fast-math flags of all maxima and minima of a kind, as the payload has them.
         weights: Arguments that the entry function has besides the payload's.
-        buffers: Where intermediates lie; `None` before they have a place.
+        buffers: Plan of the arena that intermediates lie in; `None` before they have a place.
     """
 
     module: ir.Module
@@ -63,9 +63,9 @@ class Unit:
         """Parse a payload, and a script for it, in the current context.
 
         Args:
-            payload: What is computed.
+            payload: Payload to parse.
             script: Transform script; `None` for a pure pass pipeline.
-            panels: As in the attributes.
+            panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
             text: The module to start from, if not the payload's own.
 
         Raises:
@@ -100,7 +100,7 @@ class Rewrite:
     """A rewrite of ours.
 
     Attributes:
-        name: Of its file in ``passes/``, with dashes.
+        name: Name of the rewrite's file in ``passes/``, with dashes.
         version: Raised whenever it makes other programs of the same module.
         apply: Changes a unit in place.
     """

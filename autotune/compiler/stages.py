@@ -30,7 +30,7 @@ class Stage:
 
     Attributes:
         text: MLIR, LLVM IR or assembly.
-        buffers: Where intermediates lie; `None` where the pipeline plans no arena.
+        buffers: Plan of the arena that intermediates lie in; `None` where the pipeline plans no arena.
     """
 
     text: str
@@ -45,11 +45,11 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
             share; one of `STEPS`, what the script or one of our own rewrites leaves; ``bufferized``, what all of those
             leave, before buffers get places; ``arena``, after; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR before
             LLVM's own passes; ``code``, what this host executes.
-        payload: What it computes.
-        candidate: How.
+        payload: Payload that the candidate computes.
+        candidate: Script and pipeline to compile the payload with.
 
     Raises:
-        CompileError: With the stage that refused it.
+        CompileError: The compiler refused the program; the error names the stage.
         ScheduleError: The script lowers otherwise than this release, so that its schedules do not stand alone.
         MachineError: There is no llvm-objdump.
     """

@@ -12,10 +12,10 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A buffer that wants a place.
+    """Size of a buffer, and the steps over which it lives.
 
     Attributes:
-        bytes: Its size.
+        bytes: Size of the buffer, in bytes.
         first: Step of the program at which it is first used.
         last: Step at which it is last used, `first` or later.
     """
@@ -36,13 +36,13 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class BufferPlan:
-    """Buffers with a place each.
+    """Buffers with their offsets in the arena.
 
     Attributes:
-        buffers: What wanted a place.
+        buffers: Buffers that have a place.
         offsets: Byte in the arena at which each begins, a multiple of `ALIGNMENT`; in the order of `buffers`.
         peak_bytes: Size of the arena.
-        others: How many operations besides hand out memory, in every call.
+        others: Number of operations outside the plan that allocate memory in every call.
     """
 
     buffers: tuple[Lifetime, ...] = ()

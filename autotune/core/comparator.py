@@ -18,7 +18,8 @@ class Prepared:
     Attributes:
         call: One call, which is what is timed; gives the outputs in whatever form the library has them.
         outputs: Turns what a call gave into arrays, in the order of the payload's outputs; never timed.
-        how: How the library runs it, where it has a choice, such as ``torch.compile``; shown with the version.
+        how: Mode in which the library runs the payload, where it has a choice, such as ``torch.compile``; shown with
+            the version.
     """
 
     call: Callable[[], Any]
@@ -58,7 +59,7 @@ class Comparator(Protocol):
         """Build what computes the payload on one thread; converting, packing and compiling happen here.
 
         Args:
-            payload: What to compute: its `graph` is what to translate; its text is there too.
+            payload: Payload to compute: its `graph` is what to translate; its text is there too.
             inputs: Every argument that is not an output, by name. They stay as they are while calls are timed.
 
         Raises:

@@ -25,7 +25,7 @@ class CompileError(AutotuneError):
     """The compiler refused a module.
 
     Attributes:
-        stage: Where it failed: ``parse``, ``transform``, ``verify``, ``lower`` or ``jit``.
+        stage: Stage of the compilation that failed: ``parse``, ``transform``, ``verify``, ``lower`` or ``jit``.
     """
 
     def __init__(self, stage: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`Evaluator`: who compiles, verifies and times candidates; the `Job` it is given, the `Evaluation` it gives back."""
+"""`Evaluator`: compiles, verifies and times candidates; the `Job` it is given, the `Evaluation` it gives back."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -53,13 +53,13 @@ class Job:
     """Work for an evaluator: candidates of one payload.
 
     Attributes:
-        payload: What they compute.
+        payload: Payload that the candidates compute.
         candidates: One to be measured with the reference kernel, or several to be measured interleaved.
         machine: The host.
         seed: Seed of the input data.
-        effort: How long to measure.
+        effort: Number of samples and seconds to measure with.
         best_seconds: Best time so far, to give up early on a hopeless candidate.
-        time_limits: How long its parts may take; the evaluator says how long the whole.
+        time_limits: Seconds that each phase may take; the evaluator sets the limit of the whole.
         quiet_reference: The reference kernel's best time so far.
         known: Fingerprints of IR and machine code of earlier candidates; who has one of them is a duplicate.
     """
@@ -90,7 +90,7 @@ class Evaluation:
 
 
 class Evaluator(Protocol):
-    """Whoever evaluates candidates: a worker on this machine, or a stand-in for it."""
+    """Evaluates candidates: a worker on this machine, or a stand-in for it."""
 
     def evaluate(self, job: Job) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, in their order, whatever happens.

@@ -30,8 +30,8 @@ class Rewrites:
     Attributes:
         panel: Columns of the panels that its constant B is stored in before any call; 0 leaves it as it is. The op then
             reads B as (k, n), rows of a panel at a time.
-        blocks: What a task that may go online becomes loops over; `None` leaves it as it is. ``%op`` is then the
-            outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
+        blocks: Block sizes of the loops that a task that may go online becomes; `None` leaves it as it is. ``%op`` is
+            then the outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
     """
 
     panel: int = 0
@@ -87,7 +87,7 @@ class Baseline:
     """A classic pass pipeline from linalg on tensors to the LLVM dialect.
 
     Attributes:
-        name: How users name it.
+        name: Name that users know the baseline by.
         pipeline: MLIR's textual pass pipeline, ``builtin.module(...)``.
     """
 

@@ -22,7 +22,7 @@ class Sampling:
         temperature: Divides the logits; 0 takes the likeliest token.
         top_k: Only so many of the likeliest; 0 for all.
         top_p: Only the likeliest whose probabilities together reach this much.
-        seed: Of the draws.
+        seed: Seed of the draws.
     """
 
     temperature: float = 0.0
@@ -41,12 +41,12 @@ class Sampling:
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """Tokens to go on from.
+    """Prompt to continue, and how.
 
     Attributes:
-        prompt: At least one token.
-        max_new: How many tokens to add at most.
-        sampling: How they are chosen.
+        prompt: Ids of the prompt's tokens, at least one.
+        max_new: Largest number of tokens to add.
+        sampling: Rule that the tokens are chosen by.
         stop: Tokens that end the text; the one that does is given too.
         cached: Keep what attention needs of earlier tokens, instead of computing it again.
     """
@@ -71,9 +71,9 @@ class Generator(Protocol):
         """Compile all that the request needs, then give its tokens one by one.
 
         Args:
-            name: Of the payload.
-            parameters: Of its spec.
-            request: What to generate.
+            name: Name of the payload.
+            parameters: Parameters of the payload's spec.
+            request: Prompt, and what to generate from it.
             load: Compiles a payload. Functions of one session share weights and states by name.
 
         Raises:

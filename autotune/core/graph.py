@@ -19,7 +19,7 @@ class OpNode:
     """One op of a graph.
 
     Attributes:
-        op: Its name, such as ``layer_norm``.
+        op: Name of the op, such as ``layer_norm``.
         inputs: Names of the values it reads, in the order the op defines.
         outputs: Name and shape of every value it gives; a size known at run time only is given by its bound.
         attributes: Numbers that belong to the op, by name, such as ``("epsilon", 1e-5)``; switches are 0 or 1.
@@ -86,9 +86,9 @@ def translate(nodes: Iterable[OpNode], values: MutableMapping[str, Any], rules: 
     Args:
         nodes: The graph.
         values: What stands for every value, by name; what rules give is added.
-        rules: By the name of the op: called with `context`, the op, and what stands for its inputs; gives what stands
-            for its output, or a sequence where there are several.
-        context: Of the rules, such as where they write.
+        rules: Rules by the name of the op: called with `context`, the op, and what stands for its inputs; each gives
+            what stands for its output, or a sequence where there are several.
+        context: Context that every rule is called with, such as where it writes.
 
     Raises:
         PayloadError: There is no rule for an op.

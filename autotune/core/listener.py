@@ -1,10 +1,10 @@
-"""`Listener`: who is told how a long run goes."""
+"""`Listener`: notified of the stages, notes and trials of a long run."""
 
 from autotune.core.trial import Trial
 
 
 class Listener:
-    """Hears how a run goes, and says nothing: override what you want to know.
+    """Receives notifications of a run and ignores them: override the methods you want to know of.
 
     Example:
         >>> class Printer(Listener):
@@ -19,21 +19,21 @@ class Listener:
         """Called when a stage begins.
 
         Args:
-            sentence: What begins.
+            sentence: Sentence on what begins.
         """
 
     def note(self, sentence: str) -> None:
         """Called with what a reader must know, a sentence each.
 
         Args:
-            sentence: What that is.
+            sentence: Sentence to show.
         """
 
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """Called after each trial of a search.
 
         Args:
-            trial: What became of it.
+            trial: Trial that is finished.
             counted: Trials of the budget that are used up, this one included.
             best: Seconds a call of the task's best config so far; `None` before the first success.
         """
@@ -43,7 +43,7 @@ SILENT = Listener()
 
 
 class NoteKeeper(Listener):
-    """Passes on to another listener what it hears, and keeps the notes.
+    """Passes notifications on to another listener, and keeps the notes.
 
     Attributes:
         notes: Sentences heard so far.

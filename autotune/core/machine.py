@@ -31,7 +31,7 @@ class Machine:
         l2_bytes: Second level.
         l3_bytes: Last level, usually shared; 0 where there is none.
         cores: CPUs this process may run on.
-        pages: What large arrays of a run lie on.
+        pages: Kind of memory pages that large arrays of a run lie on.
     """
 
     cpu: str
@@ -129,7 +129,7 @@ def cpu_model() -> str:
 
 @dataclass(frozen=True)
 class Roofs:
-    """What one core of this machine can do at best, measured now.
+    """Highest rates of one core of this machine, measured now.
 
     Attributes:
         flops: Peak floating-point operations a second (FMA counts as two), f32 vectors.

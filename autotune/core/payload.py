@@ -33,8 +33,8 @@ class Case:
     """Inputs that are no random data, such as the position a token is decoded at.
 
     Attributes:
-        values: What every element of an input is, by name.
-        weight: How many calls at this case stand in one call of the whole that is timed.
+        values: Value of every element of an input, by name of the input.
+        weight: Number of calls at this case in one call of the whole that is timed.
     """
 
     values: tuple[tuple[str, int], ...] = ()
@@ -90,7 +90,7 @@ class Payload:
         name: The spec that built it, such as ``matmul,m=512,n=512,k=512``; parses back to the same payload.
         text: The MLIR module: linalg on tensors inside, memref arguments outside.
         entry: Name of the public function.
-        arguments: In the order of the function's signature.
+        arguments: Arguments in the order of the function's signature.
         flops: Floating-point operations of one call that any implementation needs (multiply-add counts as two).
         reference: Oracle in float64 NumPy: called with every non-output argument by name, which it leaves as they are,
             gives what states and outputs hold after a call, in order. `None` means that the plain lowering of the same
@@ -100,7 +100,7 @@ class Payload:
         graph: The same computation as a graph of ops, which comparators translate. Empty where only the text is known,
             as of a file.
         cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
-        notes: What its user must know of how it was read, a sentence each.
+        notes: Notes for the user on how the payload was read, a sentence each.
     """
 
     name: str

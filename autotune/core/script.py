@@ -82,11 +82,11 @@ class Step:
     """A task's share of the script.
 
     Attributes:
-        tag: Which ops it applies to.
-        ops: How many of them the module holds.
+        tag: Tag of the ops that the step applies to.
+        ops: Number of ops of the module that carry the tag.
         body: Transform ops on ``%op``, as `Family.build` gave them.
-        note: What a reader should know: family and config.
-        rewrites: What our own rewrites do to the ops first.
+        note: Family and config, for a reader.
+        rewrites: Rewrites of ours that are applied to the ops first.
         config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
     """
 
@@ -104,12 +104,12 @@ def write_step(
     """A task's share of the script, as its family writes it for a config.
 
     Args:
-        task: Whose ops are scheduled.
+        task: Task whose ops are scheduled.
         family: Covers the task.
         config: Value of every knob of the family.
-        machine: For which host.
+        machine: Host that the script is written for.
         alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
-        note: What a reader should know, such as `origin`.
+        note: Note for a reader, such as `origin`.
     """
     body, rewrites = family.build(task, config, machine), family.rewrites(task, config)
     return Step(task.tag, 1 if alone else task.ops, body, note, rewrites, config)
@@ -158,7 +158,7 @@ def before_lowering(script: str) -> str:
     """A script with its schedules alone, without what all scripts end in.
 
     Raises:
-        ScheduleError: It ends in something else.
+        ScheduleError: The script ends in something else.
     """
     lowering = indent(DESTINATIONS + LOWERING, "    ")
     if lowering not in script:

@@ -60,7 +60,7 @@ def ratio_interval(
         baseline: Seconds a call.
         candidate: Seconds a call; where paired, taken beside the baseline's samples, in the same order.
         confidence: Coverage of the bootstrap interval.
-        seed: Of the resampling; equal seeds give equal intervals.
+        seed: Seed of the resampling; equal seeds give equal intervals.
         paired: Whether samples belong together by position.
 
     Raises:
@@ -83,7 +83,7 @@ def median_interval(samples: Sequence[float], *, confidence: float = 0.95, seed:
     Args:
         samples: Seconds a call.
         confidence: Coverage of the bootstrap interval.
-        seed: Of the resampling; equal seeds give equal intervals.
+        seed: Seed of the resampling; equal seeds give equal intervals.
 
     Raises:
         ValueError: A sample is not a positive finite number, or there are none.
@@ -142,7 +142,7 @@ def as_times(samples: Sequence[float]) -> Times:
 
 
 def unrest(samples: Sequence[float]) -> float:
-    """How much a program's time differs between the first half of its samples and the second: 0.1 means by 10 %."""
+    """Relative difference of a program's time in the first half of its samples and in the second: 0.1 means 10 %."""
     half = len(samples) // 2
     return relative_difference(samples[:half], samples[half:])
 

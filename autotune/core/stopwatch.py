@@ -1,4 +1,4 @@
-"""Where the time of a trial goes, and, in an isolated process, where it is now."""
+"""Time of a trial by phase, and the phase that an isolated process is in."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ COMPILE = ("transform", "lower", "jit")  # the phases of a compilation, in order
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a process is.
+    """Phase that a process is in.
 
     Attributes:
-        phase: What began.
-        candidate: Which of a job's candidates it began for.
+        phase: Phase that began.
+        candidate: Position in the job of the candidate that it began for.
     """
 
     phase: str
@@ -22,7 +22,7 @@ class Moment:
 
 
 class Reporter:
-    """Tells one listener of this process which phase begins, so that somebody knows it when the process dies."""
+    """Notifies a listener of each phase that begins, so that the phase is known when the process dies."""
 
     def __init__(self) -> None:
         self.listener: Callable[[Moment], None] | None = None

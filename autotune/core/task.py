@@ -16,15 +16,15 @@ class Member:
     """One op of a task of several ops.
 
     Attributes:
-        nest: Its loops.
+        nest: Loops of the op.
         reader: Position, among the task's members, of an op that reads its result.
         operand: Number of the operand it is there.
-        contraction: What it computes, if it is a contraction with loops in the order (batch,) m, n, k.
+        contraction: Sizes and layout, if the op is a contraction with loops in the order (batch,) m, n, k.
         filled: Number of the operand that is filled with a constant first, its destination; `None` if there is none.
-        masked_loop: Its loop over columns of which a causal mask hides those behind the row's own: what is computed
-            there changes no result. `None` if there is none.
-        online_loop: Its loop over columns that may come block by block, since the group divides by the sum of a softmax
-            in the end. `None` if there is none.
+        masked_loop: Position of a loop over columns of which a causal mask hides those behind the row's own: what is
+            computed there changes no result. `None` if there is none.
+        online_loop: Position of a loop over columns that may come block by block, since the group divides by the sum of
+            a softmax in the end. `None` if there is none.
     """
 
     nest: LoopNest
@@ -54,13 +54,13 @@ class Task:
     Attributes:
         tag: Value of the ``autotune.task`` attribute on the ops this task stands for.
         payload: The unit alone; its op carries the tag.
-        nest: Its loops.
-        ops: How many ops of the whole module carry the tag.
-        count: How many times one call of the whole module executes such an op.
-        contraction: What it computes, if it is one contraction with loops in the order (batch,) m, n, k.
-        members: Where the task is several ops that feed one: that one, the root, which carries the tag, then the
-            others, every op before those that it reads. Empty for a task of one op.
-        gathers: It reads elements of a tensor at places that another one holds.
+        nest: Loops of the task's op.
+        ops: Number of ops of the whole module that carry the tag.
+        count: Number of times one call of the whole module executes an op of the task.
+        contraction: Sizes and layout, if the task is one contraction with loops in the order (batch,) m, n, k.
+        members: Ops of a task in which several feed one: that one, the root, which carries the tag, then the others,
+            every op before those that it reads. Empty for a task of one op.
+        gathers: Whether the task reads elements of a tensor at places that another one holds.
     """
 
     tag: str

@@ -17,7 +17,7 @@ class Technique:
     ``autotune.techniques``.
 
     Attributes:
-        name: As people call it.
+        name: Name that users know the technique by.
         plain: Values of knobs that mean it is not done, by name; for a family that numbers its knobs, all of
             ``name_1``, ``name_2``. Knobs that a space lacks do not count.
     """

@@ -25,8 +25,8 @@ class Variant:
     """A program to be measured.
 
     Attributes:
-        name: What is left out, or what is added.
-        candidate: How it is compiled.
+        name: Name of what is left out or added.
+        candidate: Script and pipeline that the variant is compiled with.
         tasks: Tags of the tasks that it compiles otherwise than the program it is compared with.
     """
 
@@ -40,9 +40,9 @@ class Measured:
     """What became of a variant.
 
     Attributes:
-        name: Of the variant.
-        tasks: Which tasks it concerns.
-        seconds: A call.
+        name: Name of the variant.
+        tasks: Tags of the tasks that the variant concerns.
+        seconds: Median seconds a call, with its 95 % interval; `None` if it has no time.
         factor: Seconds over those of the program it is compared with: the winner, or the step before (inverted: the
             gain). `None` where one of them has no time.
         max_error: Largest absolute difference to the oracle.
@@ -93,9 +93,9 @@ def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, bas
     """A baseline, the plainest schedules, then one technique more each, up to the default configs, then a search's.
 
     Args:
-        payload: What is computed.
-        machine: For which host.
-        bundle: The search's; `None` ends with the default configs.
+        payload: Payload that is computed.
+        machine: Host that the programs are compiled for.
+        bundle: Bundle of the search; `None` ends with the default configs.
         baseline: Name of a pass pipeline to begin with; `None` begins with the plainest schedules.
     """
     parts = partition(payload)

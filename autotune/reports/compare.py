@@ -46,7 +46,7 @@ class CompareOptions:
         against: Names of comparators.
         baseline: Name of a pass pipeline; `None` leaves the row out.
         bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
-        seed: Of the input data.
+        seed: Seed of the input data.
         beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
     """
 
@@ -69,10 +69,10 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     """Compare one payload.
 
     Args:
-        payload: What is computed.
+        payload: Payload to compute.
         bundles: Folder of bundles, to find the payload's newest in.
-        options: Who takes part.
-        listener: Who is told how it goes.
+        options: Options of the comparison.
+        listener: Notified of stages and notes.
 
     Raises:
         ComparatorError: A comparator is unknown.

@@ -19,11 +19,11 @@ class Row:
     Attributes:
         name: ``baseline``, ``default``, ``best``, or a library's.
         outcome: ``ok``, or why there is no time.
-        version: What exactly was run.
+        version: Version of what was run.
         seconds: Median seconds a call, with its 95 % interval.
         roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it.
         max_error: Largest absolute difference to the oracle.
-        ratio: How much longer it takes than the row named in `Comparison.ratio_to`.
+        ratio: Time over that of the row named in `Comparison.ratio_to`, with its 95 % interval.
         diagnostic: What went wrong, if anything did.
         samples: Raw times.
     """
@@ -60,14 +60,14 @@ class Comparison:
     """What a comparison found.
 
     Attributes:
-        payload: Its name.
+        payload: Name of the payload.
         machine: The host.
-        roofs: As measured at the start, in the same process.
+        roofs: Roofs measured at the start, in the same process.
         noise_floor: Relative differences below it mean nothing.
         rows: One a contestant, in the order asked for.
         ratio_to: Name of the row that ratios are to; `None` if it has no time.
-        seed: Of the input data.
-        notes: What a reader must know besides.
+        seed: Seed of the input data.
+        notes: Notes for the reader, a sentence each.
     """
 
     payload: str

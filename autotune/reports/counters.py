@@ -37,8 +37,8 @@ class Counts:
     """What was counted.
 
     Attributes:
-        events: Per call, by name, of user code alone.
-        missing: Why events are not there, a sentence; empty where all are.
+        events: Number of events per call, by name, of user code alone.
+        missing: Reason why events are not there, a sentence; empty where all are.
     """
 
     events: dict[str, float]

@@ -32,10 +32,10 @@ class Contender:
     """One row to come.
 
     Attributes:
-        name: Of the row.
-        entry: What is to run; `None` for a library that is missing.
-        version: What exactly that is; a library tells itself when it has been loaded.
-        diagnostic: Why it is missing.
+        name: Name of the row.
+        entry: Program or library to run; `None` for a library that is missing.
+        version: Version of what runs; a library tells its own when it has been loaded.
+        diagnostic: Reason why a library is missing.
     """
 
     name: str

@@ -23,10 +23,10 @@ class Memory:
     """Bytes a winner takes besides the payload's arguments.
 
     Attributes:
-        arguments: Of the payload itself.
-        intermediates: Taken separately.
-        arena: The one piece they share.
-        packed_weights: Weights stored a second time, in panels.
+        arguments: Bytes of the payload's own arguments.
+        intermediates: Bytes of intermediates, if each is taken separately.
+        arena: Bytes of the one arena that intermediates share.
+        packed_weights: Bytes of weights stored a second time, in panels.
     """
 
     arguments: int
@@ -40,11 +40,11 @@ class Explanation:
     """Why a winner is fast.
 
     Attributes:
-        payload: Its name.
+        payload: Name of the payload.
         kind: ``leave-one-out`` (each row is the winner without something), or ``build-up`` (each row adds something).
-        rows: What was measured.
+        rows: Variants that were measured.
         counts: Hardware events of the winner; `None` where no winner was run.
-        memory: What the winner takes; likewise.
+        memory: Bytes that the winner takes; `None` where no winner was run.
         machine: The host.
     """
 
@@ -84,7 +84,7 @@ def explain_steps(folder: Path, baseline: str | None) -> Explanation:
     """Build the winner up from a baseline, technique by technique, and measure all steps interleaved.
 
     Raises:
-        BundleError: As for `explain`.
+        BundleError: The bundle is refused, as for `explain`.
         ScheduleError: The baseline is unknown.
     """
     bundle = read_bundle(folder)

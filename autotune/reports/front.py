@@ -73,7 +73,7 @@ def show(
 
     Raises:
         PayloadError: The source or stage is unknown, or a candidate is given without a task.
-        CompileError: It does not compile as far as that.
+        CompileError: The compiler refused the program before that stage.
     """
     if isinstance(source, TunableTask):
         found = candidate_of(source, candidate if candidate is not None else {})
@@ -101,7 +101,7 @@ def compare(
     Args:
         payload: A spec, a path, or a payload.
         against: Names of comparators; `None` for all that are installed.
-        bundle: Where the best schedules come from; by default the newest bundle of the payload on this machine.
+        bundle: Bundle of the best schedules; by default the newest bundle of the payload on this machine.
         baseline: Pass pipeline that has a row; `None` for none.
         seed: Seed of the input data.
 

@@ -58,7 +58,7 @@ def keep(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """The trials of which a query is true.
 
     Raises:
-        StoreError: It is no query, names what there is not, or is true of nothing.
+        StoreError: The text is no query, names what there is not, or is true of no trial.
 
     Example:
         >>> frame = pd.DataFrame({"outcome": ["ok", "ok"], "knob_tile_m": [4, 8]})

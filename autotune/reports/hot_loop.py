@@ -26,10 +26,10 @@ class HotLoop:
     """A loop and what is known of it.
 
     Attributes:
-        loop: Its instructions.
-        mix: What they are.
-        expected: By llvm-mca; `None` where it does not know them.
-        why_not: Then, why.
+        loop: Instructions of the loop.
+        mix: Number of those instructions by kind.
+        expected: Throughput by llvm-mca; `None` where it does not know the instructions.
+        why_not: Reason why llvm-mca gave none; empty where it did.
     """
 
     loop: MachineLoop
@@ -47,7 +47,7 @@ def find_hot_loop(payload: Payload, candidate: Candidate) -> HotLoop | None:
     """Compile a candidate and find its hot loop, by `machine_code.hot_loop`; `None` where there is no loop.
 
     Raises:
-        CompileError: It does not compile.
+        CompileError: The candidate does not compile.
         MachineError: There is no llvm-objdump.
     """
     loop = hot_loop(read_instructions(compile_to("code", payload, candidate).text))

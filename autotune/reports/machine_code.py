@@ -19,9 +19,9 @@ class Instruction:
     """One machine instruction.
 
     Attributes:
-        address: Where it is.
-        mnemonic: Its name.
-        operands: As written: AT&T syntax on x86, the destination last.
+        address: Address of the instruction.
+        mnemonic: Name of the instruction.
+        operands: Operands as objdump prints them: AT&T syntax on x86, the destination last.
     """
 
     address: int
@@ -71,7 +71,7 @@ class MachineLoop:
     """Instructions from the target of a backward jump to that jump.
 
     Attributes:
-        body: In order.
+        body: Instructions in order.
         depth: Loops around it.
     """
 
@@ -94,7 +94,7 @@ class InstructionMix:
     """What a loop's instructions are.
 
     Attributes:
-        instructions: In one iteration.
+        instructions: Number of instructions in one iteration.
         fmas: Multiply-adds.
         arithmetic: Floating-point operations, multiply-adds included.
         vector_bits: Width of the widest of those; 0 where there are none.

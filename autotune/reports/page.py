@@ -80,7 +80,7 @@ def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None 
 
     Args:
         holdings: What the store holds.
-        location: Where it is, for the commands that go on with it.
+        location: Path or database URL of the store, for the commands that go on with it.
         checks: The history of regression checks beside it; drawn too.
     """
     facts = facts_of_store(holdings)

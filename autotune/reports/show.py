@@ -51,7 +51,7 @@ def show(source: str, stage: str, task: str | None = None, config: str | None = 
         PayloadError: The payload, stage or task is unknown, or a config is given for several tasks.
         SpaceError: The config is not of the task's space.
         BundleError: The bundle is incomplete or edited.
-        CompileError: It does not compile as far as that.
+        CompileError: The compiler refused the program before that stage.
     """
     if stage not in STAGES:
         raise PayloadError(f"stage must be one of {', '.join(STAGES)}; got {stage!r}")

@@ -29,9 +29,9 @@ class Side:
     """One side's part of a pair.
 
     Attributes:
-        payload: Its name.
+        payload: Name of the payload.
         task: Tag of the task.
-        trials: How many it took in all.
+        trials: Number of trials in all.
         seconds: A call of its best, drift divided out; `None` if nothing succeeded.
         gflops: 10^9 operations a second then; `None` also where operations are not known.
         to_95: Trials until a config was within 5 % of the better side's best; `None` if none was.
@@ -81,7 +81,7 @@ def compare_sweeps(location: str | Path, other: str, payload: str | None = None)
         location: The store.
         other: A payload of the store, or another store. The same payload again means its earlier sweeps, of another
             compiler, machine or text, beside the one begun last.
-        payload: What is set beside it; by default the store's only other payload, or all that two stores share.
+        payload: Payload that is set beside it; by default the store's only other payload, or all that two stores share.
 
     Raises:
         StoreError: A store is missing or damaged, a payload is not there, or no task is on both sides.

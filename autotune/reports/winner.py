@@ -91,7 +91,7 @@ def read_winner(folder: Path) -> Winner:
     """Read and check a bundle.
 
     Raises:
-        BundleError: It is incomplete or edited.
+        BundleError: The bundle is incomplete or edited.
     """
     return describe(read_bundle(folder))
 

@@ -28,9 +28,9 @@ class BundleFiles:
     """The files of a bundle, as they were read and checked.
 
     Attributes:
-        folder: Where it is.
-        payload: With its reference, where its spec still builds the same text here.
-        texts: Of every file but the manifest, by name.
+        folder: Folder of the bundle.
+        payload: Payload, with its reference where its spec still builds the same text here.
+        texts: Texts of every file but the manifest, by name.
         manifest: All of manifest.json.
     """
 
@@ -68,7 +68,7 @@ def check_target(folder: Path) -> None:
     """Refuse a place that cannot take a bundle, before any work is done for it.
 
     Raises:
-        BundleError: It cannot be written, or holds something that is no bundle.
+        BundleError: The folder cannot be written, or holds something that is no bundle.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def read_bundle(folder: Path) -> BundleFiles:
     """Read a bundle; every hash, number and MLIR file is checked before anything is compiled.
 
     Raises:
-        BundleError: With the file and what is wrong with it.
+        BundleError: The bundle is refused; the error names the file and what is wrong with it.
     """
     where = str(folder / MANIFEST_FILE)
     manifest = parse_manifest(read_bytes(folder / MANIFEST_FILE), where)
@@ -133,7 +133,7 @@ def read_text(path: Path, sha256: str) -> str:
     """A file as it was recorded.
 
     Raises:
-        BundleError: It is missing, no text, or edited.
+        BundleError: The file is missing, no text, or edited.
     """
     data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != sha256:

@@ -18,7 +18,7 @@ def differences(
     """What differs between the recording and now.
 
     Args:
-        manifest: What was recorded.
+        manifest: Manifest of the recording.
         machine: This host.
         compiler: The provider of MLIR here, and its version.
         rewrites: Our own rewrites here, as ``name@version``.

@@ -24,17 +24,17 @@ class Check:
     """What `regress --update` accepted of a bundle.
 
     Attributes:
-        format_version: Of the line.
-        time: When, with a zone.
-        payload: Its name.
-        verdict: What the check said before the new figures were accepted.
+        format_version: Format version of the line.
+        time: Time of the update, with a zone.
+        payload: Name of the payload.
+        verdict: Verdict of the check, before the new figures were accepted.
         slowdown: Speed-up recorded before over that of the check; `None` unless compared.
-        speedup: Of the check, over the baseline; `None` where nothing could be timed.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-        machine: Fingerprint.
-        compiler: Its version.
-        version: Of this project.
+        speedup: Speed-up over the baseline in the check; `None` where nothing could be timed.
+        low: Lower end of the 95 % interval of the speed-up.
+        high: Upper end of the 95 % interval of the speed-up.
+        machine: Fingerprint of the machine.
+        compiler: Version of MLIR.
+        version: Version of this project.
     """
 
     format_version: Literal[1]

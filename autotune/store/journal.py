@@ -45,7 +45,7 @@ class Journal(BaseJournalBackend):
         """Begin with nothing read.
 
         Args:
-            path: An existing file.
+            path: Path of an existing file.
             writable: Whether records may be appended.
             pause: Called, again and again, while the disk is full; by default that is an error.
         """

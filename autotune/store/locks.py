@@ -1,4 +1,4 @@
-"""Locks: several tuners on one store tell each other what they are working on.
+"""Locks: several tuners on one store claim the trials they are working on.
 
 A lock is on one byte of ``<store>.claims``, an empty file, at the place that the
 trial's key says. Nothing is written, and the system drops the locks of a process that ends, however it ends.
@@ -14,7 +14,7 @@ PLACES = 1 << 62  # bytes that a file may have
 
 
 class Locks(Protocol):
-    """Who works on what."""
+    """Locks on trials that a tuner works on."""
 
     def take(self, key: str) -> bool:
         """Lock a trial; false if somebody else has it."""

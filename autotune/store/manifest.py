@@ -49,30 +49,30 @@ class Manifest:
 
     Attributes:
         format_version: `FORMAT_VERSION`.
-        payload: Its spec, or the file it was read from.
+        payload: Spec of the payload, or the file it was read from.
         entry: The entry function.
-        arguments: Of the entry function.
+        arguments: Arguments of the entry function, in order.
         flops: Floating-point operations of one call; 0 if unknown.
         reduction: Longest chain of additions behind one element.
-        sha256: Of every other file.
-        seed: Of the search and of the input data.
-        pipeline: What runs after the script.
+        sha256: SHA-256 of every other file, by name.
+        seed: Seed of the search and of the input data.
+        pipeline: Pass pipeline that runs after the script.
         panels: Columns of panels, by the tag of a task whose weight is stored so.
         weights: Recipes of the arguments that the program has besides those of the payload, in order.
-        buffers: Where intermediates lie.
-        baseline: What the speed-up is quoted against.
-        tasks: By tag.
+        buffers: Plan of the arena that intermediates lie in.
+        baseline: Baseline that the speed-up is quoted against.
+        tasks: Records of the tasks, by tag.
         samples: One entry a process that measured.
         speedup: Baseline over best with its 95 % interval; `None` without a baseline.
-        numerics: How exact it is.
-        ir_sha256: Of the IR ``transformed`` by the script and ``lowered`` by the pipeline.
-        machine: Where it was recorded.
-        fingerprint: Of that machine.
-        roofs: Of that machine: operations a second, bytes a second.
+        numerics: Errors of the outputs, by name, against the oracle.
+        ir_sha256: SHA-256 of the IR ``transformed`` by the script and ``lowered`` by the pipeline.
+        machine: Machine that recorded the bundle.
+        fingerprint: Fingerprint of the machine that recorded the bundle.
+        roofs: Roofs of the machine that recorded the bundle: operations a second, bytes a second.
         noise_floor: Relative differences below it were ties.
-        versions: What wrote it.
+        versions: Versions of the software that wrote the bundle.
         command: The command line that tunes the same.
-        notes: What did not go as hoped.
+        notes: Notes on what did not go as hoped.
         cases: Inputs at which it was verified and measured, where there are several.
         online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
         rewrites: Our own rewrites around the script, as ``name@version``, in order; empty in older bundles.
@@ -115,7 +115,8 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
     """Read a manifest and check everything that can be checked without the other files.
 
     Raises:
-        BundleError: It is no JSON, of another format, or says what no manifest may say; names the first such place.
+        BundleError: The text is no JSON, of another format, or says what no manifest may say; names the first such
+            place.
     """
     try:
         plain = from_json(data, allow_inf_nan=False)
@@ -142,7 +143,7 @@ def read_bytes(path: Path) -> bytes:
     """A file of a bundle.
 
     Raises:
-        BundleError: It cannot be read, is a link, or is larger than any bundle's.
+        BundleError: The file cannot be read, is a link, or is larger than any bundle's.
     """
     try:
         if path.is_symlink() or path.parent.is_symlink():

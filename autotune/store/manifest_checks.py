@@ -16,7 +16,7 @@ def check_manifest(manifest: Manifest, where: str) -> None:
     """Refuse a manifest that contradicts itself.
 
     Raises:
-        BundleError: With the first law that is broken.
+        BundleError: The manifest breaks a law; the error names the first one broken.
     """
     for law in broken_laws(manifest):
         raise BundleError(f"{where} must be as it was recorded: {law}; restore it")

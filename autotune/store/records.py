@@ -59,10 +59,10 @@ class WeightRecord:
 
     Attributes:
         argument: The payload's argument it is made from, ``(..., n, k)`` if `transposed`, else ``(..., k, n)``.
-        shape: Its logical shape, ``(..., k, n)``.
-        stored_shape: Its shape in memory, ``(..., panels, k, columns)``; columns beyond n are zero.
-        columns: Of a panel.
-        transposed: How the payload stores it.
+        shape: Logical shape of the weight, ``(..., k, n)``.
+        stored_shape: Shape in memory, ``(..., panels, k, columns)``; columns beyond n are zero.
+        columns: Number of columns of a panel.
+        transposed: Whether the payload stores the weight as ``(..., n, k)``.
     """
 
     argument: Name
@@ -80,13 +80,13 @@ class TaskRecord:
         schedule: The family.
         config: Value of every knob; `None` for the plain lowering.
         knobs: The values each knob could take.
-        structure: What the task computes, but for its sizes; equal for tasks whose configs can be compared.
+        structure: Description of what the task computes, without sizes; equal for tasks whose configs can be compared.
         sizes: Trip counts of all of its loops.
-        ops: How many ops of the module it stands for.
-        count: How often a call runs such an op.
+        ops: Number of ops of the module that the task stands for.
+        count: Number of times a call of the payload runs an op of the task.
         seconds: Times of the winner in the final comparison of the task alone.
-        baseline_seconds: The baseline's, a median.
-        note: Why, where it is not simply the fastest.
+        baseline_seconds: Median seconds a call of the baseline.
+        note: Reason for the choice, where it is not simply the fastest.
     """
 
     schedule: Name
@@ -106,9 +106,9 @@ class ProcessTimes:
     """Times of one process, seconds a call; entry i of each was taken in one round.
 
     Attributes:
-        best_seconds: With the schedule.
-        baseline_seconds: Of the baseline; empty if it could not be run.
-        reference_seconds: Of the FMA kernel.
+        best_seconds: Seconds a call with the schedule.
+        baseline_seconds: Seconds a call of the baseline; empty if it could not be run.
+        reference_seconds: Seconds a call of the FMA kernel.
     """
 
     best_seconds: Annotated[SampleSeconds, Field(min_length=1)]
@@ -139,8 +139,8 @@ class Numerics:
 
     Attributes:
         oracle: ``reference``, in float64, or ``plain lowering``.
-        seed: Of the input data.
-        outputs: By argument.
+        seed: Seed of the input data.
+        outputs: Errors of each output, by name of the argument.
     """
 
     oracle: Annotated[str, Field(pattern="^(reference|plain lowering)$")]

@@ -28,7 +28,7 @@ class Store:
     """An open store; a context manager that gives its locks back.
 
     Attributes:
-        messages: What was repaired when it was opened, a sentence each.
+        messages: Sentences on what was repaired when the store was opened.
     """
 
     def __init__(self, storage: BaseStorage, where: str, locks: Locks, messages: list[str]) -> None:
@@ -50,7 +50,7 @@ class Store:
             pause: Called with a sentence while the disk is full, until there is room; by default that is an error.
 
         Raises:
-            StoreError: It is missing, damaged, of another format, or may not be written.
+            StoreError: The store is missing, damaged, of another format, or may not be written.
         """
         where = shown(str(location))
         with plain_errors(where):

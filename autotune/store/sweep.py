@@ -21,7 +21,7 @@ class Sweep:
     Attributes:
         recorded: Every trial, in the order they were recorded.
         records: The latest trial of every key.
-        locks: Which trials tuners are working on.
+        locks: Locks on the trials that tuners are working on.
     """
 
     def __init__(self, study: optuna.Study, where: str, locks: Locks) -> None:
@@ -45,7 +45,7 @@ class Sweep:
         self._read = len(stored)
 
     def claim(self, key: str) -> bool:
-        """Take on a trial; false if another tuner works on it, or did.
+        """Claim a trial; false if another tuner works on it, or did.
 
         Release it by `release` when it is recorded.
         """
@@ -66,7 +66,7 @@ class Sweep:
 
         Args:
             trial: Whatever became of it: COMPLETE with its seconds a call, or FAIL.
-            space: Where its config comes from.
+            space: Space that the config comes from.
 
         Raises:
             SpaceError: The config is not one of the space.
@@ -113,7 +113,7 @@ def decode(record: optuna.trial.FrozenTrial, where: str) -> Trial:
     """The trial in a record.
 
     Raises:
-        StoreError: It is incomplete.
+        StoreError: The record is incomplete.
     """
     try:
         data = dict(record.user_attrs["trial"])

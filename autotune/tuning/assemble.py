@@ -34,8 +34,8 @@ class Assembly:
         baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
         speedup: Baseline over best; `None` without a baseline.
         max_error: Largest absolute difference to the oracle.
-        buffers: Where intermediates lie in the arena.
-        notes: What was left out, and why.
+        buffers: Plan of the arena that intermediates lie in.
+        notes: Notes on what was left out, and why.
     """
 
     script: str
@@ -116,7 +116,7 @@ def assemble_model(
 
 
 def fallbacks(choices: Sequence[Choice]) -> list[tuple[list[Choice], list[str]]]:
-    """What to try in turn: all choices, then without the fallback families, then none."""
+    """Choices to try in turn: all choices, then without the fallback families, then none."""
     special = [choice for choice in choices if not choice.search.family.fallback]
     attempts: list[tuple[list[Choice], list[str]]] = [(list(choices), [])]
     if len(special) < len(choices) and special:

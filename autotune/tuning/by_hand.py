@@ -36,7 +36,7 @@ def measure(
         task: One of `tasks`.
         candidates: Configs of the task's family, in which knobs that are left out are as in the default; or scripts.
         samples: Most samples of each.
-        seconds: About how long to measure, all together.
+        seconds: Seconds to measure, roughly, all together.
         timeout: Seconds that the compilation and run of one may take.
         seed: Seed of the input data.
 

@@ -50,9 +50,9 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
 
     Args:
         search: A finished search.
-        baseline: What no task may be slower than.
+        baseline: Baseline that no task may be slower than.
         floor: Relative differences below this are noise.
-        worker: Where to measure.
+        worker: Worker to measure in.
     """
     default = search.family.default(search.task, search.machine)
     if not search.trials:
@@ -93,11 +93,11 @@ def race(
     """Interleaved times of candidates on data of another seed than the search's; `None` for who failed.
 
     Args:
-        search: Whose candidates they are.
-        candidates: Who races.
-        effort: How long to measure, in each process.
-        worker: Where to measure.
-        processes: How many to measure in, one after the other; the first is the one that runs.
+        search: Search that the candidates are from.
+        candidates: Candidates to race.
+        effort: Number of samples and seconds to measure with, in each process.
+        worker: Worker to measure in.
+        processes: Number of processes to measure in, one after the other; the first is the one that runs.
     """
     job = replace(search.job(candidates, effort), seed=search.seed + 1)
     races: list[list[Samples | None]] = []
@@ -119,19 +119,19 @@ def joined(times: Sequence[Samples | None]) -> Samples | None:
 
 
 def contenders(times: Sequence[Samples | None], floor: float) -> list[int]:
-    """Who may still be the fastest, after a race; everybody if nobody ran."""
+    """Candidates that may still be the fastest after a race; all of them if none ran."""
     ran = {i: samples for i, samples in enumerate(times) if samples is not None}
     return tied(ran, floor) if ran else list(range(len(times)))
 
 
 def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
-    """Whom the race does not tell from the fastest."""
+    """Contenders that the race does not distinguish from the fastest."""
     fastest = raced[min(raced, key=lambda i: quiet_time(raced[i].seconds))]
     return [i for i, mine in raced.items() if not is_different(mine.seconds, fastest.seconds, floor=floor)]
 
 
 def settle(raced: Mapping[int, Samples], finalists: Sequence[Trial], default: Config, floor: float) -> int:
-    """Who wins: of those well tied with the fastest the default config, or else the one that compiles fastest.
+    """Winner: of those well tied with the fastest the default config, or else the one that compiles fastest.
 
     Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower
     by more, and one at the rim of a tie falls out of it as often as not when measured again.

@@ -13,7 +13,7 @@ def dead_knobs(trials: Sequence[Trial]) -> list[str]:
     """Knobs that made no difference to the code wherever trials differ in them alone.
 
     Args:
-        trials: Of one task; what they became is told by their fingerprints, and by those of duplicates' twins.
+        trials: Trials of one task; what they became is told by their fingerprints, and by those of duplicates' twins.
     """
     names = sorted({name for trial in trials for name in trial.config})
     return [name for name in names if is_dead(name, trials)]

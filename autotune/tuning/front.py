@@ -1,4 +1,4 @@
-"""`tune` with everything decided that can be: where trials and the winner go, what is known, how noisy it is."""
+"""`tune` with defaults for everything: where trials and the winner go, known configs, noise floor."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +45,7 @@ def tune(
         store: File of trials, or a database URL; by default ``results/MACHINE/store.journal``.
         bundle: Folder for the winner; by default ``results/MACHINE/bundles/PAYLOAD``.
         cold: Ignore the configs that bundles below ``results/`` record.
-        listener: Who is told how it goes.
+        listener: Notified of stages and trials.
 
     Returns:
         What was found; ``result.bundle`` is the folder that `Bundle.read` takes.

@@ -63,7 +63,7 @@ def record(
     """The files of a bundle by name, and its manifest.
 
     Raises:
-        BundleError: What was right a moment ago cannot be built again.
+        BundleError: A program that was right a moment ago cannot be built again.
     """
     candidate = Candidate(assembly.script, TAIL, parts.payload.text, assembly.panels)
     claim = Claim(payload, candidate, seed)
@@ -105,7 +105,7 @@ def record(
 
 
 def called(found: T | Evaluation) -> T:
-    """What a worker's call gave.
+    """Value that a worker's call returned.
 
     Raises:
         BundleError: The process failed over it.

@@ -14,11 +14,11 @@ class TuneResult:
     """One tuning run.
 
     Attributes:
-        payload: Its name.
+        payload: Name of the payload.
         machine: The host.
-        roofs: As measured at the start of the run.
+        roofs: Roofs measured at the start of the run.
         baseline_name: The pipeline the speed-up is quoted against.
-        baseline_seconds: Its median seconds a call; `None` if it could not be run.
+        baseline_seconds: Median seconds a call of the baseline; `None` if it could not be run.
         best_seconds: Median seconds a call of the whole payload with the best schedules.
         roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it; `None` where the
             operations are not known.
@@ -27,11 +27,11 @@ class TuneResult:
         max_error: Largest absolute difference to the oracle.
         trials: Number of trials by outcome, looked-up ones included.
         evaluated: Trials that were compiled and run in this run.
-        seconds: Whole run.
-        search_seconds: The search alone.
-        overhead_seconds: The tuner's own share of the search.
+        seconds: Wall-clock time of the whole run, in seconds.
+        search_seconds: Wall-clock time of the search alone, in seconds.
+        overhead_seconds: Seconds of the search that the tuner itself took.
         noise_floor: Relative differences below it were ties.
-        notes: What did not go as hoped, a sentence each.
+        notes: Notes on what did not go as hoped, a sentence each.
         bundle: Folder of the bundle.
     """
 

@@ -39,11 +39,11 @@ class Sampler(Protocol):
         ...
 
     def settle(self, index: Index | None) -> None:
-        """Hear which config near the last proposal will be tried; `None` if there is none."""
+        """Be notified of the config near the last proposal that will be tried; `None` if there is none."""
         ...
 
     def learn(self, index: Index, seconds: float) -> None:
-        """Hear the time of a config, proposed or not."""
+        """Record the time of a config, proposed or not."""
         ...
 
 
@@ -54,8 +54,8 @@ class Uniform:
         """Sample a space.
 
         Args:
-            counts: How many values each knob has.
-            seed: Of every random choice.
+            counts: Number of values of each knob.
+            seed: Seed of every random choice.
         """
         self.counts = tuple(counts)
         self.random = random.Random(f"sampler {seed}")

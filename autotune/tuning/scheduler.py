@@ -26,12 +26,12 @@ class Record:
     """What is known of one task.
 
     Attributes:
-        count: How many times one call of the whole model runs it.
+        count: Number of times one call of the whole model runs the task.
         bests: Fastest seconds a call after each trial; infinite before the first success.
         roof: Seconds a call that cannot be beaten; 0 where that is not known.
-        runs: Trials that were compiled and run.
-        run_seconds: What those took together.
-        is_open: It has configs left.
+        runs: Number of trials that were compiled and run.
+        run_seconds: Seconds that those trials took together.
+        is_open: Whether configs are left to try.
     """
 
     count: int
@@ -73,8 +73,8 @@ class Scheduler:
         """Begin with no results.
 
         Args:
-            counts: How many times one call of the whole model runs each task.
-            seed: Of the exploration.
+            counts: Number of times one call of the whole model runs each task.
+            seed: Seed of the exploration.
         """
         self.records = [Record(count) for count in counts]
         self._random = random.Random(seed)
@@ -103,7 +103,7 @@ class Scheduler:
         return gain / math.sqrt(record.cost)
 
     def learn(self, place: int, seconds: float | None, *, roof: float = 0.0, cost: float = 0.0) -> None:
-        """Hear what became of a trial.
+        """Record the result of a trial.
 
         Args:
             place: Position of the task.
@@ -121,5 +121,5 @@ class Scheduler:
             record.run_seconds += cost
 
     def close(self, place: int) -> None:
-        """Hear that a task has no config left: its trials go to others."""
+        """Record that a task has no config left: its trials go to others."""
         self.records[place].is_open = False

@@ -44,7 +44,7 @@ class Search:
             space: Knobs and constraints.
             default: A valid config.
             sampler: One of `SAMPLERS`.
-            seed: Of every random choice.
+            seed: Seed of every random choice.
             starts: Valid configs that are known to be good elsewhere, the most promising first.
 
         Raises:

@@ -193,7 +193,7 @@ def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -
     """Every check, one after the other.
 
     Args:
-        amounts: How much to do.
+        amounts: Number of repetitions of each check.
         baseline: Name of the pipeline that winners race against.
         listener: Told which check begins.
 

@@ -1,4 +1,4 @@
-"""What the self-test is made of: how much to do, what a figure is and when its promise is kept, and a small search."""
+"""Parts of the self-test: numbers of repetitions, figures and when their promises are kept, and a small search."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,15 +23,15 @@ SIZES = (96, 80, 64)  # of the product that sweeps are over: m, n, k
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much to do.
+    """Number of repetitions of each check.
 
     Attributes:
-        crashes: Of the isolated process.
-        trials: Each with and without isolation.
-        kills: Of a tuner.
-        pairs: Of unequal programs; twice as many of equal ones.
-        sweeps: Whose winners are measured again.
-        sweep_trials: Of each sweep.
+        crashes: Number of crashes of the isolated process.
+        trials: Number of trials, each with and without isolation.
+        kills: Number of kills of a tuner.
+        pairs: Number of pairs of unequal programs; twice as many of equal ones.
+        sweeps: Number of sweeps whose winners are measured again.
+        sweep_trials: Number of trials of each sweep.
     """
 
     crashes: int = 1000
@@ -51,11 +51,11 @@ class Figure:
     """One promise: what was measured, and what it must be.
 
     Attributes:
-        name: What it is.
-        value: As measured.
-        law: What it must be, in words.
-        holds: Whether it is.
-        detail: How it came about.
+        name: Name of the promise.
+        value: Value as measured.
+        law: Law that the value must obey, in words.
+        holds: Whether the value obeys the law.
+        detail: Detail of how the value came about.
     """
 
     name: str
@@ -77,9 +77,9 @@ class Report:
     Attributes:
         machine: The host.
         load: Processes that wanted to run in the minute before, on all cores.
-        seconds: What it took.
+        seconds: Wall-clock time of the self-test, in seconds.
         figures: The promises.
-        format_version: Of the file; 1 was the list of figures alone.
+        format_version: Format version of the file; 1 was the list of figures alone.
     """
 
     machine: Machine

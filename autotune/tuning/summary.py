@@ -1,4 +1,4 @@
-"""What a tuning run comes to, as plain data for whoever asked for it."""
+"""Summary of a tuning run, as plain data."""
 
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ from autotune.tuning.task_search import TaskSearch
 
 @dataclass(frozen=True)
 class Ran:
-    """What the search did in this run.
+    """Time and trials of the search in this run.
 
     Attributes:
         evaluated: Trials compiled and run now.

@@ -30,16 +30,16 @@ class TaskSearch:
     """One task's search in progress.
 
     Attributes:
-        task: What is tuned.
-        family: Who writes its scripts.
-        machine: For which host.
+        task: Task that is tuned.
+        family: Family that writes the scripts.
+        machine: Host that the task is tuned for.
         space: The family's knobs for the task.
         search: Proposes configs.
-        sweep: Where trials are recorded.
+        sweep: Sweep that trials are recorded in.
         seed: Seed of the input data.
-        compiler: Its version, part of a trial's key; looking it up takes 0.4 ms.
-        trials: So far, in order; also those found in the store.
-        exhausted: No config is left.
+        compiler: Version of the compiler, part of a trial's key; looking it up takes 0.4 ms.
+        trials: Trials so far, in order; also those found in the store.
+        exhausted: Whether no config is left.
         best_seconds: The fastest trial's seconds; `None` before the first success.
         watch: Time spent in steps, and the share of it that evaluators took.
     """

@@ -34,9 +34,9 @@ class TaskFamily:
     """A family of schedules, bound to a task and a machine.
 
     Attributes:
-        family: Who writes the scripts.
-        task: For what.
-        machine: For which host.
+        family: Family that writes the scripts.
+        task: Task that the scripts are for.
+        machine: Host that the scripts are written for.
     """
 
     family: Family
@@ -77,7 +77,7 @@ class TunableTask:
     """One distinct unit of a payload that can be tuned alone.
 
     Attributes:
-        task: What the compiler knows of it.
+        task: Task as the compiler knows it.
         machine: The host it is tuned for.
     """
 
@@ -142,7 +142,7 @@ def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
 
     Raises:
         PayloadError: There is no such payload.
-        CompileError: Its text does not parse.
+        CompileError: The payload's text does not parse.
 
     Example:
         >>> [task.count for task in tasks("softmax,rows=16,cols=32")]

@@ -38,7 +38,7 @@ class TuneOptions:
         trials: Candidates to run, over all tasks, counting those a store already holds.
         seconds: Stop the search this long after its first trial; `None` for no bound.
         sampler: One of `autotune.tuning.search.SAMPLERS`.
-        seed: Of the sampler and of the input data.
+        seed: Seed of the sampler and of the input data.
         baseline: Name of the pipeline that speed-ups are quoted against.
         timeout: Seconds one candidate may take to compile, verify and measure.
         known: Recorded configs; each task starts from the nearest.
@@ -70,11 +70,11 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
     """Tune one payload.
 
     Args:
-        payload: What to tune.
+        payload: Payload to tune.
         store: Receives every trial, and holds those of earlier runs.
         bundle: Folder to write the winner to.
-        options: How to tune.
-        listener: Who is told how it goes.
+        options: Options of the run.
+        listener: Notified of stages and trials.
 
     Raises:
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.

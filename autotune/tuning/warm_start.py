@@ -24,13 +24,13 @@ MOST_STARTS = 4  # configs tried before the search's own
 
 @dataclass(frozen=True)
 class KnownConfig:
-    """A config that won.
+    """Winning config of an earlier run.
 
     Attributes:
-        family: Its family.
-        structure: What the task computes, but for its sizes; see `structure_of`.
-        sizes: Of its loops.
-        machine: Where it won.
+        family: Name of the family.
+        structure: Description of what the task computes, without sizes; see `structure_of`.
+        sizes: Trip counts of the task's loops.
+        machine: Machine that the config won on.
         config: The config.
         source: The bundle, for whoever wants to know.
     """
@@ -120,11 +120,11 @@ def starts(
     """The configs of the nearest recorded tasks, nearest first, as configs of a space.
 
     Args:
-        known: What is recorded.
-        task: What is to be tuned.
+        known: Recorded configs.
+        task: Task to be tuned.
         family: Covers it.
-        space: Its knobs; a value that a knob does not have becomes the nearest it has, one that is not recorded the
-            default config's.
+        space: Knobs of the task; a value that a knob does not have becomes the nearest it has, one that is not recorded
+            the default config's.
         machine: The host.
     """
     structure, sizes = structure_of(task), sizes_of(task)

@@ -13,7 +13,7 @@ FIRST_PAGES = 1 << 16  # an address as small as this is a null pointer and an of
 
 @dataclass(frozen=True)
 class ExitCause:
-    """What a process died of.
+    """Cause of a process's death.
 
     Attributes:
         outcome: ``crashed``, ``out-of-memory`` or ``timed-out``.
@@ -28,8 +28,8 @@ def find_cause(exit_code: int, said: str, width: int = 500) -> ExitCause:
     """What a process died of that nobody else killed.
 
     Args:
-        exit_code: Its exit code, the negative signal if one killed it.
-        said: What it wrote to stdout and stderr.
+        exit_code: Exit code of the process, the negative signal if one killed it.
+        said: Text that the process wrote to stdout and stderr.
         width: Longest diagnostic.
     """
     report = read_fault_report(said)

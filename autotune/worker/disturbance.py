@@ -15,7 +15,7 @@ HIGH_FLOOR = 0.05
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What else happened on the machine over a while, as shares of one core.
+    """Use of the machine by others over a while, as shares of one core.
 
     Attributes:
         stolen: Taken by the hypervisor for other guests.

@@ -21,11 +21,11 @@ class Diagnosis:
 
     Attributes:
         machine: The host.
-        roofs: What one core can do at best.
+        roofs: Roofs of one core: operations a second, bytes a second.
         noise_floor: Relative difference that two measurements of one program show in 95 of 100 cases.
         compiler: Version of MLIR.
-        missing: What is needed and not there, with what to install; empty if all is well.
-        advice: What would make numbers steadier.
+        missing: Names of what is needed and not installed, with what to install; empty if all is well.
+        advice: Advice on how to make numbers steadier.
     """
 
     machine: Machine

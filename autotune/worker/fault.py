@@ -21,10 +21,10 @@ Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 @dataclass(frozen=True)
 class FaultReport:
-    """What a process said when it faulted.
+    """Fault that a process reported before it died.
 
     Attributes:
-        address: What it touched.
+        address: Address that the process touched.
         mapped_bytes: Address space it had.
         limit_bytes: Address space it was allowed; 0 for no limit.
     """

@@ -1,4 +1,4 @@
-"""Fences: what a candidate must leave alone shows whether it did.
+"""Fences: guard bytes around an array show whether a candidate wrote outside of it.
 
 An output that is verified lies between two fences of known bytes, in memory of its own; a sum over the words of every
 input tells whether one was written.
@@ -20,8 +20,8 @@ class Fenced:
     """An array between fences.
 
     Attributes:
-        name: Of the argument.
-        array: What a candidate may write.
+        name: Name of the argument.
+        array: Array that a candidate may write, of the argument's shape and dtype.
         before: The fence below it.
         after: The fence above it, from its last byte on.
     """

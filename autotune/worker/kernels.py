@@ -65,7 +65,7 @@ def accumulate(chains: int, lanes: int, step: str, start: str, body: str) -> str
     """A loop over accumulators that do not wait for each other, and a store of their sum to ``%out``.
 
     Args:
-        chains: How many accumulators.
+        chains: Number of accumulators.
         lanes: Elements of each.
         step: Value the counter ``%k`` grows by, from ``%c0`` to ``%n``.
         start: Value that accumulator ``%a#`` begins with; ``#`` stands for its number.

@@ -42,13 +42,13 @@ def check_memory(payload: Payload) -> None:
 
 @dataclass
 class CallTimeline:
-    """How a call went so far, from the moments its process told.
+    """Progress of a call, from the moments that its process reported.
 
     Attributes:
         phases: Seconds by phase of the candidate that is being worked on.
         moment: The last one; `None` before the first.
-        since: When it was told.
-        group_since: When the group of phases began that time_limits is counted for.
+        since: Time when the last moment was recorded, in seconds of the monotonic clock.
+        group_since: Time when the group of phases began that a limit holds for, in seconds of the monotonic clock.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class CallTimeline:
     group_since: float = 0.0
 
     def enter(self, moment: Moment) -> None:
-        """Another moment is told."""
+        """Record another moment."""
         now = time.monotonic()
         self.settle(now)
         before = self.moment
@@ -80,7 +80,7 @@ class CallTimeline:
 
 
 def learn_time_limits(trials: Sequence[Trial]) -> TimeLimits:
-    """What the latest trials of a task let expect of the next."""
+    """Time limits of the next trial of a task, from its latest trials."""
     good = [trial for trial in trials[-LATEST:] if trial.outcome == "ok"]
     if len(good) < ENOUGH:
         return TimeLimits()

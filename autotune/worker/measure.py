@@ -75,7 +75,7 @@ def measure(run: Run, reference: Run, effort: Effort, best_seconds: float | None
     Args:
         run: The program.
         reference: The reference kernel.
-        effort: How long to measure.
+        effort: Number of samples and seconds to measure with.
         best_seconds: The best time so far; a program `HOPELESS` times slower stops after `RACE_SAMPLES` samples.
     """
     mine, theirs = (calibrate(program, effort.sample_seconds) for program in (run, reference))

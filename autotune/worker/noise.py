@@ -39,8 +39,8 @@ def time_twins(machine: Machine, worker: Worker, count: int) -> list[NoisePair]:
 
     Args:
         machine: The host.
-        worker: Where to measure.
-        count: How many pairs; each takes up to a second.
+        worker: Worker to measure in.
+        count: Number of pairs; each takes up to a second.
     """
     kernels = (read_payload(machine.lanes, machine.l2_bytes // 2), spin_payload(machine.lanes, STEPS))
     twin = Candidate(None, TAIL)
@@ -72,8 +72,8 @@ def measure_noise(machine: Machine, worker: Worker, pairs: int = PAIRS) -> float
 
     Args:
         machine: The host.
-        worker: Where to measure.
-        pairs: How many comparisons to make.
+        worker: Worker to measure in.
+        pairs: Number of comparisons to make.
     """
     return floor_of(time_twins(machine, worker, pairs))
 

@@ -43,9 +43,9 @@ class Call:
     """A function of a module, and its argument.
 
     Attributes:
-        function: What to call.
-        argument: What to give it.
-        limits: What it may take; `None` for code that is trusted not to run away, and may start processes.
+        function: Function to call.
+        argument: Argument of the call.
+        limits: Limits of time and memory; `None` for code that is trusted not to run away, and may start processes.
     """
 
     function: Callable[[Any], Any]
@@ -55,14 +55,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Returned:
-    """A call is done."""
+    """Answer to a call that returned."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Raised:
-    """A call raised."""
+    """Answer to a call that raised."""
 
     error: Exception
 
@@ -106,7 +106,7 @@ def run(call: Call) -> Returned | Raised:
 
 
 def stay_alone(me: int, limited: bool) -> None:
-    """End a process that is a copy made by a candidate, and one that made copies."""
+    """End a process that a candidate forked, and one that forked."""
     if os.getpid() != me:
         os._exit(0)
     if not limited:

@@ -22,7 +22,7 @@ class OutputError:
     """How far one output is from the oracle.
 
     Attributes:
-        name: Of the argument.
+        name: Name of the argument.
         max_error: Largest absolute difference.
         rms_error: Root of the mean squared difference.
         tolerance: Largest difference that rounding explains.
@@ -41,9 +41,9 @@ class Transformed:
     """A module before and after its script, as `mlir-opt --transform-interpreter` applies it.
 
     Attributes:
-        before: What the script applies to: the candidate's module with an argument for every weight in panels, and
+        before: Module that the script applies to: the candidate's with an argument for every weight in panels, and
             loops for every task that goes online.
-        after: What it leaves.
+        after: Module that the script leaves.
         weights: Those arguments.
         online: Tags of those tasks.
     """
@@ -76,7 +76,7 @@ def hash_stages(claim: Claim) -> dict[str, str]:
     """Sha256 of the IR after the script and after the pipeline: what differs between two compilers shows here.
 
     Raises:
-        CompileError: With the stage that refused it.
+        CompileError: The compiler refused the module; the error names the stage.
     """
     texts = {
         "transformed": transform(claim).after,
@@ -89,7 +89,7 @@ def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
     """Run a program once and compare every output to the oracle.
 
     Raises:
-        CompileError: It does not compile, or is not right.
+        CompileError: The program does not compile, or is not right.
     """
     bench = open_testbench(claim.payload, claim.seed)
     bound, found = build_and_verify(claim.payload, claim.candidate, bench)

@@ -25,13 +25,13 @@ EntryStatus = Outcome | Literal["missing", "unsupported", "failed"]
 
 @dataclass(frozen=True)
 class Entry:
-    """Who enters.
+    """Entrant of a race: a payload, and the program or library that computes it.
 
     Attributes:
-        name: Of the row.
-        payload: What is computed.
+        name: Name of the row.
+        payload: Payload that is computed.
         contender: One of our programs, or a library.
-        seed: Of the input data.
+        seed: Seed of the input data.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """What became of an entry.
+    """Result of verifying an entry.
 
     Attributes:
         status: ``ok`` if it computes what the oracle says, and may race.
         max_error: Largest absolute difference to the oracle.
         diagnostic: What went wrong, if anything did.
-        version: What a library says it is.
-        seconds: Of the call that was verified, roughly.
+        version: Version that a library reports.
+        seconds: Seconds of the call that was verified, roughly.
     """
 
     status: EntryStatus
@@ -77,7 +77,7 @@ def enter(entry: Entry) -> Standing:
 
 
 def race(job: Race) -> list[Samples]:
-    """Samples of every entry; who entered before another process had to start enters again.
+    """Samples of every entry; an entry that an earlier process prepared is prepared again.
 
     Raises:
         ComparatorError: An entry was right before, and is not now.

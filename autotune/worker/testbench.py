@@ -22,13 +22,14 @@ class Testbench:
     """Inputs, states, outputs and oracle of a payload, made once a worker.
 
     Attributes:
-        payload: Whose.
-        seed: Of the data.
-        pages: What large arrays lie on.
-        cases: Where it is verified and measured; one without values, where the payload names none.
-        arrays: What programs are timed with, one for each argument, in order.
-        fenced: What is written when a program is verified alone, in order.
-        expected: For each case, what states and outputs should hold after a call.
+        payload: Payload that the data is made for.
+        seed: Seed of the data.
+        pages: Kind of memory pages that large arrays lie on.
+        cases: Cases at which it is verified and measured; one without values, where the payload names none.
+        arrays: Arrays that programs are timed with, one for each argument, in order, of its shape and dtype.
+        fenced: Arrays between fences that a program writes when it is verified alone, in order.
+        expected: Arrays that states and outputs should hold after a call, in order, for each case; of the oracle's
+            dtype.
     """
 
     def __init__(self, payload: Payload, seed: int, pages: Pages = "huge") -> None:
@@ -161,7 +162,7 @@ class Testbench:
 
 
 def trespass_of(fence: Fenced) -> str:
-    """What a fence tells; it is whole again afterwards."""
+    """Sentence on what was written outside an array, empty if nothing was; restores its fences."""
     found = fence.trespass()
     if found:
         fence.mend()

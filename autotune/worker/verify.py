@@ -12,7 +12,7 @@ from autotune.core.stats import tolerance
 
 @dataclass(frozen=True)
 class Verdict:
-    """What verification found.
+    """Result of verification.
 
     Attributes:
         outcome: ``ok``, ``wrong-result`` or ``non-finite``.
@@ -39,9 +39,9 @@ def verify(
 
     Args:
         payload: Gives the length of the longest sum.
-        got: What the candidate wrote, in the order of `arguments`.
-        expected: What the oracle says, same shapes; usually float64.
-        arguments: What is compared; everything the payload writes, states included, by default.
+        got: Arrays that the candidate wrote, in the order of `arguments`.
+        expected: Arrays of the oracle, same shapes; usually float64.
+        arguments: Arguments to compare; everything the payload writes, states included, by default.
     """
     worst = 0.0
     for argument, mine, theirs in zip(arguments or payload.written, got, expected, strict=True):

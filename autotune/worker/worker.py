@@ -42,7 +42,7 @@ class Worker:
     """One isolated process; use as a context manager.
 
     Args:
-        seconds: How long a job may take before it is stopped.
+        seconds: Seconds that a job may take before it is stopped.
         memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
     """
 
@@ -99,7 +99,7 @@ class Worker:
         return [self._place_in_time(found[place]) for place in range(len(job.candidates))]
 
     def _place_in_time(self, found: Evaluation) -> Evaluation:
-        """Remember how fast the reference kernel was, and add how fast it has been of late."""
+        """Record the reference kernel's time, and give the samples the median of the recent ones."""
         samples = found.samples
         if samples is None or not samples.quiet_reference:
             return found
@@ -111,9 +111,9 @@ class Worker:
         """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.
 
         Args:
-            function: What to run; it may use all of the worker's memory, and start processes.
-            argument: What to give it.
-            seconds: How long it may take; by default what a job may.
+            function: Function to run; it may use all of the worker's memory, and start processes.
+            argument: Argument of the function.
+            seconds: Seconds that the call may take; by default those of a job.
 
         Raises:
             AutotuneError: The function raised it.
@@ -121,7 +121,7 @@ class Worker:
         return self._call(Call(function, argument), TimeLimits(seconds or self.seconds))
 
     def renew(self) -> None:
-        """Let what comes next run in a new process."""
+        """Run the next call in a new process."""
         if self._process is not None:
             self._end_cell()
 
@@ -231,7 +231,7 @@ class Worker:
 
 
 def overdue(phase: str, time_limits: TimeLimits, *, whole: bool) -> ExitCause:
-    """What took too long, and how long it may take."""
+    """Cause of the end of a process of which a phase, or the whole call, took too long."""
     bound = time_limits.bound(phase)
     if whole or bound is None:
         return ExitCause("timed-out", f"took longer than {time_limits.seconds:g} s")

@@ -14,8 +14,8 @@ class Folded:
     """What a library computes at every call.
 
     Attributes:
-        nodes: Its ops.
-        constants: What they read that no call changes, by name.
+        nodes: Ops that are computed at every call, in program order.
+        constants: Arrays that those ops read and no call changes, by name.
     """
 
     nodes: Graph
@@ -28,11 +28,11 @@ def fold_constants(
     """Split a payload's graph: what rests on constants is computed now, such as what a layer has of the weights.
 
     Args:
-        payload: Whose graph.
-        inputs: Its arrays.
+        payload: Payload whose graph is split.
+        inputs: Arrays of the payload's arguments that are not outputs, by name.
         fixed: Names of the arguments that are constants to the library.
-        rules: What the library has for each op.
-        library: Its name, for messages.
+        rules: Rules that the library has, by the name of the op.
+        library: Name of the library, for messages.
 
     Raises:
         ComparatorError: The payload has no graph, or the library has no rule for one of its ops.
@@ -59,7 +59,7 @@ def require_rules(nodes: Iterable[OpNode], rules: Rules, library: str, payload: 
     """Raise unless a library has a rule for every op.
 
     Raises:
-        ComparatorError: It has none for some.
+        ComparatorError: The library has no rule for an op.
     """
     missing = sorted({node.op for node in nodes} - set(rules))
     if missing:

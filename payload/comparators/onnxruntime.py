@@ -42,7 +42,7 @@ class Session:
     """A session, and what must live as long as it does.
 
     Attributes:
-        values: Where outputs go, by name: the payload's, and the graph's `kept`.
+        values: Arrays that outputs are written to, by name: the payload's, and the graph's `kept`.
     """
 
     def __init__(self, payload: Payload, graph: OnnxGraph, inputs: Mapping[str, Array]) -> None:

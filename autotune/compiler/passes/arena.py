@@ -25,7 +25,7 @@ def plan_arena(module: ir.Module) -> BufferPlan:
     own, since it may be called while another one runs.
 
     Returns:
-        Where every buffer lies; empty where there is none.
+        Plan of the arena with the place of every buffer; empty where there is none.
     """
     steps = {symbol(op): Steps.of(op.operation) for op in module.body.operations if op.operation.name == "func.func"}
     calls = {str(name): step.calls for name, step in steps.items()}

@@ -58,7 +58,7 @@ class Steps:
     """The order of a function's operations.
 
     Attributes:
-        function: Whose.
+        function: Function whose operations are numbered.
         numbers: The step of every operation.
         allocs: Every memref.alloc that is used, in order.
         calls: Names of the functions it calls; the empty name for a call of a function value.
@@ -131,8 +131,8 @@ class Aliases:
 
     Attributes:
         alloc: The allocation.
-        values: What may be its memory.
-        escapes: Not every use is known, or there may be several instances at once.
+        values: Values that may be the allocation's memory.
+        escapes: Whether some uses are unknown, or several instances may be alive at once.
         first: First step of its life.
         last: Last step of its life.
     """

@@ -18,9 +18,9 @@ class Block:
 
     Attributes:
         plan: The group.
-        blocks: Sizes.
+        blocks: Block sizes that the group's loops step by.
         starts: First index along the leading dimensions, of which a block has one each, and of its rows.
-        column: Its first column; `None` outside of the loop over columns.
+        column: First column of the block; `None` outside of the loop over columns.
     """
 
     plan: Plan

@@ -32,7 +32,7 @@ def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
 
     Args:
         function: The entry function, tagged.
-        blocks: For every tag concerned, what to loop over.
+        blocks: Block sizes of every tag concerned.
 
     Raises:
         CompileError: Stage ``transform``; a group cannot be computed so.
@@ -59,7 +59,7 @@ class Online:
     Attributes:
         plan: The group.
         block: The block at hand.
-        tiles: What the group's ops so far give for it.
+        tiles: Tiles that the group's ops so far give for the block.
     """
 
     plan: Plan

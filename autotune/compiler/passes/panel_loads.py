@@ -36,8 +36,8 @@ class Loads:
     """All loads from one weight.
 
     Attributes:
-        weight: How it is stored.
-        argument: Where it is.
+        weight: Panel layout of the weight.
+        argument: Argument that holds the weight.
     """
 
     weight: PanelWeight
@@ -48,7 +48,7 @@ class Loads:
 
         Args:
             view: A memref.
-            rank: Its dimensions.
+            rank: Number of dimensions of the view.
             logical: Gives the weight's logical indices for indices of the view.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Weights stored in panels: what a matmul reads of its B lies in the order it is read in, once and for all calls.
+"""Weights stored in panels: the B of a matmul, stored in the order it is read in, once for all calls.
 
 A weight ``B (..., k, n)`` becomes ``(..., n / c, k, c)`` for panels of `c` columns, the last one filled up with zeros.
 Ops and schedules see the weight in its logical shape; only the loads of the finished program know where it lies.
@@ -26,9 +26,9 @@ class PanelWeight:
     Attributes:
         source: Position of the payload's argument that holds the weight.
         position: Position of the new one.
-        shape: Its logical shape, (..., k, n).
+        shape: Logical shape of the weight, (..., k, n).
         columns: Columns of a panel.
-        transposed: The payload stores the weight as (..., n, k).
+        transposed: Whether the payload stores the weight as (..., n, k).
     """
 
     source: int

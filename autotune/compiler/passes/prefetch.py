@@ -120,8 +120,8 @@ def prefetch_in_steps(
 
     Args:
         loop: The loop.
-        array: The memref they are of.
-        lines: How many.
+        array: Memref whose lines are fetched.
+        lines: Number of cache lines to fetch.
         place: Writes the indices of a line, given its number.
     """
     lines_a_step = -(-lines // trip_count(loop))

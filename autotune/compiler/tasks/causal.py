@@ -39,7 +39,7 @@ def masked_loops(ops: Sequence[ir.Operation], rows: int) -> list[int | None]:
 
     Args:
         ops: The group: root first, every op before those that it reads. Their first loops are the group's rows.
-        rows: How many of those there are; the last of them is the mask's row.
+        rows: Number of loops over rows; the last of them is the mask's row.
     """
     none: list[int | None] = [None] * len(ops)
     compared = {op: column for op in ops for column in compared_with(op, rows - 1)}
@@ -66,7 +66,7 @@ def column_loops(
 
     Args:
         ops: The group: root first, every op before those that it reads.
-        rows: How many of their first loops are the group's rows.
+        rows: Number of each op's first loops that are the group's rows.
         some: The loop of some of them.
     """
     found = dict(some)
@@ -129,8 +129,8 @@ def evaluate(op: ir.Operation, row: int, column: int, known: Mapping[ir.Value, s
 
     Args:
         op: A structured op.
-        row: Its loop over rows.
-        column: Its loop over columns.
+        row: Position of the op's loop over rows.
+        column: Position of the op's loop over columns.
         known: What was found out about the results of the ops before it.
     """
     reads = [dimensions(amap) for amap in indexing_maps(op)]

@@ -22,8 +22,8 @@ class Group:
 
     Attributes:
         ops: Root first, every op before those that it reads.
-        trips: How many times one call of the function executes it.
-        found_by: For each op, (position of an op that reads it, operand number there); (0, 0) for the root.
+        trips: Number of times one call of the function executes the group.
+        found_by: Position of an op that reads each op, and operand number there; (0, 0) for the root.
     """
 
     ops: list[ir.Operation]
@@ -48,7 +48,7 @@ class GroupShape:
     Attributes:
         maps: Indexing map of every operand.
         iterators: Kind of every loop.
-        contraction: It is a matmul of some kind.
+        contraction: Whether the op is a matmul of some kind.
     """
 
     maps: list[ir.AffineMap]

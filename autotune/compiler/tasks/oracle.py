@@ -13,7 +13,7 @@ def contract(
 
     Args:
         contraction: Sizes and layout.
-        start: What every element of C is before.
+        start: Value of every element of C before.
         in0: A, as stored.
         in1: B, as stored.
         in2: C before, where that is an argument; added to `start`.

@@ -24,7 +24,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     constant is filled again, one that the op never reads becomes an empty tensor, any other becomes an input.
 
     Args:
-        ops: In program order; all but the last are read by these alone.
+        ops: Ops in program order; all but the last are read by these alone.
         weights: Operands that are weights; arguments in their place have that role.
 
     Tensors with a size that is known at run time only become arguments of its bound; the size itself, argument

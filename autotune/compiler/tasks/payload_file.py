@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
     """The text of a file, if a parser may have it.
 
     Raises:
-        PayloadError: It cannot be read, is no text, or is nested too deep.
+        PayloadError: The file cannot be read, is no text, or is nested too deep.
     """
     try:
         text = path.read_text()
@@ -70,7 +70,7 @@ def check(path: Path, fault: str | None) -> None:
     """Raise if there is a fault that would make readers refuse a bundle.
 
     Raises:
-        PayloadError: With the file and the fault.
+        PayloadError: There is a fault; the error names it and the file.
     """
     if fault is not None:
         raise PayloadError(f"{path} {fault}; change it, a bundle of it could not be replayed")

@@ -18,7 +18,7 @@ class Plan:
 
     Attributes:
         ops: The group in program order, its root last.
-        rows: How many leading loops are rows.
+        rows: Number of leading loops that are rows.
         columns: The loop over columns of every op that has one.
         maximum: The reduction whose result may still rise.
         exponential: The op that takes it off, and raises e to the rest.
