@@ -67,3 +67,23 @@ def fill_for_bundle(path, bundle, tasks=3, trials=12):
                 sweep.add(trial, space)
         store.write_summary(data.payload, {"roofs": dict(data.roofs), "machine": {"cpu": data.machine.cpu}})
     return path
+
+
+WIDE = Space(tuple(Knob(f"register_width_{number}", (1, 2, 4, 8)) for number in range(22)))
+WIDE_DEFAULT = {knob.name: 4 for knob in WIDE.knobs}
+WIDE_TASK = "attention_12x128x64_causal_fused_with_everything_0e2539"
+
+
+def fill_wide_store(path, *, changed=9, default=True):
+    """A store of one task with 22 knobs: the default config takes 2 ms, the best 1 ms; it differs in `changed`."""
+    best = WIDE_DEFAULT | {knob.name: 8 for knob in WIDE.knobs[:changed]}
+    slow = WIDE_DEFAULT | {WIDE.knobs[0].name: 1}
+    tried = [(WIDE_DEFAULT, "ok", 2e-3), (best, "ok", 1e-3), (slow, "crashed", None)]
+    with Store.open(path) as store:
+        kept = WIDE_DEFAULT if default else None
+        sweep = store.sweep("wide", WIDE_TASK, {"machine": "m"}, flops=FLOPS, size=BYTES, default=kept)
+        for number, (config, outcome, seconds) in enumerate(tried):
+            samples = Samples((seconds,) * 3, (1e-4,) * 3, 4, 1e-4) if seconds else None
+            sweep.add(Trial(WIDE_TASK, number, config, outcome, f"wide{number}", "fused", samples), WIDE)
+        store.write_summary("wide", SUMMARY)
+    return path

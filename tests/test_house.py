@@ -9,9 +9,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from sweep_support import fill_wide_store
 
 import autotune
-from autotune.store.store import Store
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "schedules", "payload")
@@ -40,6 +40,12 @@ def test_the_package_loads_nothing_that_takes_a_second():
     assert done.stdout == "set()\n", done.stderr
 
 
+def test_the_command_line_starts_without_what_only_a_verb_needs():
+    heavy = "{'scipy.stats', 'pandas', 'optuna', 'matplotlib', 'rich.progress'}"
+    done = run_without_mlir(f"import autotune.cli; print({heavy} & set(sys.modules))")
+    assert done.stdout == "set()\n", done.stderr
+
+
 def test_content_imports_without_mlir():
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in SOURCES]
     content = [name for name in modules if name.startswith(("payload.", "schedules."))]
@@ -61,12 +67,10 @@ def test_missing_mlir_is_one_line_and_exit_code_2():
 
 
 def test_inspect_needs_no_mlir(tmp_path):
-    with Store.open(tmp_path / "s"):
-        pass
-    arguments = ["autotune", "inspect", "--json", "--store", str(tmp_path / "s")]
+    arguments = ["autotune", "inspect", str(fill_wide_store(tmp_path / "s")), "--full"]
     done = run_without_mlir(f"sys.argv = {arguments}; from autotune.cli import main; main()")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "[]\n"
+    assert "as by default" in done.stdout
 
 
 def test_only_the_compiler_imports_mlir():

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import AsJson
 from autotune.store.places import home
+
+if TYPE_CHECKING:
+    from autotune.reports.comparison import Comparison
 
 
 def compare(
@@ -34,7 +37,6 @@ def compare(
 
     Example: autotune compare nano --against numpy,onnxruntime
     """
-    from autotune.cli.console import show_comparison
     from autotune.cli.progress import ProgressLine
     from autotune.registry import COMPARATORS, load_payload, registered
     from autotune.reports.compare import CompareOptions, compare
@@ -50,3 +52,30 @@ def compare(
         show_comparison(found)
     if not found.is_right:
         raise typer.Exit(1)
+
+
+def show_comparison(found: "Comparison") -> None:
+    """Print a row a contestant, and what exactly each of them was; notes have been said before."""
+    from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+    from autotune.reports.format import factor, out, time_span
+
+    console = out()
+    roof = f"one thread, FMA roof {found.roofs.flops / 1e9:.1f} GFLOP/s"
+    show_sentence(console, f"{found.payload}: {roof}; gaps below {found.noise_floor:.1%} are noise")
+    heads = ("time [95 %]", "of roof", f"over {found.ratio_to or 'nothing'} [95 %]", "max error")
+    rows = (
+        Row(
+            row.name,
+            (
+                time_span(row.seconds) if row.seconds else row.outcome,
+                f"{row.roof_fraction:.1%}" if row.roof_fraction is not None else "-",
+                factor(row.ratio),
+                f"{row.max_error:.2g}" if row.max_error is not None else "-",
+            ),
+        )
+        for row in found.rows
+    )
+    show_table(console, Table("", tuple(map(Column, heads)), tuple(rows)))
+    for row in found.rows:
+        what = f"{row.outcome}: {row.diagnostic}" if row.diagnostic else row.version
+        show_sentence(console, f"{row.name}: {what}", 2)

@@ -2,11 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from autotune.cli.layout import Row
+    from autotune.reports.ablation import Measured
+    from autotune.reports.explain import Explanation
 
 
 def explain(
@@ -22,10 +27,52 @@ def explain(
 
     Example: autotune explain results/MACHINE/bundles/nano
     """
-    from autotune.cli.account import show_explanation
     from autotune.reports.explain import explain, explain_steps
 
     found = explain_steps(bundle, None if baseline == "none" else baseline) if steps else explain(bundle)
     typer.echo(json.dumps(found.to_json())) if as_json else show_explanation(found)
     if not found.is_right:
         raise typer.Exit(1)
+
+
+def show_explanation(found: "Explanation") -> None:
+    """Print a row a technique, then counters and memory."""
+    from autotune.cli.layout import Column, Table, show_sentence, show_table
+    from autotune.reports.format import out
+
+    console = out()
+    built = found.kind == "build-up"
+    said = "built up, each step's gain" if built else "the winner without one technique"
+    show_sentence(console, f"{found.payload}: {said}")
+    heads = ("time", "gain [95 %]" if built else "times as long [95 %]", "max error", "tasks")
+    rows = tuple(technique_row(row, is_first=place == 0, built=built) for place, row in enumerate(found.rows))
+    show_table(console, Table("", tuple(map(Column, heads)), rows))
+    if found.counts is not None:
+        for name, count in found.counts.events.items():
+            show_sentence(console, f"{name}: {count:.4g} a call", 2)
+        if found.counts.missing:
+            show_sentence(console, f"hardware counters: {found.counts.missing}", 2)
+    if found.memory is not None:
+        sizes = {name: f"{size / 2**20:.4g} MiB" for name, size in vars(found.memory).items()}
+        arena = f"intermediates {sizes['intermediates']} in an arena of {sizes['arena']}"
+        show_sentence(
+            console, f"memory: arguments {sizes['arguments']}, {arena}, packed weights {sizes['packed_weights']}", 2
+        )
+
+
+def technique_row(row: "Measured", *, is_first: bool, built: bool) -> "Row":
+    """A technique's time and what it is worth; the first row is what the others are compared with."""
+    from autotune.cli.layout import Row
+    from autotune.reports.format import duration, factor
+
+    name = row.name if built or is_first else f"without {row.name}"
+    worth = factor(row.factor) if row.tasks else "not used"
+    return Row(
+        name,
+        (
+            duration(row.seconds.estimate) if row.seconds else row.outcome.partition(":")[0],
+            "" if is_first else worth,
+            f"{row.max_error:.2g}" if row.max_error is not None else "-",
+            "" if is_first else str(len(row.tasks)),
+        ),
+    )

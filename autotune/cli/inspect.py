@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 from autotune.cli.options import AsJson, StorePath
 from autotune.store.places import home
 
+MANY = 3  # configs of a task
+
 
 def inspect(
     source: Annotated[str | None, typer.Argument(metavar="STORE|BUNDLE", help="By default this machine's.")] = None,
@@ -26,7 +28,10 @@ def inspect(
     where: Annotated[
         str | None, typer.Option(metavar="QUERY", help="Only trials of which this pandas query is true.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many configs a task.")] = 3,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="How many configs a task; by default 1, or 3 with --full or --json.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Every knob and outcome, not only what differs.")] = False,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw pictures there, as PNG.")] = None,
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of `regress`, for --plots; by default the one beside.")
@@ -39,15 +44,15 @@ def inspect(
     parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as Parquet.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what sweeps found: best configs, the way there, outcomes, time per phase, share of the roof.
+    """Show what sweeps or a bundle found, a line a task: time, share of the roof, trials, gain over the default config.
 
+    Below a task stand the knobs that are not as by default; then the way there, and where the workers' time went.
     The columns of a query are those of --csv, knobs by their own names.
 
     Example: autotune inspect --payload nano --where "outcome == 'ok' and rows >= 8" --plots pictures
     """
     from autotune.reports.holdings import read_holdings
     from autotune.reports.overview import describe_sweeps
-    from autotune.reports.tables import show_holdings, show_versus
     from autotune.reports.versus import compare_sweeps
 
     if source is not None and store is not None:
@@ -58,11 +63,13 @@ def inspect(
     if (Path(location) / "manifest.json").exists():
         if any(option is not None for option in (payload, where, against, csv, parquet)):
             raise typer.BadParameter(f"{location} is a bundle, which holds no trials; name the store it comes from")
-        inspect_bundle(Path(location), plots, history, as_json)
+        inspect_bundle(Path(location), plots, history, full=full, as_json=as_json)
         return
     if against is not None:
         if any(option is not None for option in (where, plots, csv, parquet)):
             raise typer.BadParameter("--compare goes with --payload and --json alone; leave out the other options")
+        from autotune.cli.inspect_store import show_versus
+
         found = compare_sweeps(location, against, payload)
         typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
         return
@@ -76,9 +83,11 @@ def inspect(
 
         save(chain(draw_all(holdings), draw_past(location, history, payload)), plots)
     if as_json:
-        typer.echo(json.dumps(describe_sweeps(holdings.frame, top, holdings.roofs)))
+        typer.echo(json.dumps(describe_sweeps(holdings.frame, top or MANY, holdings.roofs, holdings.defaults)))
     else:
-        show_holdings(holdings, top)
+        from autotune.cli.inspect_store import show_holdings
+
+        show_holdings(holdings, top or (MANY if full else 1), full=full)
 
 
 def write_parquet(frame: "pd.DataFrame", path: Path) -> None:
@@ -114,15 +123,21 @@ def draw_past(location: str | Path, history: Path | None, payload: str | None) -
     return draw_history(read_history(path, payload)) if path is not None else ()
 
 
-def inspect_bundle(folder: Path, plots: Path | None, history: Path | None, as_json: bool) -> None:
+def inspect_bundle(folder: Path, plots: Path | None, history: Path | None, *, full: bool, as_json: bool) -> None:
     """Show what a bundle says of its winner."""
-    from autotune.cli.account import show_winner
-    from autotune.reports.winner import read_winner
+    from autotune.cli.inspect_bundle import show_winner
+    from autotune.reports.task_lines import lines_of_bundle
+    from autotune.reports.winner import describe
+    from autotune.store.bundle import read_bundle
 
-    winner = read_winner(folder)
+    bundle = read_bundle(folder)
+    winner = describe(bundle)
     if plots is not None:
         from autotune.reports.pictures.winner import draw_winner
 
         drawn = draw_winner(winner.payload, winner.seconds.estimate, winner.baseline, winner.tasks)
         save(chain(drawn, draw_past(folder, history, winner.payload)), plots)
-    typer.echo(json.dumps(winner.to_json())) if as_json else show_winner(winner)
+    if as_json:
+        typer.echo(json.dumps(winner.to_json()))
+    else:
+        show_winner(winner, lines_of_bundle(bundle), full=full)

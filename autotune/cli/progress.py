@@ -10,7 +10,6 @@ from rich.progress import (
     ProgressColumn,
     SpinnerColumn,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Column
@@ -70,8 +69,9 @@ def columns(*, is_search: bool) -> list[ProgressColumn]:
     sentence = TextColumn(
         "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
     )
+    elapsed = TextColumn("{task.elapsed:.0f} s")  # TimeElapsedColumn stands still once all trials are done
     if not is_search:
-        return [SpinnerColumn(), sentence, TimeElapsedColumn()]
+        return [SpinnerColumn(), sentence, elapsed]
     best = TextColumn("{task.fields[best]}", markup=False)
     bar = BarColumn(bar_width=BAR_WIDTH)
-    return [sentence, bar, MofNCompleteColumn(), best, TimeElapsedColumn(), TimeRemainingColumn()]
+    return [sentence, bar, MofNCompleteColumn(), best, elapsed, TimeRemainingColumn()]

@@ -1,13 +1,17 @@
 """`autotune regress`: has a bundle become slower, or wrong?"""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.store.places import home
+
+if TYPE_CHECKING:
+    from autotune.bundles.regress import RegressionFinding
 
 
 def regress(
@@ -32,7 +36,6 @@ def regress(
     """
     from autotune.bundles.junit import junit, to_checks
     from autotune.bundles.regress import RegressOptions, bundles_in, regress
-    from autotune.cli.console import show_findings
     from autotune.cli.progress import ProgressLine
     from autotune.store.history import HISTORY_FILE, append_history
 
@@ -49,3 +52,20 @@ def regress(
         append_history(history or home() / HISTORY_FILE, to_checks(found, now))
     if any(finding.alarms for finding in found) and not update:
         raise typer.Exit(1)
+
+
+def show_findings(findings: "Sequence[RegressionFinding]") -> None:
+    """Print verdicts with their reasons, and what is not as it was recorded."""
+    from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+    from autotune.reports.format import out
+
+    console = out()
+    rows = []
+    for finding in findings:
+        now, then = (f"{i.estimate:.4g}x" if i is not None else "-" for i in (finding.speedup, finding.recorded))
+        rows.append(Row(finding.payload, (finding.verdict, now, then), finding.why))
+    columns = tuple(map(Column, ("verdict", "speed-up", "recorded")))
+    show_table(console, Table("payload", columns, tuple(rows), "why"))
+    for finding in findings:
+        for note in finding.notes:
+            show_sentence(console, f"{finding.payload}: {note}", 2)

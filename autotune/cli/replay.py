@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import AsJson, StorePath
 from autotune.store.places import home
+
+if TYPE_CHECKING:
+    from autotune.bundles.replay import Replay
 
 EMITTED = "object, llvm or asm"
 
@@ -35,8 +38,8 @@ def replay(
     from autotune.bundles.emit import emit_bundle
     from autotune.bundles.replay import replay
     from autotune.bundles.retune import retune_bundle
-    from autotune.cli.console import show_replay, show_result
     from autotune.cli.progress import ProgressLine
+    from autotune.cli.tune import show_result
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
 
@@ -61,3 +64,17 @@ def replay(
         show_replay(found)
     if not found.is_fine:
         raise typer.Exit(1)
+
+
+def show_replay(found: "Replay") -> None:
+    """Print what a replay found."""
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import duration, factor, out
+
+    console = out()
+    right = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
+    show_sentence(console, f"{found.payload}: {right if found.is_right else f'{found.outcome}: {found.diagnostic}'}")
+    show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
+    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}", 2)
+    for difference in found.differences:
+        show_sentence(console, f"note: {difference}", 2)

@@ -1,12 +1,19 @@
 """`autotune reproduce`: a trial again."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import StorePath
 from autotune.store.places import home
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from autotune.bundles.reproduce import Reproduction
+
+KEY = 12  # characters that name a trial
 
 
 def reproduce(
@@ -23,15 +30,43 @@ def reproduce(
     """
     location = store or home() / "store.journal"
     if trial is None:
-        from autotune.reports.tables import show_failures
         from autotune.store.store import trials
 
         show_failures(trials(location))
         return
     from autotune.bundles.reproduce import reproduce
-    from autotune.cli.console import show_reproduction
 
     found = reproduce(location, trial, out or Path(f"trial-{trial}"), timeout)
     show_reproduction(found)
     if not found.is_same:
         raise typer.Exit(1)
+
+
+def show_reproduction(found: "Reproduction") -> None:
+    """Print what became of a trial, then and now."""
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import out
+
+    console = out()
+    if found.changed:
+        show_sentence(console, f"note: {found.changed}")
+    show_sentence(console, f"recorded: {found.trial.outcome} {found.trial.diagnostic}")
+    show_sentence(console, f"now:      {found.found.outcome} {found.found.diagnostic}")
+    console.print(f"files:    {found.folder}", soft_wrap=True, markup=False)
+
+
+def show_failures(frame: "pd.DataFrame") -> None:
+    """Print what failed: an outcome and diagnostic each, how often, and the key and task of one such trial."""
+    from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+    from autotune.reports.format import out
+
+    console = out()
+    failed = frame[~frame["outcome"].isin(("ok", "duplicate"))]
+    if failed.empty:
+        show_sentence(console, "no trial failed")
+        return
+    rows = []
+    for (outcome, diagnostic), alike in failed.groupby(["outcome", "diagnostic"], sort=False):
+        first = alike.iloc[0]
+        rows.append(Row(first["task"], (first["key"][:KEY], str(outcome), str(len(alike))), str(diagnostic)))
+    show_table(console, Table("task", tuple(map(Column, ("trial", "outcome", "times"))), tuple(rows), "diagnostic"))

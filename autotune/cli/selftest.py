@@ -1,12 +1,16 @@
 """`autotune selftest`: does the tuner keep its promises on this machine?"""
 
 import json
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import AsJson
 from autotune.store.places import home
+
+if TYPE_CHECKING:
+    from autotune.tuning.selftest_figures import Figure
 
 
 def selftest(
@@ -20,7 +24,6 @@ def selftest(
 
     Example: autotune selftest --quick
     """
-    from autotune.cli.console import show_figures
     from autotune.cli.progress import ProgressLine
     from autotune.tuning import selftest_figures as promises
     from autotune.tuning.selftest import run_selftest
@@ -38,3 +41,16 @@ def selftest(
         show_figures(found.figures)
     if not all(figure.holds for figure in found.figures):
         raise typer.Exit(1)
+
+
+def show_figures(figures: "Sequence[Figure]") -> None:
+    """Print what the self-test found, a promise a line."""
+    from autotune.cli.layout import Column, Row, Table, show_table
+    from autotune.reports.format import out
+
+    columns = tuple(map(Column, ("measured", "must be", "")))
+    rows = (
+        Row(figure.name, (figure.shown, figure.law, "kept" if figure.holds else "BROKEN"), figure.detail)
+        for figure in figures
+    )
+    show_table(out(), Table("promise", columns, tuple(rows), "how"))

@@ -4,13 +4,16 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import AsJson, Payloads, StorePath
 from autotune.core.machine import this_machine
 from autotune.store.places import home, slug
+
+if TYPE_CHECKING:
+    from autotune.tuning.result import TuneResult
 
 PAUSE_SECONDS = 10.0  # between looks at a full disk
 
@@ -35,7 +38,6 @@ def tune(
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.cli.console import show_result
     from autotune.cli.progress import ProgressLine
     from autotune.registry import load_baseline, load_payload
     from autotune.store.store import Store
@@ -78,3 +80,26 @@ def wait_for_room(sentence: str) -> None:
     """Say that the disk is full, and wait a little."""
     typer.echo(f"autotune: {sentence}", err=True)
     time.sleep(PAUSE_SECONDS)
+
+
+def show_result(result: "TuneResult") -> None:
+    """Print the summary of a tuning run."""
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import duration, factor, out
+
+    console = out()
+    share = f", {result.roof_fraction:.1%} of the FMA roof" if result.roof_fraction else ""
+    show_sentence(console, f"{result.payload}: {duration(result.best_seconds)}{share}")
+    over = f"{factor(result.speedup)} over {result.baseline_name} ({duration(result.baseline_seconds)})"
+    show_sentence(console, f"{over}, max error {result.max_error:.2g}", 2)
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.trials.items()))
+    rate = 60 * result.evaluated / result.search_seconds if result.search_seconds else 0.0
+    show_sentence(
+        console,
+        f"trials: {outcomes}; {result.evaluated} run now, {rate:.0f} a minute; {result.seconds:.0f} s in all",
+        2,
+    )
+    for note in result.notes:
+        show_sentence(console, f"note: {note}", 2)
+    for line in (f"bundle: {result.bundle}", f"replay: autotune replay {result.bundle}"):
+        console.print(f"  {line}", soft_wrap=True, markup=False)

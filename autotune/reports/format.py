@@ -1,13 +1,20 @@
 """Numbers for people: times with their unit, factors and shares with their intervals, bytes."""
 
+import os
+
 from rich.console import Console
 
 from autotune.core.stats import Interval
 
+PIPE_WIDTH = 80
+
 
 def out() -> Console:
-    """The console for results: stdout, without guessed colours."""
-    return Console(highlight=False)
+    """The console for results: stdout, as wide as its terminal; elsewhere as ``COLUMNS`` says, or else `PIPE_WIDTH`."""
+    console = Console(highlight=False)
+    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        console.width = PIPE_WIDTH
+    return console
 
 
 def duration(seconds: float | None) -> str:

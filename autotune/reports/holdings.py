@@ -1,6 +1,7 @@
-"""What a store holds, read for looking at: its trials as a frame, filtered, and the roofs of its machine."""
+"""What a store holds, read for looking at: trials as a frame, filtered; default configs; roofs of the machine."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,23 @@ from pandas.api.types import is_bool_dtype
 
 from autotune.core.errors import StoreError
 from autotune.core.machine import Roofs
+from autotune.core.space import Config
 from autotune.store.frames import KNOB, to_frame
 from autotune.store.store import Store
+from autotune.store.sweep import Sweep
+
+
+@dataclass(frozen=True)
+class DefaultConfig:
+    """What a task is compiled with without any search.
+
+    Attributes:
+        config: Value of every knob.
+        seconds: Seconds of a call as the sweep measured it, drift divided out; `None` where it was not, or failed.
+    """
+
+    config: Config
+    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -21,11 +37,13 @@ class Holdings:
         frame: Trials, one row each; `autotune.store.frames.to_frame` has the columns.
         roofs: Roofs as the newest finished run measured them; `None` where none was finished.
         summaries: Results of the finished runs, oldest first, as `TuneResult.to_json` writes them.
+        defaults: Default configs by the name of the sweep, where they are recorded.
     """
 
     frame: pd.DataFrame
     roofs: Roofs | None = None
     summaries: tuple[dict[str, Any], ...] = ()
+    defaults: Mapping[str, DefaultConfig] = field(default_factory=dict)
 
 
 def read_holdings(location: str | Path, *, payload: str | None = None, where: str | None = None) -> Holdings:
@@ -40,8 +58,10 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
         StoreError: The store is missing or damaged, or nothing in it is asked for.
     """
     with Store.open(location, create=False, exclusive=False) as store:
-        frame = to_frame([(trial, sweep.about) for sweep in store.sweeps() for trial in sweep.trials()])
+        sweeps = store.sweeps()
         summaries = store.summaries()
+    frame = to_frame([(trial, sweep.about) for sweep in sweeps for trial in sweep.trials()])
+    defaults = {sweep.about["name"]: default_of(sweep) for sweep in sweeps if "default" in sweep.about}
     if payload is not None:
         found = frame[frame["payload"] == payload]
         if found.empty:
@@ -51,7 +71,16 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
     if where is not None:
         frame = keep(frame, where)
     shown = tuple(summary for summary in summaries if payload in (None, summary.get("payload")))
-    return Holdings(frame, roofs_of(summaries), shown)
+    return Holdings(frame, roofs_of(summaries), shown, defaults)
+
+
+def default_of(sweep: Sweep) -> DefaultConfig:
+    """The default config of a sweep, and the time of its trial, or of the one that this is a duplicate of."""
+    config = sweep.about["default"]
+    trial = next((trial for trial in sweep.recorded if trial.config == config), None)
+    if trial is not None:
+        trial = sweep.records.get(trial.twin, trial)
+    return DefaultConfig(config, trial.seconds if trial is not None and trial.outcome == "ok" else None)
 
 
 def keep(frame: pd.DataFrame, where: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 from autotune.core.space import Config, Value
 from autotune.core.stats import Interval, median_interval
 from autotune.reports.holdings import Holdings
-from autotune.reports.overview import config_of
+from autotune.reports.overview import changed_knobs, config_of, in_order
 from autotune.reports.task_facts import TaskFacts, facts_of_bundle
 from autotune.store.bundle import BundleFiles
 from autotune.store.frames import KNOB
@@ -63,16 +63,6 @@ class TaskLine:
     def changed(self) -> tuple[str, ...]:
         """Knobs whose value is not the default's, in the order of the config."""
         return changed_knobs(self.config or {}, self.default) if self.default is not None else ()
-
-
-def changed_knobs(config: Config, default: Config) -> tuple[str, ...]:
-    """Knobs of a config whose value another config does not have.
-
-    Example:
-        >>> changed_knobs({"tile_m": 8, "fuse": True, "math": "libm"}, {"tile_m": 8, "fuse": False})
-        ('fuse', 'math')
-    """
-    return tuple(name for name, value in config.items() if name not in default or default[name] != value)
 
 
 def lines_of_bundle(bundle: BundleFiles, holdings: Holdings | None = None) -> list[TaskLine]:
@@ -149,7 +139,9 @@ def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Ho
     """The line of one sweep, by its fastest trial; the share of the roof with the machine's drift divided out."""
     right = rows[rows["outcome"] == "ok"].nsmallest(1, "seconds_normalised")
     best = next((row for _, row in right.iterrows()), None)
-    config = in_order(config_of(best), fact.default or {}) if best is not None else None
+    recorded = holdings.defaults.get(str(rows["sweep"].iloc[-1]))
+    default = recorded.config if recorded is not None else fact.default
+    config = in_order(config_of(best), default or {}) if best is not None else None
     median = float(best["seconds_median"]) if best is not None else None
     steady = float(best["seconds_normalised"]) if best is not None else None
     flops = fact.flops
@@ -162,22 +154,15 @@ def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Ho
         name=fact.name,
         family=str(rows["family"].iloc[-1]),
         config=config,
-        default=fact.default,
+        default=default,
         choices={},
         count=fact.count,
         seconds=Interval(median, median, median) if median else None,
         roof_fraction=share_of(flops, steady, holdings.roofs.flops if holdings.roofs else None),
-        over_default=gain_over_default(rows, config, fact.default),
+        over_default=gain_over_default(rows, config, default),
         over_baseline=None,
         trials=rows,
     )
-
-
-def in_order(config: Config, default: Config) -> Config:
-    """A config with its knobs in the order of another's; knobs that the other lacks come last."""
-    return {
-        name: config[name] for name in (*(n for n in default if n in config), *(n for n in config if n not in default))
-    }
 
 
 def share_of(flops: float | None, seconds: float | None, roof: float | None) -> float | None:

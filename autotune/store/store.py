@@ -16,6 +16,7 @@ import pandas as pd
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
 
+from autotune.core.space import Config
 from autotune.store.frames import to_frame
 from autotune.store.journal import Pause, open_database, open_file, plain_errors, shown
 from autotune.store.locks import FileLocks, Locks, NoLocks
@@ -75,7 +76,14 @@ class Store:
             self.locks = None
 
     def sweep(
-        self, payload: str, task: str, identity: dict[str, str], *, flops: float = 0.0, size: float = 0.0
+        self,
+        payload: str,
+        task: str,
+        identity: dict[str, str],
+        *,
+        flops: float = 0.0,
+        size: float = 0.0,
+        default: Config | None = None,
     ) -> Sweep:
         """Open the study of a task, or create it.
 
@@ -85,6 +93,7 @@ class Store:
             identity: Everything else that must be equal for trials to be comparable.
             flops: Floating-point operations of one call; 0 keeps what is recorded.
             size: Bytes of all arguments; 0 keeps what is recorded.
+            default: Config that the family gives without any search; `None` keeps what is recorded.
 
         Raises:
             StoreError: The write is refused.
@@ -95,6 +104,8 @@ class Store:
             about = study.user_attrs.get("sweep", {})
             sizes = {"flops": flops or about.get("flops", 0.0), "bytes": size or about.get("bytes", 0.0)}
             wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
+            if default is not None or "default" in about:
+                wanted["default"] = dict(default) if default is not None else about["default"]
             if about != wanted:
                 study.set_user_attr("sweep", wanted)
             return Sweep(study, self.where, self.locks or NoLocks())

@@ -91,8 +91,11 @@ class Sweep:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the sweep is of: ``payload``, ``task``, ``identity`` and ``flops``."""
-        return dict(self.study.user_attrs["sweep"])
+        """What the sweep is of: ``name``, ``payload``, ``task``, ``identity``, ``flops``, ``bytes``, ``default``.
+
+        ``default`` is missing where an older release recorded the sweep.
+        """
+        return {"name": self.study.study_name, **self.study.user_attrs["sweep"]}
 
 
 @cache

@@ -86,9 +86,10 @@ class TaskSearch:
         if machine.pages != "huge":
             identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
         flops, size = float(task.payload.flops), float(task.payload.bytes)
-        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size)
+        default = family.default(task, machine)
+        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default)
         first = starts(known, task, family, space, machine)
-        search = Search(space, family.default(task, machine), sampler=sampler, seed=seed, starts=first)
+        search = Search(space, default, sampler=sampler, seed=seed, starts=first)
         return cls(task, family, machine, space, search, sweep, seed)
 
     @property

@@ -14,6 +14,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from sweep_support import FLOPS, QUARTILE, fill_store, make_trial
 
+from autotune.cli.curve import draw_curve
 from autotune.core.errors import StoreError
 from autotune.core.stats import Interval
 from autotune.core.trial import OUTCOMES
@@ -24,7 +25,6 @@ from autotune.reports.pictures.gallery import draw_all, save_all, to_svg
 from autotune.reports.pictures.style import DARK, HEIGHT, INK, MOST_BARS, OUTCOME_COLOURS, WIDTH, shorten
 from autotune.reports.pictures.whole import budget, gains
 from autotune.reports.pictures.winner import draw_budget, draw_gains, draw_rivals, draw_techniques, draw_times
-from autotune.reports.tables import draw_progress
 from autotune.reports.winner import read_winner
 from autotune.store.frames import to_frame
 
@@ -146,14 +146,14 @@ def test_pictures_where_nothing_succeeded_tell_what_became_of_the_trials(tmp_pat
     found = read_holdings(tmp_path / "s", where="outcome != 'ok'")
     names = [picture.name for picture in draw_all(found)]
     assert names == ["mine-outcomes", "mine-phases"]
-    assert draw_progress("mine", found.frame, 40) == ["mine: no trial succeeded"]
+    assert draw_curve(found.frame, 80) == ["no trial succeeded"]
 
 
 def test_curve_on_the_terminal_ends_full(holdings):
-    head, *bars, foot = draw_progress("mine", holdings.frame, 40)
+    head, *bars, foot = draw_curve(holdings.frame, 48)
     assert "120" not in head
     assert all(line.endswith("█") for line in bars)
-    assert {len(line) for line in (*bars, foot)} == {len(foot)}
+    assert {len(line) for line in (*bars, foot)} == {48}
 
 
 def test_optuna_dashboard_opens_the_store(tmp_path):

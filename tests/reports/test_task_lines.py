@@ -10,15 +10,9 @@ from sweep_support import FLOPS, SUMMARY, fill_store, seconds_of
 from autotune.core.machine import this_machine
 from autotune.reports import task_lines
 from autotune.reports.holdings import Holdings, read_holdings
+from autotune.reports.overview import changed_knobs
 from autotune.reports.task_facts import facts_of_store, machine_of
-from autotune.reports.task_lines import (
-    changed_knobs,
-    gain_over_default,
-    lines_of_bundle,
-    lines_of_store,
-    newest,
-    of_bundle,
-)
+from autotune.reports.task_lines import gain_over_default, lines_of_bundle, lines_of_store, newest, of_bundle
 from autotune.store.bundle import read_bundle
 
 MATMUL = "matmul,m=32,n=32,k=32"
@@ -123,6 +117,6 @@ def test_machine_of_a_store_is_this_one_or_one_that_a_run_describes(made_up):
 
 def test_a_family_that_is_not_installed_leaves_the_default_unknown(tuned):
     _, holdings = tuned
-    gone = Holdings(holdings.frame.assign(schedule="gone"))
+    gone = Holdings(holdings.frame.assign(family="gone"))
     (fact,) = facts_of_store(gone).values()
     assert (fact.name, fact.default) == ("matmul 32x32x32", None)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.core.space import Config, Value
 from autotune.reports.format import plural, time_span, times
-from autotune.reports.overview import config_of
+from autotune.reports.overview import changed_knobs, config_of
 from autotune.reports.pictures.gallery import Picture, draw_knobs
 from autotune.reports.sections.blocks import (
     Block,
@@ -25,7 +25,7 @@ from autotune.reports.sections.blocks import (
     TaskList,
 )
 from autotune.reports.sections.cells import count_cell, factor_cell, rate_cell, share_cell, time_cell
-from autotune.reports.task_lines import TaskLine, changed_knobs, newest
+from autotune.reports.task_lines import TaskLine, newest
 
 ANCHOR, TITLE = "tasks", "Task by task"
 CHOSEN = re.compile(r"^\s*// \w+ = .*$|transform\.tune\.knob<")  # where a script says what the search chose

@@ -1,0 +1,51 @@
+"""What `inspect` shows of a bundle: the whole, then a line a task, and below it what the search chose."""
+
+from collections.abc import Sequence
+
+from autotune.cli.inspect_store import LEGEND, config_text, spell
+from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+from autotune.reports.format import duration, factor, out, percent, size, time_span, times
+from autotune.reports.overview import changed_config
+from autotune.reports.task_lines import TaskLine
+from autotune.reports.winner import Winner
+
+
+def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False) -> None:
+    """Print a bundle at a glance.
+
+    Args:
+        winner: What the manifest says of the whole.
+        tasks: What is known of its tasks.
+        full: Print every knob, not only what differs from the default config.
+    """
+    console = out()
+    share = f", {percent(winner.roof_fraction)} of the FMA roof" if winner.roof_fraction else ""
+    show_sentence(console, f"{winner.payload}: {time_span(winner.seconds)}{share}")
+    over = f"{factor(winner.speedup)} over {winner.baseline} ({duration(winner.baseline_seconds)})"
+    show_sentence(console, f"{over}, max error {winner.max_error:.2g}; {winner.cpu}, {winner.isa}", 2)
+    columns = (Column("runs"), Column("time"), Column("of call"), Column("of roof"), Column(f"over {winner.baseline}"))
+    rows = tuple(task_row(task, winner.seconds.estimate, full=full) for task in tasks)
+    show_table(console, Table("task", columns, rows, "" if full else "not as by default"))
+    if not full and any(not row.text for row in rows):
+        show_sentence(console, LEGEND, 2)
+    if winner.buffers and winner.buffers["count"]:
+        peak, naive = (size(winner.buffers[name]) for name in ("peak_bytes", "naive_bytes"))
+        show_sentence(console, f"arena {peak} for {winner.buffers['count']} buffers ({naive} separately)", 2)
+
+
+def task_row(task: TaskLine, whole: float, *, full: bool) -> Row:
+    """A task: how often a call runs it, what one run takes, its share of a call and of the roof, its gain."""
+    of_call = percent(task.call_seconds / whole if task.call_seconds else None)
+    seconds = duration(task.seconds.estimate if task.seconds else None)
+    cells = (str(task.count), seconds, of_call, percent(task.roof_fraction), times(task.over_baseline))
+    text = task_text(task, full=full)
+    return Row(task.name, cells, f"{task.tag}\n{text}" if full and task.name != task.tag else text)
+
+
+def task_text(task: TaskLine, *, full: bool) -> str:
+    """The family and the knobs that differ from its default config; all of them if `full` or if that is not known."""
+    if task.family is None or task.config is None:
+        return "plain lowering"
+    if task.default is None:
+        return f"{task.family}: {spell(task.config)} (default not known here)"
+    return config_text(task.family, task.config, changed_config(task.config, task.default), full=full)

@@ -1,0 +1,164 @@
+"""What `inspect` shows of a store: a line a task, and below it what of the best config the search chose."""
+
+from typing import Any
+
+from rich.console import Console
+
+from autotune.cli.curve import draw_curve
+from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+from autotune.core.space import Config
+from autotune.reports.format import duration, out, percent
+from autotune.reports.holdings import Holdings
+from autotune.reports.overview import describe_sweeps
+from autotune.reports.task_names import readable_names
+from autotune.reports.versus import SweepPair, Versus
+
+COLUMNS = (
+    Column("time"),
+    Column("GFLOP/s", optional=True),
+    Column("of roof"),
+    Column("trials"),
+    Column("failed"),
+    Column("gain"),
+)
+LEGEND = "a task without knobs below it has the default config"
+VERSUS = (
+    Column("here"),
+    Column("there"),
+    Column("there / here [95 %]"),
+    Column("GFLOP/s here", optional=True),
+    Column("there", optional=True),
+)
+
+
+def show_holdings(holdings: Holdings, top: int, *, full: bool = False) -> None:
+    """Print everything at a glance: best configs, how the search got there, where the workers' time went.
+
+    Args:
+        holdings: What a store holds.
+        top: Configs of a task.
+        full: Print every knob and outcome, not only what differs from the default config.
+    """
+    console = out()
+    sweeps = describe_sweeps(holdings.frame, top, holdings.roofs, holdings.defaults)
+    for payload, rows in holdings.frame.groupby("payload", sort=False):
+        mine = [sweep for sweep in sweeps if sweep["payload"] == payload]
+        show_table(console, sweep_table(str(payload), mine, full=full))
+        for line in draw_curve(rows, console.width):
+            console.print(line, markup=False)
+        console.print()
+    if not sweeps:
+        show_sentence(console, "no trials")
+        return
+    show_sentence(console, spending(sweeps))
+    show_legend(console, holdings, sweeps)
+
+
+def sweep_table(payload: str, sweeps: list[dict[str, Any]], *, full: bool) -> Table:
+    """A row a task, and one for each of its next best configs."""
+    origins = {(sweep["machine"], sweep["compiler"]) for sweep in sweeps}
+    names = readable_names({sweep["task"]: None for sweep in sweeps})
+    rows = []
+    for sweep in sweeps:
+        name = names[sweep["task"]]
+        if len(origins) > 1:
+            name += f" ({sweep['machine'][:8]}, {sweep['compiler']})"
+        about = f"{sweep['task']}: {outcomes(sweep)}\n" if full else ""
+        counts = (str(sweep["trials"]), str(failed(sweep)))
+        for place, best in enumerate(sweep["best"] or [None]):
+            first = place == 0
+            text = best_text(best, full=full) if best else f"no trial succeeded: {outcomes(sweep)}"
+            rows.append(Row(name * first, cells(best, counts if first else ("", "")), about * first + text))
+    return Table(payload, COLUMNS, tuple(rows), "" if full else "not as by default")
+
+
+def cells(best: dict[str, Any] | None, counts: tuple[str, str]) -> tuple[str, ...]:
+    """The numbers of a config; drift of the machine is divided out, as it was to find the best."""
+    if best is None:
+        return ("-", "-", "-", *counts, "-")
+    seconds = best["seconds_normalised"]
+    rate = f"{best['gflops'] * best['seconds'] / seconds:.1f}" if best["gflops"] else "-"
+    gain = f"{best['over_default']:.2f}x" if best["over_default"] else "-"
+    return (duration(seconds), rate, percent(best["roof_fraction"]), *counts, gain)
+
+
+def best_text(best: dict[str, Any], *, full: bool) -> str:
+    """What the search chose."""
+    if best["changed"] is None:
+        return f"{best['family']}: {spell(best['config'])} (default not recorded)"
+    return config_text(best["family"], best["config"], best["changed"], full=full)
+
+
+def config_text(family: str, config: Config, changed: Config, *, full: bool) -> str:
+    """The family and the knobs that are not as by default; empty where all are; with `full`, all of them.
+
+    Example:
+        >>> config_text("fused", {"rows": 4, "vectors": 2}, {"rows": 4}, full=False)
+        'fused: rows=4'
+    """
+    if not full:
+        return f"{family}: {spell(changed)}" if changed else ""
+    same = {name: value for name, value in config.items() if name not in changed}
+    parts = [spell(changed), f"as by default: {spell(same)}" if same else ""]
+    return f"{family}: " + "\n".join(filter(None, parts))
+
+
+def spell(config: Config) -> str:
+    """Knobs and values."""
+    return " ".join(f"{name}={value}" for name, value in config.items())
+
+
+def outcomes(sweep: dict[str, Any]) -> str:
+    """How many trials had which outcome."""
+    return ", ".join(f"{count} {outcome}" for outcome, count in sweep["outcomes"].items())
+
+
+def failed(sweep: dict[str, Any]) -> int:
+    """Trials that neither succeeded nor repeated another one."""
+    return sum(count for outcome, count in sweep["outcomes"].items() if outcome not in ("ok", "duplicate"))
+
+
+def spending(sweeps: list[dict[str, Any]]) -> str:
+    """Where the workers' time went, in a sentence."""
+    phases = {name: sum(sweep["phase_seconds"][name] for sweep in sweeps) for name in sweeps[0]["phase_seconds"]}
+    total = sum(phases.values())
+    ran = sum(sweep["trials"] - sweep["outcomes"].get("duplicate", 0) for sweep in sweeps)
+    if not total:
+        return f"{ran} trials ran; no time is recorded"
+    shares = ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in phases.items())
+    return f"workers: {duration(total)} for {ran} trials, {ran / total:.2g} a second; {shares}"
+
+
+def show_legend(console: Console, holdings: Holdings, sweeps: list[dict[str, Any]]) -> None:
+    """Say what shares and gains are of, or why they are unknown."""
+    if holdings.roofs is not None:
+        rate = f"{holdings.roofs.flops / 1e9:.1f} GFLOP/s"
+        show_sentence(console, f"of roof: FMA roof {rate}, as the newest run measured it")
+    bests = [best for sweep in sweeps for best in sweep["best"]]
+    if any(best["changed"] is None for best in bests):
+        show_sentence(console, "default configs are recorded by the next `autotune tune` into this store")
+    if any(best["changed"] is not None for best in bests):
+        said = "gain: over the default config in the same sweep, - where that was not measured"
+        show_sentence(console, f"{said}; {LEGEND}")
+
+
+def show_versus(found: Versus) -> None:
+    """Print two sides task by task."""
+    console = out()
+    show_sentence(console, f"here: {found.here}; there: {found.there}")
+    show_table(console, Table("task", VERSUS, tuple(map(versus_row, found.pairs)), "search"))
+    show_sentence(
+        console,
+        "Above 1: the sweep here found the faster config. Drift is divided out, but two sessions were compared.",
+    )
+
+
+def versus_row(pair: SweepPair) -> Row:
+    """A task on both sides."""
+    sides = (pair.here, pair.there)
+    names = dict.fromkeys(f"{side.payload} {side.task}" if side.payload != side.task else side.task for side in sides)
+    ratio = f"{pair.ratio.estimate:.3f} [{pair.ratio.low:.3f}, {pair.ratio.high:.3f}]" if pair.ratio else "-"
+    rates = (f"{side.gflops:.1f}" if side.gflops else "-" for side in sides)
+    reached = " and ".join("never" if side.to_95 is None else str(side.to_95) for side in sides)
+    said = f"trials {pair.here.trials} and {pair.there.trials}; within 5 % of the better one after {reached}"
+    return Row(" | ".join(names), (duration(pair.here.seconds), duration(pair.there.seconds), ratio, *rates), said)

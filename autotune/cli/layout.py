@@ -1,0 +1,182 @@
+"""How results fit a terminal: numbers stay whole, names lose their middle, and text that has no room goes below."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+from rich.text import Text
+
+GAP = 2  # spaces between columns
+LEAST_NAME = 40  # columns of the terminal that names keep when optional columns are shown
+BELOW = 4  # spaces before text below a row
+TAIL = 0.4  # of what is left of a shortened name: tags that begin alike end in different hashes
+UNITS = "s|ms|us|ns|GFLOP/s|GB/s|[KMG]iB"
+WHOLE = re.compile(rf"\[[-+\d.e, ]*\]|\d (?:{UNITS})(?![\w/])")  # intervals, and numbers with their units
+HARD_SPACE = "\N{NO-BREAK SPACE}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of numbers.
+
+    Attributes:
+        head: Heading of the column.
+        optional: Whether it is left out where names would lose their room.
+    """
+
+    head: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Attributes:
+        name: First cell, to the left.
+        cells: Numbers, one for every column.
+        text: What else is to be said of it.
+    """
+
+    name: str
+    cells: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings.
+
+    Attributes:
+        head: Heading of the names.
+        columns: Columns of numbers.
+        rows: Rows in order.
+        text: Heading of the texts, for where they stand beside the numbers.
+    """
+
+    head: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the terminal: plain text, then dim text."""
+
+    plain: str
+    dim: str = ""
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table."""
+    for place, line in enumerate(lay_out(table, console.width)):
+        console.print(Text.assemble((line.plain, "" if place else "bold"), (line.dim, "dim")), soft_wrap=True)
+
+
+def show_sentence(console: Console, sentence: str, indent: int = 0) -> None:
+    """Print a sentence, broken between words."""
+    for line in fold(sentence, console.width, indent, indent + GAP):
+        console.print(Text(line), soft_wrap=True)
+
+
+def show_facts(console: Console, facts: Mapping[str, str]) -> None:
+    """Print facts under each other, a label and what is said of it."""
+    indent = longest(facts) + GAP
+    for label, said in facts.items():
+        for line in fold(label.ljust(indent) + said, console.width, 0, indent):
+            console.print(Text(line), soft_wrap=True)
+
+
+def lay_out(table: Table, width: int) -> list[Line]:
+    """The lines of a table, none wider than `width` as long as its numbers are not."""
+    table = drop_columns(table, width)
+    sizes = number_widths(table)
+    numbers = sum(GAP + size for size in sizes)
+    name_width = max(1, min(longest([table.head, *(row.name for row in table.rows)]), width - numbers))
+    room = width - name_width - numbers - GAP
+    beside = longest([table.text, *(row.text for row in table.rows)]) <= room
+
+    def line(name: str, cells: Sequence[str], text: str) -> Line:
+        aligned = "".join(" " * GAP + cell.rjust(size) for cell, size in zip(cells, sizes, strict=True))
+        plain = shorten(name, name_width).ljust(name_width) + aligned
+        return Line(plain, " " * GAP + text) if text else Line(plain.rstrip())
+
+    lines = [line(table.head, [column.head for column in table.columns], table.text if beside else "")]
+    for row in table.rows:
+        lines.append(line(row.name, row.cells, row.text if beside else ""))
+        if not beside:
+            lines += [Line("", below) for below in fold(row.text, width, BELOW, BELOW)]
+    return lines
+
+
+def drop_columns(table: Table, width: int) -> Table:
+    """The table without the optional columns, the last first, that leave names less than their room."""
+    room = width - min(LEAST_NAME, longest([table.head, *(row.name for row in table.rows)]))
+    sizes = number_widths(table)
+    kept = list(range(len(sizes)))
+    while sum(GAP + sizes[place] for place in kept) > room:
+        optional = [place for place in kept if table.columns[place].optional]
+        if not optional:
+            break
+        kept.remove(optional[-1])
+    rows = tuple(replace(row, cells=tuple(row.cells[place] for place in kept)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[place] for place in kept), rows=rows)
+
+
+def number_widths(table: Table) -> list[int]:
+    """Characters of every column of numbers."""
+    return [
+        longest([column.head, *(row.cells[place] for row in table.rows)]) for place, column in enumerate(table.columns)
+    ]
+
+
+def longest(texts: Iterable[str]) -> int:
+    """Characters of the longest text."""
+    return max(map(len, texts))
+
+
+def shorten(name: str, width: int) -> str:
+    """A name that fits: without its middle where it is too long.
+
+    Example:
+        >>> shorten("matmul_128x768x3072_f32_w_fused_4adc51", 24)
+        'matmul_128x768…ed_4adc51'
+    """
+    if len(name) <= width:
+        return name
+    tail = int(TAIL * (width - 1))
+    return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def fold(sentence: str, width: int, indent: int = 0, hanging: int = 0) -> list[str]:
+    """The lines of a sentence, broken between words; intervals, and numbers with their units, stay whole.
+
+    A word that is longer than a line, such as a path, stays whole too, so that it can be copied.
+
+    Args:
+        sentence: One or several lines.
+        width: Characters of a line.
+        indent: Spaces before its first line.
+        hanging: Spaces before the others.
+
+    Example:
+        >>> fold("a call takes 1.23 ms [1.22, 1.25] here", 26, 0, 2)
+        ['a call takes 1.23 ms', '  [1.22, 1.25] here']
+    """
+    kept = WHOLE.sub(lambda found: found[0].replace(" ", HARD_SPACE), sentence)
+    lines = [
+        line
+        for part in kept.splitlines()
+        for line in textwrap.wrap(
+            part,
+            width,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * hanging,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+    return [line.replace(HARD_SPACE, " ") for line in lines]
