@@ -1,5 +1,6 @@
 """What `inspect` shows of a store: a line a task, and below it what of the best config the search chose."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +11,6 @@ from autotune.core.space import Config
 from autotune.reports.format import duration, out, percent
 from autotune.reports.holdings import Holdings
 from autotune.reports.overview import describe_sweeps
-from autotune.reports.task_names import readable_names
 from autotune.reports.versus import SweepPair, Versus
 
 COLUMNS = (
@@ -43,7 +43,7 @@ def show_holdings(holdings: Holdings, top: int, *, full: bool = False) -> None:
     sweeps = describe_sweeps(holdings.frame, top, holdings.roofs, holdings.defaults)
     for payload, rows in holdings.frame.groupby("payload", sort=False):
         mine = [sweep for sweep in sweeps if sweep["payload"] == payload]
-        show_table(console, sweep_table(str(payload), mine, full=full))
+        show_table(console, sweep_table(str(payload), mine, holdings.names(str(payload)), full=full))
         for line in draw_curve(rows, console.width):
             console.print(line, markup=False)
         console.print()
@@ -54,10 +54,9 @@ def show_holdings(holdings: Holdings, top: int, *, full: bool = False) -> None:
     show_legend(console, holdings, sweeps)
 
 
-def sweep_table(payload: str, sweeps: list[dict[str, Any]], *, full: bool) -> Table:
+def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, str], *, full: bool) -> Table:
     """A row a task, and one for each of its next best configs."""
     origins = {(sweep["machine"], sweep["compiler"]) for sweep in sweeps}
-    names = readable_names({sweep["task"]: None for sweep in sweeps})
     rows = []
     for sweep in sweeps:
         name = names[sweep["task"]]

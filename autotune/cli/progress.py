@@ -27,9 +27,10 @@ class ProgressLine(Listener):
     Args:
         title: What is worked on; empty where stages say it.
         trials: Trials to come, for a bar; `None` where there is no search.
+        is_spoken: Stages are printed as lines where there is no terminal.
     """
 
-    def __init__(self, title: str = "", trials: int | None = None) -> None:
+    def __init__(self, title: str = "", trials: int | None = None, *, is_spoken: bool = False) -> None:
         console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         self._line = Progress(
             *columns(is_search=trials is not None),
@@ -39,6 +40,7 @@ class ProgressLine(Listener):
             disable=not console.is_terminal,
         )
         self._title = title
+        self._is_spoken = is_spoken and not console.is_terminal
         self._task = self._line.add_task(title, total=trials, best="")
 
     def __enter__(self) -> "ProgressLine":
@@ -52,6 +54,8 @@ class ProgressLine(Listener):
 
     def stage(self, sentence: str) -> None:
         """Show what goes on now."""
+        if self._is_spoken:
+            self.note(sentence)
         self._line.update(self._task, description=f"{self._title}: {sentence}" if self._title else sentence)
 
     def note(self, sentence: str) -> None:

@@ -31,7 +31,7 @@ def selftest(
     if not quick:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
     amounts = promises.QUICK if quick else promises.FULL
-    with ProgressLine() as line:
+    with ProgressLine(is_spoken=True) as line:
         found = run_selftest(amounts, baseline, line)
     if not quick:
         (home() / "selftest.json").write_text(json.dumps(found.to_json(), indent=1) + "\n")

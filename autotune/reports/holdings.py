@@ -11,6 +11,7 @@ from pandas.api.types import is_bool_dtype
 from autotune.core.errors import StoreError
 from autotune.core.machine import Roofs
 from autotune.core.space import Config
+from autotune.core.task_names import readable_name, tell_apart
 from autotune.store.frames import KNOB, to_frame
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
@@ -38,12 +39,21 @@ class Holdings:
         roofs: Roofs as the newest finished run measured them; `None` where none was finished.
         summaries: Results of the finished runs, oldest first, as `TuneResult.to_json` writes them.
         defaults: Default configs by the name of the sweep, where they are recorded.
+        task_names: Names of tasks for people by payload and tag, where they are recorded.
     """
 
     frame: pd.DataFrame
     roofs: Roofs | None = None
     summaries: tuple[dict[str, Any], ...] = ()
     defaults: Mapping[str, DefaultConfig] = field(default_factory=dict)
+    task_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def names(self, payload: str) -> dict[str, str]:
+        """A name for people for every task of a payload, by tag; where none is recorded, what the tag alone tells."""
+        tags = self.frame.loc[self.frame["payload"] == payload, "task"].unique()
+        return tell_apart(
+            {str(tag): self.task_names.get((payload, str(tag))) or readable_name(str(tag)) for tag in tags}
+        )
 
 
 def read_holdings(location: str | Path, *, payload: str | None = None, where: str | None = None) -> Holdings:
@@ -58,10 +68,11 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
         StoreError: The store is missing or damaged, or nothing in it is asked for.
     """
     with Store.open(location, create=False, exclusive=False) as store:
-        sweeps = store.sweeps()
+        sweeps = [(sweep, sweep.about) for sweep in store.sweeps()]
         summaries = store.summaries()
-    frame = to_frame([(trial, sweep.about) for sweep in sweeps for trial in sweep.trials()])
-    defaults = {sweep.about["name"]: default_of(sweep) for sweep in sweeps if "default" in sweep.about}
+    frame = to_frame([(trial, about) for sweep, about in sweeps for trial in sweep.trials()])
+    defaults = {about["sweep"]: default_of(sweep, about["default"]) for sweep, about in sweeps if "default" in about}
+    names = {(about["payload"], about["task"]): about["name"] for _, about in sweeps if "name" in about}
     if payload is not None:
         found = frame[frame["payload"] == payload]
         if found.empty:
@@ -71,12 +82,11 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
     if where is not None:
         frame = keep(frame, where)
     shown = tuple(summary for summary in summaries if payload in (None, summary.get("payload")))
-    return Holdings(frame, roofs_of(summaries), shown, defaults)
+    return Holdings(frame, roofs_of(summaries), shown, defaults, names)
 
 
-def default_of(sweep: Sweep) -> DefaultConfig:
+def default_of(sweep: Sweep, config: Config) -> DefaultConfig:
     """The default config of a sweep, and the time of its trial, or of the one that this is a duplicate of."""
-    config = sweep.about["default"]
     trial = next((trial for trial in sweep.recorded if trial.config == config), None)
     if trial is not None:
         trial = sweep.records.get(trial.twin, trial)

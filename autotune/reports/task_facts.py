@@ -11,9 +11,9 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.space import Config
 from autotune.core.task import Task
+from autotune.core.task_names import readable_names
 from autotune.registry import load_family, load_payload
 from autotune.reports.holdings import Holdings
-from autotune.reports.task_names import readable_names
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.roofline import needed_flops
 

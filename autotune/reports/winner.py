@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
-from autotune.reports.task_names import readable_names
+from autotune.core.task_names import readable_names
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import TaskRecord

@@ -40,7 +40,7 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
         "payload": about["payload"],
         "machine": str(about.get("identity", {}).get("machine", "")),
         "compiler": str(about.get("identity", {}).get("compiler", "")),
-        "sweep": str(about.get("name", "")),
+        "sweep": str(about.get("sweep", "")),
         "task": trial.task,
         "number": trial.number,
         "outcome": trial.outcome,

@@ -84,6 +84,7 @@ class Store:
         flops: float = 0.0,
         size: float = 0.0,
         default: Config | None = None,
+        name: str = "",
     ) -> Sweep:
         """Open the study of a task, or create it.
 
@@ -94,6 +95,7 @@ class Store:
             flops: Floating-point operations of one call; 0 keeps what is recorded.
             size: Bytes of all arguments; 0 keeps what is recorded.
             default: Config that the family gives without any search; `None` keeps what is recorded.
+            name: Name of the task for people; empty keeps what is recorded.
 
         Raises:
             StoreError: The write is refused.
@@ -103,9 +105,12 @@ class Store:
             study = self.study(f"{payload}/{task}/{digest}")
             about = study.user_attrs.get("sweep", {})
             sizes = {"flops": flops or about.get("flops", 0.0), "bytes": size or about.get("bytes", 0.0)}
+            told = {
+                "default": dict(default) if default is not None else about.get("default"),
+                "name": name or about.get("name"),
+            }
             wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
-            if default is not None or "default" in about:
-                wanted["default"] = dict(default) if default is not None else about["default"]
+            wanted |= {key: value for key, value in told.items() if value is not None}
             if about != wanted:
                 study.set_user_attr("sweep", wanted)
             return Sweep(study, self.where, self.locks or NoLocks())
@@ -169,4 +174,5 @@ def trials(location: str | Path) -> pd.DataFrame:
         StoreError: The store is missing, damaged or of another format.
     """
     with Store.open(location, create=False, exclusive=False) as store:
-        return to_frame([(trial, sweep.about) for sweep in store.sweeps() for trial in sweep.trials()])
+        sweeps = [(sweep, sweep.about) for sweep in store.sweeps()]
+        return to_frame([(trial, about) for sweep, about in sweeps for trial in sweep.trials()])

@@ -91,11 +91,11 @@ class Sweep:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the sweep is of: ``name``, ``payload``, ``task``, ``identity``, ``flops``, ``bytes``, ``default``.
+        """What the sweep is of: ``sweep``, its own name, ``payload``, ``task``, ``identity``, ``flops`` and ``bytes``.
 
-        ``default`` is missing where an older release recorded the sweep.
+        Sweeps of older releases lack ``default``, the default config, and ``name``, the task's for people.
         """
-        return {"name": self.study.study_name, **self.study.user_attrs["sweep"]}
+        return {"sweep": self.study.study_name, **self.study.user_attrs["sweep"]}
 
 
 @cache

@@ -14,6 +14,7 @@ from autotune.core.script import DESTINATIONS, LOWERING, Step, assemble, origin,
 from autotune.core.space import Config, Space
 from autotune.core.stopwatch import Stopwatch
 from autotune.core.task import Task
+from autotune.core.task_names import readable_name
 from autotune.core.trial import Trial, trial_key
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
@@ -87,7 +88,8 @@ class TaskSearch:
             identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         default = family.default(task, machine)
-        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default)
+        name = readable_name(task.tag, task.payload.text)
+        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default, name=name)
         first = starts(known, task, family, space, machine)
         search = Search(space, default, sampler=sampler, seed=seed, starts=first)
         return cls(task, family, machine, space, search, sweep, seed)

@@ -237,3 +237,12 @@ def test_shortened_names_keep_their_ends():
 def test_paths_are_never_broken():
     path = "/" + "x" * 100
     assert path in fold(f"see {path} for more", 40)
+
+
+def test_tasks_go_by_the_names_that_tuning_recorded(tmp_path, autotune):
+    with Store.open(fill_wide_store(tmp_path / "s")) as store:
+        store.sweep("wide", WIDE_TASK, {"machine": "m"}, name="attention 12x128x64 + everything")
+    _, out, _ = autotune("inspect", tmp_path / "s")
+    assert out.splitlines()[1].startswith("attention 12x128x64 + everything ")
+    (default,) = read_holdings(tmp_path / "s").defaults.values()
+    assert default.config == WIDE_DEFAULT

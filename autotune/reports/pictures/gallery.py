@@ -18,7 +18,6 @@ from autotune.reports.overview import phase_seconds
 from autotune.reports.pictures import course, knobs, past
 from autotune.reports.pictures.roofline import roofline
 from autotune.reports.pictures.style import DARK, INK, SETTINGS
-from autotune.reports.task_names import readable_names
 
 DPI = 140
 METADATA = ("Date", "Creator", "Format", "Type")  # that a picture in a page does without
@@ -49,7 +48,7 @@ class Picture:
 def draw_all(holdings: Holdings) -> Iterator[Picture]:
     """Every picture there is something to draw for, payload by payload; tasks go by names for people."""
     for payload, rows in holdings.frame.groupby("payload", sort=False):
-        names = readable_names(dict.fromkeys(map(str, rows["task"].unique())))
+        names = holdings.names(str(payload))
         yield from draw_search(str(payload), rows, holdings.roofs, names)
         for task, mine in rows.groupby("task", sort=False):
             yield from draw_knobs(str(payload), str(task), mine, names[str(task)])

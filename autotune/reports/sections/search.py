@@ -20,7 +20,6 @@ from autotune.reports.sections.blocks import (
     TableRow,
 )
 from autotune.reports.sections.cells import count_cell, time_cell
-from autotune.reports.task_names import readable_names
 from autotune.store.frames import PHASES
 
 ANCHOR, TITLE = "search", "How the search went"
@@ -39,8 +38,7 @@ def search_of(holdings: Holdings, names: Mapping[str, Mapping[str, str]], note: 
     groups = [(str(payload), rows) for payload, rows in holdings.frame.groupby("payload", sort=False)]
     blocks: list[Block] = [Paragraph(note)] if note else []
     for payload, rows in groups:
-        tags = dict.fromkeys(map(str, rows["task"].unique()))
-        mine = {**readable_names(tags), **names.get(payload, {})}
+        mine = {**holdings.names(payload), **names.get(payload, {})}
         blocks += [Heading(payload)] if len(groups) > 1 else []
         blocks.append(Paragraph(summary(rows)))
         blocks.append(Gallery(list(draw_search(payload, rows, holdings.roofs, mine))))

@@ -76,7 +76,11 @@ def readable_names(modules: Mapping[str, str | None]) -> dict[str, str]:
         {'transpose_4x8_0a1b2c': 'transpose 4x8 (0a1b2c)', 'transpose_4x8_ffffff': 'transpose 4x8 (ffffff)', \
 'gather_2x4_123456': 'gather 2x4'}
     """
-    names = {tag: readable_name(tag, text) for tag, text in modules.items()}
+    return tell_apart({tag: readable_name(tag, text) for tag, text in modules.items()})
+
+
+def tell_apart(names: Mapping[str, str]) -> dict[str, str]:
+    """Names by tag, followed by a short hash where two are the same."""
     times = Counter(names.values())
     return {tag: name if times[name] == 1 else f"{name} ({short_hash(tag)})" for tag, name in names.items()}
 

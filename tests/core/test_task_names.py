@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from autotune.compiler.tasks.partition import partition
+from autotune.core import task_names
+from autotune.core.task_names import readable_name, readable_names
 from autotune.registry import load_payload
-from autotune.reports import task_names
-from autotune.reports.task_names import readable_name, readable_names
 
 BUNDLES = sorted(Path(__file__).parents[2].glob("results/*/bundles/*"))
 NANO = [
