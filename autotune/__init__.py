@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from autotune.bundles.bundle import Bundle
     from autotune.bundles.call import compile_payload as compile
     from autotune.bundles.session import Session
+    from autotune.core.stats import is_different, ratio_interval
     from autotune.reports.front import compare, doctor, draw, importance, show, trials
     from autotune.tuning.by_hand import measure
     from autotune.tuning.front import tune
     from autotune.tuning.tunable import TunableTask, payload, script, tasks
+    from autotune.worker.verify import verify
 
 # Where each verb is: its module, and its name there if that is another.
 LAZY = {
@@ -45,13 +47,16 @@ LAZY = {
     "doctor": "reports.front",
     "draw": "reports.front",
     "importance": "reports.front",
+    "is_different": "core.stats",
     "measure": "tuning.by_hand",
     "payload": "tuning.tunable",
+    "ratio_interval": "core.stats",
     "script": "tuning.tunable",
     "show": "reports.front",
     "tasks": "tuning.tunable",
     "trials": "reports.front",
     "tune": "tuning.front",
+    "verify": "worker.verify",
 }
 
 __all__ = [
@@ -80,14 +85,17 @@ __all__ = [
     "doctor",
     "draw",
     "importance",
+    "is_different",
     "measure",
     "payload",
+    "ratio_interval",
     "script",
     "show",
     "tasks",
     "this_machine",
     "trials",
     "tune",
+    "verify",
 ]
 
 

@@ -13,6 +13,7 @@ import pytest
 import typer
 from payload_support import documented_payload, outputs_and_reference
 
+import autotune
 from autotune.cli import app
 from autotune.compiler.lower import TAIL
 from autotune.compiler.stages import compile_to
@@ -25,6 +26,7 @@ from autotune.reports.show import STAGES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CONTENT_PAGES = [ROOT / "docs" / "how-to" / name for name in ("payload.md", "schedule.md")]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PACKAGES = ("autotune", "payload", "results", "schedules")
 SOURCES = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
@@ -97,6 +99,34 @@ def test_notebooks_are_saved_with_outputs_and_use_public_names(path):
     assert sum(bool(cell["outputs"]) for cell in cells) >= len(cells) / 2
     assert not any(output["output_type"] == "error" for cell in cells for output in cell["outputs"])
     assert not re.search(r"/(home|Users|root|work)/\w", path.read_text())
+
+
+def imports_of(source):
+    """Every module that a program imports, ``a.b`` for ``from a import b``."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def code_of(path):
+    """The Python of a page or notebook; magics of notebooks are left out."""
+    if path.suffix == ".md":
+        return "\n".join(re.findall(r"^```python.*?\n(.*?)^```", path.read_text(), re.M | re.S))
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("%"))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_documents_import_the_front_door_and_moves_and_for_content_what_content_rests_on(path):
+    """A page on writing payloads or families may also import `autotune.core`, which they rest on, and `payload`."""
+    allowed = {"autotune", "schedules.moves", *(f"autotune.{name}" for name in autotune.__all__)}
+    imported = set(imports_of(code_of(path)))
+    if path in CONTENT_PAGES:
+        imported = {name for name in imported if not name.startswith(("autotune.core.", "payload."))}
+    assert {name for name in imported if name.split(".")[0] in ("autotune", "schedules", "payload")} <= allowed
 
 
 def test_stale_block_of_a_page_is_refused_and_can_be_written(tmp_path, monkeypatch, capsys):

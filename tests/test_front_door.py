@@ -47,7 +47,7 @@ def arrays_of(payload, seed=0):
 
 
 def test_importing_it_imports_no_mlir_and_little_else():
-    heavy = ("mlir", "optuna", "pandas", "matplotlib", "scipy")
+    heavy = ("mlir", "optuna", "pandas", "matplotlib", "scipy.stats")
     code = f"import sys, autotune as at; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "[]\n"
@@ -139,6 +139,31 @@ def test_called_function_agrees_with_the_reference(payload, function):
     (expected,) = payload.reference(**arrays)
     np.testing.assert_allclose(function(**arrays), expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(function(*arrays.values()), function(**arrays))
+
+
+def test_what_a_function_computed_can_be_verified(payload, function):
+    arrays = arrays_of(payload)
+    got, expected = function(**arrays), payload.reference(**arrays)
+    assert at.verify(payload, [got], expected).outcome == "ok"
+    got[1, 2] += 1
+    assert "c[1, 2] is" in at.verify(payload, [got], expected).diagnostic
+
+
+def test_two_sets_of_times_can_be_compared():
+    slow, fast = [2.0 + 0.01 * i for i in range(20)], [1.0 + 0.01 * i for i in range(20)]
+    assert 1.8 < at.ratio_interval(slow, fast).low < 2.1
+    assert at.is_different(slow, fast, floor=0.02)
+    assert not at.is_different(slow, slow, floor=0.02)
+
+
+def test_session_takes_specs_and_needs_no_folder(tmp_path, monkeypatch, payload):
+    monkeypatch.chdir(tmp_path)
+    session, arrays = at.Session(), arrays_of(payload)
+    function = session.load(SPEC)
+    assert session.load(payload) is function
+    (got,) = function(a=arrays["a"])
+    assert at.verify(payload, [got], payload.reference(**{**session.kept, "a": arrays["a"]})).outcome == "ok"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_changed_weight_is_stored_again(payload, function):

@@ -13,33 +13,41 @@ from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Array, Payload
+from autotune.store.places import home
+from autotune.tuning.tunable import payload as payload_of
 
 
 class Session:
     """Compiles payloads with the best schedules there are, in this process; keeps their weights and states.
 
     Args:
-        bundles: Folder of bundles: the newest of a payload is used, or else its default schedules.
+        bundles: Folder of bundles: the newest of a payload is used, or else its default schedules. By default where
+            `tune` writes, ``results/MACHINE/bundles``.
         listener: Told what a user should know.
         seed: Seed of the weights that no file gives.
     """
 
-    def __init__(self, bundles: Path, listener: Listener = SILENT, seed: int = 0) -> None:
-        self._bundles, self._listener, self._seed = bundles, listener, seed
+    def __init__(self, bundles: str | Path | None = None, listener: Listener = SILENT, seed: int = 0) -> None:
+        self._bundles = Path(bundles) if bundles is not None else home() / "bundles"
+        self._listener, self._seed = listener, seed
         self._machine = this_machine()
         self._kept: dict[str, Array] = {}
         self._panels: dict[tuple[str, int, bool], Array] = {}
         self._functions: dict[tuple[str, tuple[Argument, ...]], SessionFunction] = {}
 
-    def load(self, payload: Payload) -> "SessionFunction":
+    def load(self, source: str | Path | Payload) -> "SessionFunction":
         """Compile a payload, or give what it was compiled to.
 
         States begin as zeros; weights are those that the session has by that name.
 
+        Args:
+            source: A spec, a path to an ``.mlir`` file, or a payload.
+
         Raises:
-            PayloadError: A weight or state has another shape than the one the session has.
+            PayloadError: There is no such payload, or a weight or state has another shape than the one the session has.
             CompileError: The payload cannot be compiled.
         """
+        payload = payload_of(source)
         key = (payload.sha256, payload.arguments)
         if key not in self._functions:
             self._functions[key] = self._compile(payload)

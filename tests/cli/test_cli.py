@@ -1,8 +1,8 @@
 """The command line: bad input is one line on stderr and exit code 2, whatever it is; results go to stdout."""
 
 import json
-import re
 import os
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
