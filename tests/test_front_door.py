@@ -147,6 +147,8 @@ def test_what_a_function_computed_can_be_verified(payload, function):
     assert at.verify(payload, [got], expected).outcome == "ok"
     got[1, 2] += 1
     assert "c[1, 2] is" in at.verify(payload, [got], expected).diagnostic
+    with pytest.raises(at.AutotuneError, match="an array each of c, in a list; got 24 and 1"):
+        at.verify(payload, got, expected)
 
 
 def test_two_sets_of_times_can_be_compared():

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from autotune.core.errors import PayloadError
 from autotune.core.payload import Argument, Array, Payload
 from autotune.core.stats import tolerance
 
@@ -42,9 +43,15 @@ def verify(
         got: Arrays that the candidate wrote, in the order of `arguments`.
         expected: Arrays of the oracle, same shapes; usually float64.
         arguments: Arguments to compare; everything the payload writes, states included, by default.
+
+    Raises:
+        PayloadError: There are more or fewer arrays than are compared.
     """
-    worst = 0.0
-    for argument, mine, theirs in zip(arguments or payload.written, got, expected, strict=True):
+    compared, worst = arguments or payload.written, 0.0
+    if not len(got) == len(expected) == len(compared):
+        names = ", ".join(argument.name for argument in compared)
+        raise PayloadError(f"there must be an array each of {names}, in a list; got {len(got)} and {len(expected)}")
+    for argument, mine, theirs in zip(compared, got, expected, strict=True):
         verdict = verify_output(argument, mine, theirs, payload.reduction)
         if verdict.outcome != "ok":
             return verdict
