@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from autotune.core.payload import WRITTEN, Argument
 
 
-class Extent(int):
+class DynamicSize(int):
     """A size that is known at run time only; as a number, its bound.
 
     Attributes:
@@ -16,7 +16,7 @@ class Extent(int):
 
     name: str
 
-    def __new__(cls, bound: int, name: str) -> "Extent":
+    def __new__(cls, bound: int, name: str) -> "DynamicSize":
         """A size of at most `bound`."""
         extent = super().__new__(cls, bound)
         extent.name = name
@@ -29,7 +29,7 @@ class Value:
 
     Attributes:
         name: Name of the value with its percent sign, such as ``%qkv``.
-        shape: Sizes, outermost first; one known at run time only is an `Extent`.
+        shape: Sizes, outermost first; one known at run time only is an `DynamicSize`.
         dtype: MLIR element type.
     """
 
@@ -87,7 +87,7 @@ class Builder:
 
 def tensor_type(shape: Sequence[int], dtype: str = "f32") -> str:
     """The MLIR tensor type of a shape."""
-    sizes = ("?" if isinstance(size, Extent) else str(size) for size in shape)
+    sizes = ("?" if isinstance(size, DynamicSize) else str(size) for size in shape)
     return f"tensor<{''.join(f'{size}x' for size in sizes)}{dtype}>"
 
 

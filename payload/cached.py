@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from payload import ops
-from payload.builder import Builder, Extent, Value
+from payload.builder import Builder, DynamicSize, Value
 
 ROTARY_BASE = 10_000.0  # RoFormer (Su et al., 2021), section 3.2.2
 
@@ -45,7 +45,7 @@ def store_rows(f: Builder, cache: Value, rows: Value, *, layer: str, position: s
     )
 
 
-def rows_so_far(f: Builder, cache: Value, layer: str, count: Extent, name: str) -> Value:
+def rows_so_far(f: Builder, cache: Value, layer: str, count: DynamicSize, name: str) -> Value:
     """``(L, H, P, D) -> (H, count, D)``: a layer's first rows."""
     _, heads, _, depth = cache.shape
     shape = (heads, count, depth)

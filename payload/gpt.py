@@ -15,7 +15,7 @@ from functools import partial
 
 from autotune.core.payload import Payload
 from payload import cached, ops, rowwise
-from payload.builder import Builder, Extent, Value, for_each, write_function, write_module
+from payload.builder import Builder, DynamicSize, Value, for_each, write_function, write_module
 from payload.config import GPT2, NANO, GPTConfig
 from payload.gpt_graph import write_graph
 from payload.interface import FUNCTIONS, arguments, make_payload, read_request
@@ -65,7 +65,7 @@ def decode(f: Builder, w: Tensors, config: GPTConfig) -> list[Value]:
     """Caches with one more row, the one at ``position``, and the logits behind it."""
     wide = config.d_model
     position = cached.read_index(f, w["position"], "position")
-    filled = Extent(config.positions, cached.add_index(f, position, 1, "filled"))  # n
+    filled = DynamicSize(config.positions, cached.add_index(f, position, 1, "filled"))  # n
     x = rowwise.embed(f, w["wte"], w["tokens"], "token", w.get("wte_scale"))  # B x C, from (V, C) at (B)
     if not config.rope:
         x = ops.add_bias(f, x, cached.row_at(f, w["wpe"], position, "place"), "x")  # B x C, from (P, C)

@@ -9,19 +9,19 @@ Inside a generic, ``%e0, %e1, ...`` are the input elements, ``%acc`` the output 
 
 from collections.abc import Sequence
 
-from payload.builder import Builder, Extent, Value, affine_map
+from payload.builder import Builder, DynamicSize, Value, affine_map
 
 Dims = Sequence[int]
 
 
 def empty(f: Builder, shape: tuple[int, ...], name: str) -> Value:
     """A tensor `shape` without contents; where a size is known at run time only, the first part of one that is not."""
-    if not any(isinstance(size, Extent) for size in shape):
+    if not any(isinstance(size, DynamicSize) for size in shape):
         return f.define(f"{name}_empty", shape, f"tensor.empty() : {Value('', shape).type}")
     bound = tuple(int(size) for size in shape)
     whole = f.define(f"{name}_whole", bound, f"bufferization.alloc_tensor() : {Value('', bound).type}")
     zeros, ones = (", ".join([digit] * len(shape)) for digit in "01")
-    sizes = ", ".join(size.name if isinstance(size, Extent) else str(size) for size in shape)
+    sizes = ", ".join(size.name if isinstance(size, DynamicSize) else str(size) for size in shape)
     text = f"tensor.extract_slice {whole.name}[{zeros}] [{sizes}] [{ones}] : {whole.type} to {Value('', shape).type}"
     return f.define(f"{name}_empty", shape, text)
 

@@ -86,7 +86,7 @@ class OpenLoop:
 
 
 @dataclass(frozen=True)
-class RegisterTile:
+class TileOp:
     """A register tile that has been written.
 
     Attributes:
@@ -129,7 +129,7 @@ class MatmulWriter:
     around: tuple[OpenLoop, ...] = ()
     zeros: str = ""
     hidden: str = ""
-    tiles: list[RegisterTile] = field(default_factory=list)
+    tiles: list[TileOp] = field(default_factory=list)
 
     def write(self, op: str) -> None:
         """Schedule the whole contraction; consumes `op`."""
@@ -206,7 +206,7 @@ class MatmulWriter:
             self.copy_panel(region)
         whole = all(region[dim] == self.pieces[dim][0] for dim in DIMS)
         first = region["k"] == self.pieces["k"][0]
-        self.tiles.append(RegisterTile(op, back, region["k"].cache, self.starts(region, "k"), whole, first))
+        self.tiles.append(TileOp(op, back, region["k"].cache, self.starts(region, "k"), whole, first))
 
     def copy_panel(self, region: Region) -> None:
         """Write the copy of one panel, in vectors."""

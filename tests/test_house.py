@@ -162,3 +162,86 @@ def test_changelog_names_the_version():
 def test_documents_and_sources_name_no_folder_of_one_machine():
     for path in [*DOCUMENTS, *SOURCES]:
         assert not re.search(r"/(home|Users|root|work)/\w", path.read_text()), path
+
+
+# What a stranger asks, and the place that the listing of folders answers with: a definition there, or a folder.
+ANSWERS = {
+    "where is a script applied": ("autotune/compiler/script.py", "run_script"),
+    "where is a candidate compiled": ("autotune/compiler/program.py", "compile_program"),
+    "where is a candidate verified": ("autotune/worker/verify.py", "verify"),
+    "where is a candidate measured": ("autotune/worker/measure.py", "measure"),
+    "where is a payload cut into tasks": ("autotune/compiler/tasks/partition.py", "partition"),
+    "where is the next config chosen": ("autotune/tuning/search.py", "Search"),
+    "where is the winner chosen": ("autotune/tuning/choose.py", "choose"),
+    "where is a trial written": ("autotune/store/sweep.py", "Sweep"),
+    "where is a bundle replayed": ("autotune/bundles/replay.py", "replay"),
+    "where does a new pass go": ("autotune/compiler/passes", ""),
+    "where does a new verb go": ("autotune/cli", ""),
+    "where does a new picture go": ("autotune/reports/pictures", ""),
+    "where does a new family go": ("schedules", ""),
+    "where does a new payload go": ("payload", ""),
+    "where does a new comparator go": ("payload/comparators", ""),
+}
+MOST_ENTRIES, MOST_LAYERS, MOST_TEST_LINES = 11, 10, 350
+
+
+def definitions(path):
+    """Classes and functions of a file."""
+    return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_listing_answers(question):
+    place, name = ANSWERS[question]
+    assert (ROOT / place).exists()
+    assert not name or name in definitions(ROOT / place)
+
+
+def test_each_rewrite_verb_family_payload_and_comparator_lies_where_the_listing_says():
+    verbs = {command.callback.__module__ for command in autotune_commands()}
+    assert all(module.startswith("autotune.cli.") for module in verbs)
+    points = importlib.metadata.entry_points()
+    for group, room in {"schedules": "schedules", "payloads": "payload", "comparators": "payload.comparators"}.items():
+        assert all(point.value.startswith(f"{room}.") for point in points.select(group=f"autotune.{group}"))
+
+
+def autotune_commands():
+    from autotune.cli import app
+
+    return app.registered_commands
+
+
+def test_package_has_few_entries_and_rooms_few_layers():
+    entries = [path.name for path in (ROOT / "autotune").iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= MOST_ENTRIES, sorted(entries)
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    assert all(len(contract.get("layers", ())) <= MOST_LAYERS for contract in contracts)
+
+
+def test_rooms_say_what_they_are_for():
+    rooms = [path.parent for path in (ROOT / "autotune").rglob("__init__.py")]
+    readme = (ROOT / "README.md").read_text()
+    for room in rooms:
+        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), room
+        name = room.relative_to(ROOT).as_posix()
+        assert name == "autotune" or name.count("/") > 1 or f"`{name}`" in readme, name
+
+
+def test_no_two_public_classes_share_a_name():
+    found: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert not {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: path.name)
+def test_no_test_file_is_longer_than_350_lines(path):
+    assert len(path.read_text().splitlines()) <= MOST_TEST_LINES
+
+
+def test_tests_mirror_the_rooms():
+    rooms = {path.name for path in (ROOT / "autotune").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
+    assert folders == rooms | {"payload", "schedules"}

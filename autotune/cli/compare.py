@@ -56,7 +56,7 @@ def compare(
 
 def show_comparison(found: "Comparison") -> None:
     """Print a row a contestant, and what exactly each of them was; notes have been said before."""
-    from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+    from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.reports.format import factor, out, time_span
 
     console = out()
@@ -64,7 +64,7 @@ def show_comparison(found: "Comparison") -> None:
     show_sentence(console, f"{found.payload}: {roof}; gaps below {found.noise_floor:.1%} are noise")
     heads = ("time [95 %]", "of roof", f"over {found.ratio_to or 'nothing'} [95 %]", "max error")
     rows = (
-        Row(
+        TextRow(
             row.name,
             (
                 time_span(row.seconds) if row.seconds else row.outcome,

@@ -9,7 +9,7 @@ import typer
 from autotune.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from autotune.cli.layout import Row
+    from autotune.cli.layout import TextRow
     from autotune.reports.ablation import Measured
     from autotune.reports.explain import Explanation
 
@@ -60,14 +60,14 @@ def show_explanation(found: "Explanation") -> None:
         )
 
 
-def technique_row(row: "Measured", *, is_first: bool, built: bool) -> "Row":
+def technique_row(row: "Measured", *, is_first: bool, built: bool) -> "TextRow":
     """A technique's time and what it is worth; the first row is what the others are compared with."""
-    from autotune.cli.layout import Row
+    from autotune.cli.layout import TextRow
     from autotune.reports.format import duration, factor
 
     name = row.name if built or is_first else f"without {row.name}"
     worth = factor(row.factor) if row.tasks else "not used"
-    return Row(
+    return TextRow(
         name,
         (
             duration(row.seconds.estimate) if row.seconds else row.outcome.partition(":")[0],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from autotune.cli.inspect_store import LEGEND, config_text, spell
-from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
 from autotune.reports.format import duration, factor, out, percent, size, time_span, times
 from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
@@ -33,13 +33,13 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
         show_sentence(console, f"arena {peak} for {winner.buffers['count']} buffers ({naive} separately)", 2)
 
 
-def task_row(task: TaskLine, whole: float, *, full: bool) -> Row:
+def task_row(task: TaskLine, whole: float, *, full: bool) -> TextRow:
     """A task: how often a call runs it, what one run takes, its share of a call and of the roof, its gain."""
     of_call = percent(task.call_seconds / whole if task.call_seconds else None)
     seconds = duration(task.seconds.estimate if task.seconds else None)
     cells = (str(task.count), seconds, of_call, percent(task.roof_fraction), times(task.over_baseline))
     text = task_text(task, full=full)
-    return Row(task.name, cells, f"{task.tag}\n{text}" if full and task.name != task.tag else text)
+    return TextRow(task.name, cells, f"{task.tag}\n{text}" if full and task.name != task.tag else text)
 
 
 def task_text(task: TaskLine, *, full: bool) -> str:

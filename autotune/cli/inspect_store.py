@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from autotune.cli.curve import draw_curve
-from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
 from autotune.core.space import Config
 from autotune.reports.format import duration, out, percent
 from autotune.reports.holdings import Holdings
@@ -67,7 +67,7 @@ def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, 
         for place, best in enumerate(sweep["best"] or [None]):
             first = place == 0
             text = best_text(best, full=full) if best else f"no trial succeeded: {outcomes(sweep)}"
-            rows.append(Row(name * first, cells(best, counts if first else ("", "")), about * first + text))
+            rows.append(TextRow(name * first, cells(best, counts if first else ("", "")), about * first + text))
     return Table(payload, COLUMNS, tuple(rows), "" if full else "not as by default")
 
 
@@ -152,7 +152,7 @@ def show_versus(found: Versus) -> None:
     )
 
 
-def versus_row(pair: SweepPair) -> Row:
+def versus_row(pair: SweepPair) -> TextRow:
     """A task on both sides."""
     sides = (pair.here, pair.there)
     names = dict.fromkeys(f"{side.payload} {side.task}" if side.payload != side.task else side.task for side in sides)
@@ -160,4 +160,4 @@ def versus_row(pair: SweepPair) -> Row:
     rates = (f"{side.gflops:.1f}" if side.gflops else "-" for side in sides)
     reached = " and ".join("never" if side.to_95 is None else str(side.to_95) for side in sides)
     said = f"trials {pair.here.trials} and {pair.there.trials}; within 5 % of the better one after {reached}"
-    return Row(" | ".join(names), (duration(pair.here.seconds), duration(pair.there.seconds), ratio, *rates), said)
+    return TextRow(" | ".join(names), (duration(pair.here.seconds), duration(pair.there.seconds), ratio, *rates), said)

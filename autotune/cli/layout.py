@@ -31,7 +31,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class TextRow:
     """A row of a table.
 
     Attributes:
@@ -58,7 +58,7 @@ class Table:
 
     head: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TextRow, ...]
     text: str = ""
 
 

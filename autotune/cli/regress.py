@@ -56,14 +56,14 @@ def regress(
 
 def show_findings(findings: "Sequence[RegressionFinding]") -> None:
     """Print verdicts with their reasons, and what is not as it was recorded."""
-    from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+    from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.reports.format import out
 
     console = out()
     rows = []
     for finding in findings:
         now, then = (f"{i.estimate:.4g}x" if i is not None else "-" for i in (finding.speedup, finding.recorded))
-        rows.append(Row(finding.payload, (finding.verdict, now, then), finding.why))
+        rows.append(TextRow(finding.payload, (finding.verdict, now, then), finding.why))
     columns = tuple(map(Column, ("verdict", "speed-up", "recorded")))
     show_table(console, Table("payload", columns, tuple(rows), "why"))
     for finding in findings:

@@ -57,7 +57,7 @@ def show_reproduction(found: "Reproduction") -> None:
 
 def show_failures(frame: "pd.DataFrame") -> None:
     """Print what failed: an outcome and diagnostic each, how often, and the key and task of one such trial."""
-    from autotune.cli.layout import Column, Row, Table, show_sentence, show_table
+    from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.reports.format import out
 
     console = out()
@@ -68,5 +68,5 @@ def show_failures(frame: "pd.DataFrame") -> None:
     rows = []
     for (outcome, diagnostic), alike in failed.groupby(["outcome", "diagnostic"], sort=False):
         first = alike.iloc[0]
-        rows.append(Row(first["task"], (first["key"][:KEY], str(outcome), str(len(alike))), str(diagnostic)))
+        rows.append(TextRow(first["task"], (first["key"][:KEY], str(outcome), str(len(alike))), str(diagnostic)))
     show_table(console, Table("task", tuple(map(Column, ("trial", "outcome", "times"))), tuple(rows), "diagnostic"))

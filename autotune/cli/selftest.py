@@ -45,12 +45,12 @@ def selftest(
 
 def show_figures(figures: "Sequence[Figure]") -> None:
     """Print what the self-test found, a promise a line."""
-    from autotune.cli.layout import Column, Row, Table, show_table
+    from autotune.cli.layout import Column, Table, TextRow, show_table
     from autotune.reports.format import out
 
     columns = tuple(map(Column, ("measured", "must be", "")))
     rows = (
-        Row(figure.name, (figure.shown, figure.law, "kept" if figure.holds else "BROKEN"), figure.detail)
+        TextRow(figure.name, (figure.shown, figure.law, "kept" if figure.holds else "BROKEN"), figure.detail)
         for figure in figures
     )
     show_table(out(), Table("promise", columns, tuple(rows), "how"))

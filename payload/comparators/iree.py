@@ -45,7 +45,7 @@ class Iree:
             ComparatorError: The payload does not work on tensors, or the compiler refuses it.
         """
         module = write(payload, inputs)
-        program = Program(payload, module, compile_module(module, payload.name), inputs)
+        program = IreeProgram(payload, module, compile_module(module, payload.name), inputs)
         return Prepared(program.call, program.outputs)
 
 
@@ -67,7 +67,7 @@ def compile_module(module: TensorModule, name: str) -> bytes:
     return done.stdout
 
 
-class Program:
+class IreeProgram:
     """A loaded program, and what must live as long as it does."""
 
     def __init__(self, payload: Payload, module: TensorModule, binary: bytes, inputs: Mapping[str, Array]) -> None:

@@ -31,14 +31,14 @@ class OnnxRuntime:
         Raises:
             ComparatorError: The payload has no graph, or one with an op that is unknown here.
         """
-        session = Session(payload, build(payload, inputs), inputs)
+        session = OrtSession(payload, build(payload, inputs), inputs)
         return Prepared(session.call, session.outputs)
 
 
 ONNXRUNTIME = OnnxRuntime()
 
 
-class Session:
+class OrtSession:
     """A session, and what must live as long as it does.
 
     Attributes:

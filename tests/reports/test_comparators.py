@@ -53,13 +53,13 @@ def test_library_with_a_cache_computes_what_the_oracle_says_in_every_case(name, 
 @pytest.mark.parametrize("function", ["prefill", "decode,position=3", "decode,position=0"])
 def test_onnx_runtime_fills_the_cache_that_the_oracle_fills(function):
     from payload.comparators.onnx_model import build
-    from payload.comparators.onnxruntime import Session
+    from payload.comparators.onnxruntime import OrtSession
 
     installed("onnxruntime")
     payload = load_payload(f"{CACHED},function={function}")
     inputs, (keys, values, _) = inputs_of(payload)
     graph = build(payload, inputs)
-    session = Session(payload, graph, inputs)
+    session = OrtSession(payload, graph, inputs)
     session.call()
     kept = [session.values[name].numpy() for name in graph.kept]
     for layer, (k, v) in enumerate(zip(kept[::2], kept[1::2], strict=True)):

@@ -7,7 +7,7 @@ from sweep_support import fill_store
 from autotune.core.stats import Interval
 from autotune.reports.holdings import read_holdings
 from autotune.reports.sections.again import again_with_store, tune_command
-from autotune.reports.sections.blocks import Code, Folded, Gallery, Paragraph, Table
+from autotune.reports.sections.blocks import Code, DataTable, FoldedSection, Gallery, Paragraph
 from autotune.reports.sections.found import found_in_store, newest_runs
 from autotune.reports.sections.gained import ends, interval_text, named
 from autotune.reports.sections.search import search_of
@@ -53,14 +53,14 @@ def test_config_shows_what_differs_from_the_default_first_and_all_of_it_folded()
 def test_config_that_is_the_default_is_folded_and_said_to_be():
     line = line_of(config={"tile": 8}, default={"tile": 8}, over_default=1.0)
     (folded,) = config_blocks(line)
-    assert isinstance(folded, Folded)
+    assert isinstance(folded, FoldedSection)
     assert "all at the default" in folded.title
     assert default_text(line) == "default"
 
 
 def test_config_without_a_known_default_is_shown_whole_and_a_plain_lowering_is_told():
     (table,) = config_blocks(line_of(config={"tile": 8}))
-    assert isinstance(table, Table)
+    assert isinstance(table, DataTable)
     assert [column.name for column in table.columns] == ["knob", "chosen"]
     (said,) = config_blocks(line_of(family=None))
     assert isinstance(said, Paragraph)

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from autotune.reports.format import size
-from autotune.reports.sections.blocks import Column, Commands, Folded, Paragraph, Section, Table, TableCell, TableRow
+from autotune.reports.sections.blocks import (
+    Commands,
+    DataTable,
+    FoldedSection,
+    Paragraph,
+    Section,
+    TableCell,
+    TableColumn,
+    TableRow,
+)
 from autotune.reports.sections.tasks import code_of
 from autotune.store.bundle import BundleFiles
 from autotune.store.manifest import MANIFEST_FILE, read_bytes
@@ -29,7 +38,9 @@ def again_with_bundle(bundle: BundleFiles) -> Section:
     ]
     said = f"The bundle is a folder of plain text, {name}; the commands are for the folder it lies in. "
     packages = [[TableCell(package), TableCell(version)] for package, version in data.versions.packages.items()]
-    installed = Table("What was installed.", [Column("package"), Column("version")], list(map(TableRow, packages)))
+    installed = DataTable(
+        "What was installed.", [TableColumn("package"), TableColumn("version")], list(map(TableRow, packages))
+    )
     files = file_table(bundle)
     return Section(
         ANCHOR,
@@ -37,8 +48,8 @@ def again_with_bundle(bundle: BundleFiles) -> Section:
         [
             Paragraph(f"{said}A replay checks every hash before it compiles anything."),
             Commands(lines),
-            Folded(f"{len(files.rows)} files and their hashes", [files]),
-            Folded(f"{len(packages)} packages", [installed]),
+            FoldedSection(f"{len(files.rows)} files and their hashes", [files]),
+            FoldedSection(f"{len(packages)} packages", [installed]),
             code_of("The whole script, schedule.mlir", bundle.script),
         ],
     )
@@ -49,14 +60,14 @@ def tune_command(command: Sequence[str], payload: str) -> str:
     return shlex.join(["autotune", "tune", *(command[2:] if len(command) > 2 else [payload])])
 
 
-def file_table(bundle: BundleFiles) -> Table:
+def file_table(bundle: BundleFiles) -> DataTable:
     """A row a file: bytes and sha256."""
     data = read_bytes(bundle.folder / MANIFEST_FILE)
     files = [(MANIFEST_FILE, len(data), sha256(data).hexdigest())]
     files += [(name, len(text.encode()), bundle.manifest.sha256[name]) for name, text in bundle.texts.items()]
     cells = [[TableCell(name), TableCell(size(count), count), TableCell(digest)] for name, count, digest in files]
-    columns = [Column("file"), Column("size", numeric=True), Column("sha256")]
-    return Table("Every file of the bundle.", columns, list(map(TableRow, cells)))
+    columns = [TableColumn("file"), TableColumn("size", numeric=True), TableColumn("sha256")]
+    return DataTable("Every file of the bundle.", columns, list(map(TableRow, cells)))
 
 
 def again_with_store(location: str, payloads: Sequence[str]) -> Section:

@@ -28,7 +28,7 @@ class TableCell:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """Head of a column.
 
     Attributes:
@@ -54,12 +54,12 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """A table; the browser sorts it by a click on a head."""
 
     kind: ClassVar[str] = "table"
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     rows: Sequence[TableRow]
 
 
@@ -124,7 +124,7 @@ class Gallery:
 
     kind: ClassVar[str] = "gallery"
     pictures: Sequence[Picture]
-    table: Table | None = None
+    table: DataTable | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Commands:
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedSection:
     """Blocks that are closed until they are asked for."""
 
     kind: ClassVar[str] = "folded"
@@ -188,11 +188,11 @@ class TaskList:
     """Tasks, a line each, closed."""
 
     kind: ClassVar[str] = "tasks"
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     tasks: Sequence[TaskCard]
 
 
-Block = Table | Tiles | Facts | Paragraph | Heading | Notes | Gallery | Code | Commands | Folded | TaskList
+Block = DataTable | Tiles | Facts | Paragraph | Heading | Notes | Gallery | Code | Commands | FoldedSection | TaskList
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from autotune.reports.overview import phase_seconds
 from autotune.reports.pictures.gallery import draw_history
 from autotune.reports.sections.blocks import (
     Block,
-    Column,
+    DataTable,
     Gallery,
     Paragraph,
     Section,
-    Table,
     TableCell,
+    TableColumn,
     TableRow,
     Tile,
     Tiles,
@@ -118,12 +118,12 @@ def newest_runs(holdings: Holdings) -> list[FinishedRun]:
     return list(found.values())
 
 
-def run_table(runs: list[FinishedRun]) -> Table:
+def run_table(runs: list[FinishedRun]) -> DataTable:
     """A row a payload."""
     heads = ("payload", "time of a call", "over the baseline", "of the FMA roof", "largest error", "machine")
-    columns = [Column(head, head not in ("payload", "machine")) for head in heads]
+    columns = [TableColumn(head, head not in ("payload", "machine")) for head in heads]
     caption = "What the newest run of every payload came to; brackets are 95 % intervals."
-    return Table(caption, columns, [run_row(run) for run in runs])
+    return DataTable(caption, columns, [run_row(run) for run in runs])
 
 
 def run_row(run: FinishedRun) -> TableRow:

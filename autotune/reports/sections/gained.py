@@ -11,14 +11,14 @@ from autotune.reports.pictures.gallery import Picture, draw_history
 from autotune.reports.pictures.winner import draw_gains, draw_rivals, draw_times
 from autotune.reports.sections.blocks import (
     Block,
-    Column,
+    DataTable,
     Facts,
     Gallery,
     Heading,
     Notes,
     Section,
-    Table,
     TableCell,
+    TableColumn,
     TableRow,
     Tile,
     Tiles,
@@ -119,12 +119,12 @@ def named(text: str, names: dict[str, str]) -> str:
     return text
 
 
-def rival_table(compared: RecordedComparison) -> Table:
+def rival_table(compared: RecordedComparison) -> DataTable:
     """A row a contestant, the fastest first."""
     rows = sorted(compared.rows, key=lambda row: row.seconds or float("inf"))
     heads = ("program", "time of a call", f"over {compared.ratio_to or 'nothing'}", "of the roof", "largest error")
     caption = "As autotune compare recorded it on this machine; brackets are 95 % intervals."
-    return Table(caption, [Column(head, head != heads[0]) for head in heads], [rival_row(row) for row in rows])
+    return DataTable(caption, [TableColumn(head, head != heads[0]) for head in heads], [rival_row(row) for row in rows])
 
 
 def rival_row(row: RecordedRow) -> TableRow:
@@ -154,7 +154,7 @@ def bounds_of(ratio: Interval | None) -> str:
     return f"[{ratio.low:.3g}, {ratio.high:.3g}]" if ratio is not None else ""
 
 
-def process_table(bundle: BundleFiles) -> Table:
+def process_table(bundle: BundleFiles) -> DataTable:
     """A row a process that measured: medians of the winner and of the baseline."""
     heads = ("process", "samples", "winner", "baseline", "over baseline")
     rows = []
@@ -165,7 +165,7 @@ def process_table(bundle: BundleFiles) -> Table:
         counts = (count_cell(number), count_cell(len(session.best_seconds)))
         rows.append(TableRow([*counts, time_cell(best), time_cell(baseline), factor_cell(gain)]))
     caption = "The whole was timed in these processes, interleaved with its baseline; medians."
-    return Table(caption, [Column(head, numeric=head != heads[0]) for head in heads], rows)
+    return DataTable(caption, [TableColumn(head, numeric=head != heads[0]) for head in heads], rows)
 
 
 def evidence(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None) -> list[Picture]:

@@ -10,13 +10,13 @@ from autotune.reports.overview import phase_seconds
 from autotune.reports.pictures.gallery import draw_search
 from autotune.reports.sections.blocks import (
     Block,
-    Column,
+    DataTable,
     Gallery,
     Heading,
     Paragraph,
     Section,
-    Table,
     TableCell,
+    TableColumn,
     TableRow,
 )
 from autotune.reports.sections.cells import count_cell, time_cell
@@ -63,13 +63,13 @@ def summary(rows: pd.DataFrame) -> str:
     )
 
 
-def cost_table(rows: pd.DataFrame, names: Mapping[str, str]) -> Table:
+def cost_table(rows: pd.DataFrame, names: Mapping[str, str]) -> DataTable:
     """A row a task: trials, outcomes, and seconds of the workers' time by phase."""
     heads = ("task", "trials", "right", "failed", *PHASES, "in all")
     body = [cost_row(names[str(tag)], str(tag), mine) for tag, mine in rows.groupby("task", sort=False)]
-    return Table(
+    return DataTable(
         "Where the workers' time went, by task and phase.",
-        [Column(h, h not in ("task", "failed")) for h in heads],
+        [TableColumn(h, h not in ("task", "failed")) for h in heads],
         body,
     )
 

@@ -8,14 +8,14 @@ from autotune.reports.format import duration, factor, size
 from autotune.reports.pictures.winner import draw_budget, draw_techniques
 from autotune.reports.sections.blocks import (
     Block,
-    Column,
+    DataTable,
     Facts,
     Gallery,
     Heading,
     Paragraph,
     Section,
-    Table,
     TableCell,
+    TableColumn,
     TableRow,
 )
 from autotune.reports.sections.cells import count_cell, share_cell, time_cell
@@ -58,7 +58,7 @@ def call_block(lines: Sequence[TaskLine], payload: str, whole: float | None) -> 
     said += f", {together / total:.0%} of a call of the whole." if whole else ", which stands for a call here."
     heads = ("task", "runs", "each", "together", "of a call")
     rows = [share_row(line, total) for line in sorted(known, key=lambda line: -(line.call_seconds or 0.0))]
-    table = Table(said, [Column(head, head != "task") for head in heads], rows)
+    table = DataTable(said, [TableColumn(head, head != "task") for head in heads], rows)
     return Gallery(list(draw_budget(payload, total, timed)), table)
 
 
@@ -82,7 +82,7 @@ def technique_blocks(found: Explanation) -> list[Block]:
     heads = ("program", "time of a call", "times as long")
     body = [technique_row(row) for index, row in enumerate(found.rows) if index == 0 or row.tasks]
     caption = "The winner without one technique at a time, interleaved; brackets are 95 % intervals."
-    table = Table(caption, [Column(head, head != "program") for head in heads], body)
+    table = DataTable(caption, [TableColumn(head, head != "program") for head in heads], body)
     facts = counted(found)
     pictures = list(draw_techniques(found.payload, rows))
     return [Heading("What each technique is worth"), Gallery(pictures, table), *([Facts(facts)] if facts else [])]

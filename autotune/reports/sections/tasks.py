@@ -11,15 +11,15 @@ from autotune.reports.sections.blocks import (
     Block,
     Code,
     CodeLine,
-    Column,
+    DataTable,
     Facts,
-    Folded,
+    FoldedSection,
     Gallery,
     Heading,
     Paragraph,
     Section,
-    Table,
     TableCell,
+    TableColumn,
     TableRow,
     TaskCard,
     TaskList,
@@ -37,14 +37,14 @@ WHAT_IT_SAYS = (
     "task without a product has no share. Over default: against the config its family gives without a search."
 )
 COLUMNS = (
-    Column("task"),
-    Column("runs", numeric=True),
-    Column("each", numeric=True),
-    Column("of the roof", numeric=True),
-    Column("trials", numeric=True),
-    Column("over default", numeric=True),
-    Column("over baseline", numeric=True),
-    Column("family"),
+    TableColumn("task"),
+    TableColumn("runs", numeric=True),
+    TableColumn("each", numeric=True),
+    TableColumn("of the roof", numeric=True),
+    TableColumn("trials", numeric=True),
+    TableColumn("over default", numeric=True),
+    TableColumn("over baseline", numeric=True),
+    TableColumn("family"),
 )
 
 
@@ -119,13 +119,13 @@ def config_blocks(line: TaskLine) -> list[Block]:
         return [config_table(line, tuple(line.config), "Value of every knob; its default is not known here.")]
     if not line.changed:
         said = f"{plural(len(line.config), 'knob')}, all at the default"
-        return [Folded(said, [config_table(line, tuple(line.config), "Value of every knob.")])]
+        return [FoldedSection(said, [config_table(line, tuple(line.config), "Value of every knob.")])]
     said = f"{len(line.changed)} of {plural(len(line.config), 'knob')} not at the default."
     whole = config_table(line, tuple(line.config), "Value of every knob; marked where it is not the default's.")
-    return [config_table(line, line.changed, said), Folded(f"All {len(line.config)} knobs", [whole])]
+    return [config_table(line, line.changed, said), FoldedSection(f"All {len(line.config)} knobs", [whole])]
 
 
-def config_table(line: TaskLine, knobs: Sequence[str], caption: str) -> Table:
+def config_table(line: TaskLine, knobs: Sequence[str], caption: str) -> DataTable:
     """A row a knob: chosen value, default, what else there was."""
     config, default = line.config or {}, line.default
     heads = ["knob", "chosen", *(["default"] if default is not None else []), *(["choices"] if line.choices else [])]
@@ -141,7 +141,7 @@ def config_table(line: TaskLine, knobs: Sequence[str], caption: str) -> Table:
         )
         for knob in knobs
     ]
-    return Table(caption, [Column(head) for head in heads], rows)
+    return DataTable(caption, [TableColumn(head) for head in heads], rows)
 
 
 def choices_text(values: Sequence[Value]) -> str:
@@ -170,7 +170,7 @@ def best_table(line: TaskLine) -> Block:
         rows.append(TableRow([count_cell(place), time_cell(seconds), rate_cell(rate), apart]))
     heads = ("place", "time", "GFLOP/s", "other than the fastest")
     caption = "The fastest trials of the search; times have the machine's drift divided out."
-    return Table(caption, [Column(head, head != heads[-1]) for head in heads], rows)
+    return DataTable(caption, [TableColumn(head, head != heads[-1]) for head in heads], rows)
 
 
 def difference(config: Config, other: Config) -> str:
