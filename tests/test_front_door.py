@@ -110,7 +110,7 @@ def test_measured_candidates_have_a_row_each_whatever_becomes_of_them(task):
     assert list(frame["outcome"]) == ["ok", "ok", "transform-failed", "ok"]
     assert (frame["us"].notna() == (frame["outcome"] == "ok")).all()
     assert (frame["max_error"].dropna() < 1e-4).all()
-    assert frame["of_roof"].dropna().between(0, 1.5).all()
+    assert (frame["of_roof"].dropna() > 0).all()
 
 
 def test_config_that_breaks_a_law_is_an_outcome_and_not_compiled(task):

@@ -28,7 +28,7 @@ def filled(tmp_path_factory):
         untrue = (
             {"outcome": "crashed", "samples": None, "diagnostic": "the process died by SIGSEGV"},
             {"outcome": "crashed", "samples": None, "task": "gone"},
-            {"outcome": "crashed", "samples": None, "schedule": "psychic"},
+            {"outcome": "crashed", "samples": None, "family": "psychic"},
         )
         for number, fields in enumerate(untrue, 1):
             search.sweep.add(replace(trial, number=number, key=f"{number}" * 64, **fields), search.space)

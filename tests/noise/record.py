@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from autotune.core.machine import this_machine
-from autotune.worker.noise import Pair, time_twins, time_unequal
+from autotune.worker.noise import NoisePair, time_twins, time_unequal
 from autotune.worker.worker import Worker
 
 SLOWER = 1.05
@@ -41,7 +41,7 @@ def record(
     typer.echo(path)
 
 
-def nanoseconds(pairs: Sequence[Pair]) -> list[list[list[int]]]:
+def nanoseconds(pairs: Sequence[NoisePair]) -> list[list[list[int]]]:
     """Both programs' samples of every pair."""
     return [[[round(1e9 * seconds) for seconds in side] for side in (pair.a, pair.b)] for pair in pairs]
 
