@@ -9,6 +9,8 @@ from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
 from autotune.reports.winner import Winner
 
+COLUMNS = (Column("runs"), Column("time"), Column("call"), Column("roof"), Column("gain"))
+
 
 def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False) -> None:
     """Print a bundle at a glance.
@@ -23,11 +25,10 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     show_sentence(console, f"{winner.payload}: {time_span(winner.seconds)}{share}")
     over = f"{factor(winner.speedup)} over {winner.baseline} ({duration(winner.baseline_seconds)})"
     show_sentence(console, f"{over}, max error {winner.max_error:.2g}; {winner.cpu}, {winner.isa}", 2)
-    columns = (Column("runs"), Column("time"), Column("of call"), Column("of roof"), Column(f"over {winner.baseline}"))
     rows = tuple(task_row(task, winner.seconds.estimate, full=full) for task in tasks)
-    show_table(console, Table("task", columns, rows, "" if full else "not as by default"))
-    if not full and any(not row.text for row in rows):
-        show_sentence(console, LEGEND, 2)
+    show_table(console, Table("task", COLUMNS, rows, "" if full else "not as by default"))
+    legend = f"call: share of a call; roof: share of the FMA roof; gain: over {winner.baseline}"
+    show_sentence(console, legend if all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
     if winner.buffers and winner.buffers["count"]:
         peak, naive = (size(winner.buffers[name]) for name in ("peak_bytes", "naive_bytes"))
         show_sentence(console, f"arena {peak} for {winner.buffers['count']} buffers ({naive} separately)", 2)

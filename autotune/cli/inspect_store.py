@@ -16,12 +16,12 @@ from autotune.reports.versus import SweepPair, Versus
 COLUMNS = (
     Column("time"),
     Column("GFLOP/s", optional=True),
-    Column("of roof"),
+    Column("roof"),
     Column("trials"),
     Column("failed"),
     Column("gain"),
 )
-LEGEND = "a task without knobs below it has the default config"
+LEGEND = "no knobs below: the default config"
 VERSUS = (
     Column("here"),
     Column("there"),
@@ -130,15 +130,16 @@ def spending(sweeps: list[dict[str, Any]]) -> str:
 
 def show_legend(console: Console, holdings: Holdings, sweeps: list[dict[str, Any]]) -> None:
     """Say what shares and gains are of, or why they are unknown."""
+    said = ["time: the machine's drift divided out"]
     if holdings.roofs is not None:
         rate = f"{holdings.roofs.flops / 1e9:.1f} GFLOP/s"
-        show_sentence(console, f"of roof: FMA roof {rate}, as the newest run measured it")
+        said.append(f"roof: share of the FMA roof, {rate} as the newest run measured it")
     bests = [best for sweep in sweeps for best in sweep["best"]]
+    if any(best["changed"] is not None for best in bests):
+        said += ["gain: over the default config in the same sweep, - where that was not measured", LEGEND]
+    show_sentence(console, "; ".join(said))
     if any(best["changed"] is None for best in bests):
         show_sentence(console, "default configs are recorded by the next `autotune tune` into this store")
-    if any(best["changed"] is not None for best in bests):
-        said = "gain: over the default config in the same sweep, - where that was not measured"
-        show_sentence(console, f"{said}; {LEGEND}")
 
 
 def show_versus(found: Versus) -> None:

@@ -312,7 +312,7 @@ def test_inspect_draws_compares_and_filters(autotune, refused, place):
     code, out, said = autotune("inspect", "a", "--plots", "pictures", "--where", "tile_m >= 4")
     assert code == 0
     assert "best so far" in out
-    assert "of roof" in out
+    assert "roof" in out
     assert len(list((place / "pictures").glob("*.png"))) == len(said.splitlines()) == 10
     code, out, _ = autotune("inspect", "a", "--compare", "b", "--json")
     assert (code, json.loads(out)["pairs"][0]["there"]["task"]) == (0, "first")
