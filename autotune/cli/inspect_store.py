@@ -8,10 +8,11 @@ from rich.console import Console
 from autotune.cli.curve import draw_curve
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
 from autotune.core.space import Config
+from autotune.core.task_names import tell_apart
 from autotune.reports.format import duration, out, percent
 from autotune.reports.holdings import Holdings
 from autotune.reports.overview import describe_sweeps
-from autotune.reports.versus import SweepPair, Versus
+from autotune.reports.versus import Side, SweepPair, Versus
 
 COLUMNS = (
     Column("time"),
@@ -146,17 +147,21 @@ def show_versus(found: Versus) -> None:
     """Print two sides task by task."""
     console = out()
     show_sentence(console, f"here: {found.here}; there: {found.there}")
-    show_table(console, Table("task", VERSUS, tuple(map(versus_row, found.pairs)), "search"))
+    sides = [side for pair in found.pairs for side in (pair.here, pair.there)]
+    names = tell_apart({side.task: side.name for side in sides})
+    one_payload = len({side.payload for side in sides}) == 1
+    labels = {side: names[side.task] if one_payload else f"{side.payload}: {names[side.task]}" for side in sides}
+    show_table(console, Table("task", VERSUS, tuple(versus_row(pair, labels) for pair in found.pairs), "search"))
     show_sentence(
         console,
         "Above 1: the sweep here found the faster config. Drift is divided out, but two sessions were compared.",
     )
 
 
-def versus_row(pair: SweepPair) -> TextRow:
+def versus_row(pair: SweepPair, labels: Mapping[Side, str]) -> TextRow:
     """A task on both sides."""
     sides = (pair.here, pair.there)
-    names = dict.fromkeys(f"{side.payload} {side.task}" if side.payload != side.task else side.task for side in sides)
+    names = dict.fromkeys(labels[side] for side in sides)
     ratio = f"{pair.ratio.estimate:.3f} [{pair.ratio.low:.3f}, {pair.ratio.high:.3f}]" if pair.ratio else "-"
     rates = (f"{side.gflops:.1f}" if side.gflops else "-" for side in sides)
     reached = " and ".join("never" if side.to_95 is None else str(side.to_95) for side in sides)

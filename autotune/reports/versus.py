@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.core.errors import StoreError
 from autotune.core.stats import Interval, ratio_interval
+from autotune.core.task_names import readable_name
 from autotune.core.trial import Samples, Trial
 from autotune.store.journal import shown
 from autotune.store.store import Store
@@ -20,6 +21,7 @@ class Tried:
 
     payload: str
     task: str
+    name: str
     flops: float
     trials: tuple[Trial, ...]
 
@@ -31,6 +33,7 @@ class Side:
     Attributes:
         payload: Name of the payload.
         task: Tag of the task.
+        name: Name of the task for people.
         trials: Number of trials in all.
         seconds: A call of its best, drift divided out; `None` if nothing succeeded.
         gflops: 10^9 operations a second then; `None` also where operations are not known.
@@ -39,6 +42,7 @@ class Side:
 
     payload: str
     task: str
+    name: str
     trials: int
     seconds: float | None
     gflops: float | None
@@ -132,7 +136,16 @@ def read_tried(location: str | Path) -> list[Tried]:
     """Every sweep of a store, the one begun first in front."""
     with Store.open(location, create=False, exclusive=False) as store:
         abouts = [(sweep.about, tuple(sweep.trials())) for sweep in store.sweeps()]
-    return [Tried(about["payload"], about["task"], about.get("flops", 0.0), trials) for about, trials in abouts]
+    return [
+        Tried(
+            payload=about["payload"],
+            task=about["task"],
+            name=about.get("name") or readable_name(about["task"]),
+            flops=about.get("flops", 0.0),
+            trials=trials,
+        )
+        for about, trials in abouts
+    ]
 
 
 def make_versus(
@@ -174,7 +187,7 @@ def make_side(tried: Tried, best: Trial | None, goal: float) -> Side:
     near = (i for i, t in enumerate(tried.trials, start=1) if t.seconds is not None and t.seconds <= goal)
     seconds = best.seconds if best is not None else None
     gflops = tried.flops / seconds / 1e9 if seconds and tried.flops else None
-    return Side(tried.payload, tried.task, len(tried.trials), seconds, gflops, next(near, None))
+    return Side(tried.payload, tried.task, tried.name, len(tried.trials), seconds, gflops, next(near, None))
 
 
 def steady(samples: Samples) -> list[float]:

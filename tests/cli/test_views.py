@@ -14,7 +14,7 @@ from autotune.bundles.reproduce import Reproduction
 from autotune.cli.compare import show_comparison
 from autotune.cli.doctor import show_diagnosis
 from autotune.cli.explain import show_explanation
-from autotune.cli.layout import Column, Row, Table, fold, lay_out, shorten
+from autotune.cli.layout import Column, Table, TextRow, fold, lay_out, shorten
 from autotune.cli.regress import show_findings
 from autotune.cli.replay import show_replay
 from autotune.cli.reproduce import show_failures, show_reproduction
@@ -217,14 +217,16 @@ def test_a_pipe_is_80_columns_wide(monkeypatch, capsys):
 
 
 def test_text_stands_beside_the_numbers_only_where_all_of_it_has_room():
-    table = Table("task", (Column("time"),), (Row("a", ("1 s",), "short"), Row("b", ("2 s",), "longer text")), "why")
+    table = Table(
+        "task", (Column("time"),), (TextRow("a", ("1 s",), "short"), TextRow("b", ("2 s",), "longer text")), "why"
+    )
     assert [line.dim for line in lay_out(table, 80)] == ["  why", "  short", "  longer text"]
     assert [line.dim for line in lay_out(table, 20)] == ["", "", "    short", "", "    longer text"]
 
 
 def test_optional_columns_go_before_names_lose_their_room():
     name = "n" * 40
-    table = Table("task", (Column("time"), Column("rate", optional=True)), (Row(name, ("1.23 ms", "45.6")),))
+    table = Table("task", (Column("time"), Column("rate", optional=True)), (TextRow(name, ("1.23 ms", "45.6")),))
     narrow, wide = (lay_out(table, width)[1].plain.split() for width in (50, 60))
     assert (narrow, wide) == ([name, "1.23", "ms"], [name, "1.23", "ms", "45.6"])
 
