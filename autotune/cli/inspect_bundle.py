@@ -28,7 +28,7 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     rows = tuple(task_row(task, winner.seconds.estimate, full=full) for task in tasks)
     show_table(console, Table("task", COLUMNS, rows, "" if full else "not as by default"))
     legend = f"call: share of a call; roof: share of the FMA roof; gain: over {winner.baseline}"
-    show_sentence(console, legend if all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
+    show_sentence(console, legend if full or all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
     if winner.buffers and winner.buffers["count"]:
         peak, naive = (size(winner.buffers[name]) for name in ("peak_bytes", "naive_bytes"))
         show_sentence(console, f"arena {peak} for {winner.buffers['count']} buffers ({naive} separately)", 2)

@@ -52,7 +52,7 @@ def show_holdings(holdings: Holdings, top: int, *, full: bool = False) -> None:
         show_sentence(console, "no trials")
         return
     show_sentence(console, spending(sweeps))
-    show_legend(console, holdings, sweeps)
+    show_legend(console, holdings, sweeps, full=full)
 
 
 def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, str], *, full: bool) -> Table:
@@ -60,15 +60,15 @@ def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, 
     origins = {(sweep["machine"], sweep["compiler"]) for sweep in sweeps}
     rows = []
     for sweep in sweeps:
-        name = names[sweep["task"]]
-        if len(origins) > 1:
-            name += f" ({sweep['machine'][:8]}, {sweep['compiler']})"
         about = f"{sweep['task']}: {outcomes(sweep)}\n" if full else ""
+        if len(origins) > 1:
+            about += f"machine {sweep['machine']}, {sweep['compiler']}\n"
         counts = (str(sweep["trials"]), str(failed(sweep)))
         for place, best in enumerate(sweep["best"] or [None]):
             first = place == 0
+            name = names[sweep["task"]] if first else ""
             text = best_text(best, full=full) if best else f"no trial succeeded: {outcomes(sweep)}"
-            rows.append(TextRow(name * first, cells(best, counts if first else ("", "")), about * first + text))
+            rows.append(TextRow(name, cells(best, counts if first else ("", "")), about * first + text))
     return Table(payload, COLUMNS, tuple(rows), "" if full else "not as by default")
 
 
@@ -129,7 +129,7 @@ def spending(sweeps: list[dict[str, Any]]) -> str:
     return f"workers: {duration(total)} for {ran} trials, {ran / total:.2g} a second; {shares}"
 
 
-def show_legend(console: Console, holdings: Holdings, sweeps: list[dict[str, Any]]) -> None:
+def show_legend(console: Console, holdings: Holdings, sweeps: list[dict[str, Any]], *, full: bool) -> None:
     """Say what shares and gains are of, or why they are unknown."""
     said = ["time: the machine's drift divided out"]
     if holdings.roofs is not None:
@@ -137,7 +137,9 @@ def show_legend(console: Console, holdings: Holdings, sweeps: list[dict[str, Any
         said.append(f"roof: share of the FMA roof, {rate} as the newest run measured it")
     bests = [best for sweep in sweeps for best in sweep["best"]]
     if any(best["changed"] is not None for best in bests):
-        said += ["gain: over the default config in the same sweep, - where that was not measured", LEGEND]
+        said.append("gain: over the default config in the same sweep, - where that was not measured")
+    if not full and any(best["changed"] == {} for best in bests):
+        said.append(LEGEND)
     show_sentence(console, "; ".join(said))
     if any(best["changed"] is None for best in bests):
         show_sentence(console, "default configs are recorded by the next `autotune tune` into this store")

@@ -97,7 +97,8 @@ def lay_out(table: Table, width: int) -> list[Line]:
     numbers = sum(GAP + size for size in sizes)
     name_width = max(1, min(longest([table.head, *(row.name for row in table.rows)]), width - numbers))
     room = width - name_width - numbers - GAP
-    beside = longest([table.text, *(row.text for row in table.rows)]) <= room
+    texts = [table.text, *(row.text for row in table.rows)]
+    beside = longest(texts) <= room and not any("\n" in text for text in texts)
 
     def line(name: str, cells: Sequence[str], text: str) -> Line:
         aligned = "".join(" " * GAP + cell.rjust(size) for cell, size in zip(cells, sizes, strict=True))

@@ -241,6 +241,13 @@ def test_paths_are_never_broken():
     assert path in fold(f"see {path} for more", 40)
 
 
+def test_sweeps_of_two_machines_are_told_apart(tmp_path, autotune):
+    fill_store(fill_store(tmp_path / "s"), machine="another")
+    _, out, _ = autotune("inspect", tmp_path / "s", "--full")
+    machines = [line.split()[1] for line in out.splitlines() if line.startswith("    machine ")]
+    assert machines == ["m,", "another,"]
+
+
 def test_tasks_go_by_the_names_that_tuning_recorded(tmp_path, autotune):
     with Store.open(fill_wide_store(tmp_path / "s")) as store:
         store.sweep("wide", WIDE_TASK, {"machine": "m"}, name="attention 12x128x64 + everything")
