@@ -10,7 +10,7 @@ import typer
 
 from autotune.cli.options import AsJson, Payloads, StorePath
 from autotune.core.machine import this_machine
-from autotune.store.places import home, slug
+from autotune.store.places import bundle_folder, home, recorded_folders
 
 if TYPE_CHECKING:
     from autotune.tuning.result import TuneResult
@@ -64,8 +64,8 @@ def tune(
         for payload in loaded:
             for note in payload.notes:
                 typer.echo(f"autotune: {note}", err=True)
-            folder = bundle or home() / "bundles" / slug(payload.name)
-            known = () if cold else tuple(read_known(sorted(Path("results").glob("*/bundles")), payload.name))
+            folder = bundle or bundle_folder(payload.name)
+            known = () if cold else tuple(read_known(recorded_folders(), payload.name))
             if known:
                 typer.echo(f"autotune: {len(known)} recorded configs are known; --cold ignores them", err=True)
             with ProgressLine(payload.name, trials) as line:

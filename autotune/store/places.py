@@ -14,3 +14,13 @@ def home() -> Path:
 def slug(payload: str) -> str:
     """A payload's name as a file name."""
     return "".join(c if c.isalnum() or c in "=,._-" else "_" for c in payload)
+
+
+def bundle_folder(payload: str) -> Path:
+    """Where the bundle of a payload goes by default."""
+    return home() / "bundles" / slug(payload)
+
+
+def recorded_folders() -> list[Path]:
+    """Folders of bundles, of all machines, that searches may start from."""
+    return sorted(Path("results").glob("*/bundles"))

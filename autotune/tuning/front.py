@@ -6,7 +6,7 @@ from pathlib import Path
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
 from autotune.core.payload import Payload
-from autotune.store.places import home, slug
+from autotune.store.places import bundle_folder, home, recorded_folders
 from autotune.store.store import Store
 from autotune.tuning.result import TuneResult
 from autotune.tuning.tunable import payload as payload_of
@@ -57,9 +57,9 @@ def tune(
         BundleError: The folder cannot be written, or holds something else.
     """
     wanted, place = payload_of(payload), home()
-    known = () if cold else tuple(read_known(sorted(Path("results").glob("*/bundles")), wanted.name))
+    known = () if cold else tuple(read_known(recorded_folders(), wanted.name))
     options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known)
     options = replace(options, least_floor=read_floor(place, this_machine()))
-    folder = Path(bundle) if bundle is not None else place / "bundles" / slug(wanted.name)
+    folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name)
     with Store.open(store if store is not None else place / "store.journal") as opened:
         return tune_into(wanted, opened, folder, options, listener)
