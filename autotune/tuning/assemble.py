@@ -20,6 +20,7 @@ from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
 MODEL_EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.01)
+PROBE_EFFORT = Effort(samples=1, seconds=0.0)
 
 
 @dataclass(frozen=True)
@@ -74,52 +75,105 @@ def assemble_model(
     seed: int,
     worker: Worker,
 ) -> Assembly:
-    """Assemble, verify and time; leave tasks out until the whole is right.
+    """Assemble, verify and time; a task with which the whole is not right keeps the plain lowering, with a note.
 
     Raises:
         ScheduleError: Not even the payload without any schedule compiles and verifies.
     """
+    model = WholeModel(payload, parts, baseline, machine, seed, worker)
+    scheduled = [choice for choice in choices if choice.config is not None]
+    ours, theirs = model.measure(scheduled)
     notes: list[str] = []
-    tried: list[Evaluation] = []
-    for kept, why in fallbacks(choices):
-        steps = script_steps(kept)
-        script, panels = assemble(steps), panels_of(steps)
-        candidates = (Candidate(None, baseline.pipeline), Candidate(script, TAIL, parts.payload.text, panels))
-        job = Job(payload, candidates, machine, seed=seed, effort=MODEL_EFFORT)
-        theirs, ours = worker.evaluate(job, seconds=MODEL_SECONDS)
-        if ours.samples is None and theirs.samples is None and ours.outcome == theirs.outcome:
-            # a process that died takes both candidates with it: see what ours does alone
-            alone = Job(payload, candidates[1:], machine, seed=seed, effort=MODEL_EFFORT)
-            (ours,) = worker.evaluate(alone, seconds=MODEL_SECONDS)
-        tried.append(ours)
-        if ours.samples is not None:
-            speedup = ratio_interval(theirs.samples.seconds, ours.samples.seconds) if theirs.samples else None
-            if theirs.samples is None:
-                notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
-            tags = tuple(c.search.task.tag for c in kept if c.config is not None)
-            return Assembly(
-                script=script,
-                panels=panels,
-                tags=tags,
-                best=ours.samples,
-                baseline=theirs.samples,
-                speedup=speedup,
-                max_error=ours.max_error,
-                buffers=ours.buffers,
-                notes=(*notes, *why),
-            )
-        notes.append(f"the whole was {ours.outcome} ({ours.diagnostic})")
-    raise ScheduleError(
-        f"{payload.name} must compile and verify without any schedule, it was {tried[-1].outcome}: "
-        f"{tried[-1].diagnostic}"
+    if ours.samples is None and scheduled:
+        scheduled, notes = model.leave_out(scheduled, ours)
+        ours, theirs = model.measure(scheduled)
+    if ours.samples is None and scheduled:
+        notes = [f"the whole was {ours.outcome} ({ours.diagnostic})", "no schedule is applied"]
+        scheduled = []
+        ours, theirs = model.measure(scheduled)
+    if ours.samples is None:
+        raise ScheduleError(
+            f"{payload.name} must compile and verify without any schedule, it was {ours.outcome}: {ours.diagnostic}"
+        )
+    if theirs.samples is None:
+        notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
+    candidate = model.candidate(scheduled)
+    return Assembly(
+        script=candidate.script or "",
+        panels=candidate.panels,
+        tags=tuple(choice.search.task.tag for choice in scheduled),
+        best=ours.samples,
+        baseline=theirs.samples,
+        speedup=ratio_interval(theirs.samples.seconds, ours.samples.seconds) if theirs.samples else None,
+        max_error=ours.max_error,
+        buffers=ours.buffers,
+        notes=tuple(notes),
     )
 
 
-def fallbacks(choices: Sequence[Choice]) -> list[tuple[list[Choice], list[str]]]:
-    """Choices to try in turn: all choices, then without the fallback families, then none."""
-    special = [choice for choice in choices if not choice.search.family.fallback]
-    attempts: list[tuple[list[Choice], list[str]]] = [(list(choices), [])]
-    if len(special) < len(choices) and special:
-        attempts.append((special, ["tasks of fallback families keep the plain lowering"]))
-    attempts.append(([], ["no schedule is applied"]))
-    return attempts
+@dataclass(frozen=True)
+class WholeModel:
+    """A whole payload, to be compiled with the schedules of some of its tasks.
+
+    Attributes:
+        payload: The whole.
+        parts: Its partition.
+        baseline: Pipeline that it is timed beside.
+        machine: The host.
+        seed: Seed of the input data.
+        worker: Worker to evaluate in.
+    """
+
+    payload: Payload
+    parts: Partition
+    baseline: Baseline
+    machine: Machine
+    seed: int
+    worker: Worker
+
+    def candidate(self, choices: Sequence[Choice]) -> Candidate:
+        """The whole with the schedules of these tasks; all others keep the plain lowering."""
+        steps = script_steps(choices)
+        return Candidate(assemble(steps), TAIL, self.parts.payload.text, panels_of(steps))
+
+    def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
+        """Verify and time the whole with these schedules, and the baseline beside it."""
+        candidates = (Candidate(None, self.baseline.pipeline), self.candidate(choices))
+        theirs, ours = self.evaluate(candidates, MODEL_EFFORT)
+        if ours.samples is None and theirs.samples is None and ours.outcome == theirs.outcome:
+            # a process that died takes both candidates with it: see what ours does alone
+            (ours,) = self.evaluate(candidates[1:], MODEL_EFFORT)
+        return ours, theirs
+
+    def evaluate(self, candidates: tuple[Candidate, ...], effort: Effort) -> list[Evaluation]:
+        """Verify and time candidates of the whole."""
+        job = Job(self.payload, candidates, self.machine, seed=self.seed, effort=effort)
+        return self.worker.evaluate(job, seconds=MODEL_SECONDS)
+
+    def probe(self, choices: Sequence[Choice]) -> Evaluation:
+        """What becomes of the whole with these schedules."""
+        (ours,) = self.evaluate((self.candidate(choices),), PROBE_EFFORT)
+        return ours
+
+    def leave_out(self, choices: Sequence[Choice], ours: Evaluation) -> tuple[list[Choice], list[str]]:
+        """The tasks with which the whole is right, and a note on each of the others.
+
+        Halves the tasks that are not known to be right together, until the first one is found with which they are not.
+
+        Args:
+            choices: Tasks with which the whole is not right.
+            ours: What became of it.
+        """
+        right: list[Choice] = []
+        rest, notes = list(choices), list[str]()
+        while rest and ours.samples is None:
+            good, bad = 0, len(rest)
+            while bad - good > 1:
+                middle = (good + bad) // 2
+                found = self.probe([*right, *rest[:middle]])
+                good, bad, ours = (middle, bad, ours) if found.samples is not None else (good, middle, found)
+            tag, said = rest[good].search.task.tag, f"{ours.outcome} ({ours.diagnostic})"
+            notes.append(f"{tag} keeps the plain lowering: with its schedule the whole was {said}")
+            right, rest = [*right, *rest[:good]], rest[bad:]
+            ours = self.probe([*right, *rest])
+        return [*right, *rest], notes

@@ -12,6 +12,7 @@ from mlir.dialects import linalg
 
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.tasks.gathers import gathered
+from autotune.compiler.tasks.vectors import vectorizes
 from autotune.compiler.values import maker
 from autotune.core.loop_nest import rows_of
 
@@ -67,9 +68,9 @@ class GroupShape:
 
 
 def shape_of(op: ir.Operation) -> GroupShape | None:
-    """An op as grouping sees it; `None` if it moves elements about, its loops are unknown or in an unusual order."""
+    """An op as grouping sees it; `None` if it moves elements about, has no vectors, or their order is unusual."""
     maps = indexing_maps(op)
-    if op.name == "linalg.transpose" or gathered(op) != {} or len(op.results) != 1 or not maps:
+    if op.name == "linalg.transpose" or gathered(op) != {} or len(op.results) != 1 or not vectorizes(op):
         return None
     written = dimensions(maps[-1])
     iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]

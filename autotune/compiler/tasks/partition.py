@@ -14,11 +14,13 @@ from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
 from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
 from autotune.compiler.tasks.causal import masked_loops
+from autotune.compiler.tasks.destinations import own_destinations
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.oracle import contract
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
+from autotune.compiler.tasks.vectors import vectorizes
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.compiler.values import fill_of, maker
 from autotune.core.loop_nest import Contraction, LoopNest, rows_of
@@ -100,6 +102,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     module.operation.walk(erase)
     run_passes(module, "builtin.module(canonicalize,eliminate-empty-tensors)")
     module.operation.walk(skip_settled_copy)
+    own_destinations(find_function(module, str(symbol(function))))
     bound_empties(find_function(module, str(symbol(function))))
 
 
@@ -132,7 +135,7 @@ def members_of(task: Task) -> tuple[Member, ...]:
 
 
 def make_task(group: Group, roles: Sequence[str]) -> Task | None:
-    """Describe a group as a task; `None` if an op has dynamic shapes or they cannot stand alone.
+    """Describe a group as a task; `None` if an op has dynamic shapes or no loop, or they cannot stand alone.
 
     Args:
         group: Structured ops of the payload's entry function.
@@ -142,7 +145,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     weights = []
     for op, (reader, operand) in zip(group.ops, group.found_by, strict=True):
         nest = loop_nest(op)
-        if nest is None:
+        if nest is None or not nest.sizes:
             return None
         contraction = describe_contraction(op, nest)
         if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
@@ -182,7 +185,11 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         cases=grown,
     )
     several = tuple(members) if len(members) > 1 else ()
-    return Task(tag, payload, root.nest, contraction=alone, members=several, gathers=bool(gathered(group.ops[0])))
+    first = group.ops[0]
+    gathers = bool(gathered(first))
+    return Task(
+        tag, payload, root.nest, contraction=alone, members=several, gathers=gathers, vectorizes=vectorizes(first)
+    )
 
 
 def is_zeroed(op: ir.Operation) -> bool:

@@ -4,13 +4,15 @@ from pathlib import Path
 
 from mlir import ir
 
+from autotune.compiler.arguments import ROLE, said_of
 from autotune.compiler.laws import nesting_fault, program_fault
 from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.nests import loop_nest, structured_ops
+from autotune.compiler.normalise.adopt import adopt
+from autotune.compiler.tasks.ranges import range_of
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
 
-ROLE = "autotune.role"
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
 
@@ -20,7 +22,10 @@ def load_mlir_file(path: Path) -> Payload:
 
     An argument is an output if the function writes it: as the ``outs`` of a linalg op, or by a store, a copy or
     ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
-    ``"state"`` says that it is read as well and kept from call to call.
+    ``"state"`` says that it is read as well and kept from call to call. Its random data lie
+    from ``autotune.low`` up to ``autotune.high`` (exclusive).
+
+    A function of tensors is given memrefs, its results become outputs; ``cf.assert`` is left out, i1 is stored as i8.
 
     Transform ops beside the function, and modules of such ops, are left out of the text; a note says so.
 
@@ -36,6 +41,8 @@ def load_mlir_file(path: Path) -> Payload:
             raise PayloadError(str(error)) from error
         if leave_out_schedules(module):
             text, notes = str(module), (f"{path} holds a schedule of its own; it is not used",)
+        if adopt(module, lambda: only_public_function(module, path)):
+            text = str(module)
         function = only_public_function(module, path)
         arguments = read_arguments(function, path)
         check(path, program_fault(module))
@@ -135,7 +142,8 @@ def read_arguments(function: ir.OpView, path: Path) -> tuple[Argument, ...]:
                 f"{', '.join(DTYPES)}, got {kind}; fix its sizes"
             )
         role = declared_role(function, index) or ("output" if is_written(value) else "input")
-        arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type)))
+        low, high = range_of(function, index, value)
+        arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type), low, high))
     if not any(a.role in WRITTEN for a in arguments):
         raise PayloadError(
             f"@{symbol(function)} in {path} must write at least one argument, it writes none; "
@@ -146,10 +154,8 @@ def read_arguments(function: ir.OpView, path: Path) -> tuple[Argument, ...]:
 
 def declared_role(function: ir.OpView, index: int) -> str | None:
     """The argument's ``autotune.role`` attribute, if it has one."""
-    if "arg_attrs" not in function.attributes:
-        return None
-    attributes = function.attributes["arg_attrs"][index]
-    return str(attributes[ROLE].value) if ROLE in attributes else None
+    said = said_of(function, index)
+    return str(ir.StringAttr(said[ROLE]).value) if ROLE in said else None
 
 
 def is_written(value: ir.Value) -> bool:
