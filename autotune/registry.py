@@ -1,5 +1,7 @@
 """Content by name, through Python entry points: payloads, schedules, baselines, ... Plug-ins count."""
 
+import hashlib
+import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
@@ -11,14 +13,15 @@ from autotune.core.comparator import Comparator
 from autotune.core.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
 from autotune.core.family import Baseline, Family
 from autotune.core.generator import Generator
+from autotune.core.imported import DESCRIPTION, Importer
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.core.technique import Technique
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
-GENERATORS = "autotune.generators"
-GROUPS = (PAYLOADS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
+GENERATORS, IMPORTERS = "autotune.generators", "autotune.importers"
+GROUPS = (PAYLOADS, IMPORTERS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
 @cache
@@ -52,23 +55,107 @@ def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def load_payload(spec: str) -> Payload:
-    """Build the payload a user names: a registered name with parameters, or a path to an ``.mlir`` file.
+    """Build the payload a user names.
+
+    Args:
+        spec: A registered name with parameters, a path to an ``.mlir`` file or to an imported folder, or
+            a model's file, which is then imported once.
 
     Raises:
-        PayloadError: The name is unknown, or its parameters are impossible.
+        PayloadError: The name is unknown, its parameters are impossible, or a file is no payload.
     """
-    if spec.endswith(".mlir") or "/" in spec.partition(",")[0]:
+    name, points = spec.partition(",")[0], registered(PAYLOADS)
+    if name in points:
+        factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
+        return factory(parse_spec(spec)[1])
+    if Path(name).suffix.removeprefix(".") in registered(IMPORTERS):
+        return load_folder(import_once(spec), spec)
+    if (Path(name) / DESCRIPTION).is_file():
+        return load_folder(Path(spec), spec)
+    if spec.endswith(".mlir") or "/" in name:
         from autotune.compiler.tasks.payload_file import load_mlir_file  # noqa: PLC0415 - names must list without MLIR
 
         return load_mlir_file(Path(spec))
-    name, parameters = parse_spec(spec)
-    points = registered(PAYLOADS)
-    if name not in points:
-        close = get_close_matches(name, points, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "give a path ending in .mlir, or see `autotune list`"
-        raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
-    factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
-    return factory(parameters)
+    parse_spec(spec)
+    close = get_close_matches(name, points, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "give a path ending in .mlir, or see `autotune list`"
+    raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
+
+
+def load_folder(folder: Path, name: str) -> Payload:
+    """The payload in a folder that `import_model` wrote.
+
+    Args:
+        folder: Folder to read.
+        name: Spec that the payload is known by.
+
+    Raises:
+        PayloadError: A file is missing or damaged, or the text is no payload.
+    """
+    from autotune.compiler.tasks.payload_folder import load_payload_folder  # noqa: PLC0415 - as above
+
+    return load_payload_folder(folder, name)
+
+
+def import_once(spec: str) -> Path:
+    """The folder of a model's file, imported the first time that this file is asked for at these sizes.
+
+    Raises:
+        PayloadError: The file is missing, or cannot be imported.
+    """
+    path = Path(spec.partition(",")[0])
+    if not path.is_file():
+        raise PayloadError(f"a model must be a file, {path} is none; check the path")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    digest.update(spec.partition(",")[2].encode())
+    folder = imports() / f"{path.stem}-{digest.hexdigest()[:16]}"
+    if not (folder / DESCRIPTION).is_file():
+        import_model(spec, folder)
+    return folder
+
+
+def imports() -> Path:
+    """Where models that were imported on the way are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune" / "imports"
+
+
+def import_model(spec: str, folder: Path) -> None:
+    """Import a model's file into a folder, by the importer of its suffix.
+
+    Args:
+        spec: Path of the file, and sizes of dimensions that it leaves open, ``model.onnx,batch=1``.
+        folder: Folder to write.
+
+    Raises:
+        PayloadError: There is no such importer, or the file cannot be imported.
+    """
+    name, given = parse_spec(spec)
+    suffix = Path(name).suffix.removeprefix(".")
+    points = registered(IMPORTERS)
+    if suffix not in (*points, "mlir"):
+        raise PayloadError(f"a model must end in one of {', '.join(points)}, mlir; got {name!r}; export it as ONNX")
+    check_empty(folder)
+    if suffix == "mlir":
+        from autotune.compiler.tasks.payload_folder import write_text_folder  # noqa: PLC0415 - as above
+
+        write_text_folder(Path(spec), folder)
+        return
+    wrong = [f"{key}={size}" for key, size in given.items() if not size.isdigit() or int(size) < 1]
+    if wrong:
+        raise PayloadError(f"sizes of {name} must be whole numbers of at least 1, got {', '.join(wrong)}; give name=1")
+    importer = cast(Importer, points[suffix].load())
+    importer(Path(name), folder, {key: int(size) for key, size in given.items()})
+
+
+def check_empty(folder: Path) -> None:
+    """Refuse a place that holds something else, before any work is done for it.
+
+    Raises:
+        PayloadError: A file is there, or a folder that no importer wrote.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file()):
+        raise PayloadError(f"a model must be imported into a folder of its own, {folder} is in use; pass --output")
 
 
 @cache

@@ -117,7 +117,7 @@ class WholeModel:
 
     Attributes:
         payload: The whole.
-        parts: Its partition.
+        parts: Partition of the whole.
         baseline: Pipeline that it is timed beside.
         machine: The host.
         seed: Seed of the input data.

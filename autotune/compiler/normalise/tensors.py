@@ -51,7 +51,7 @@ def memref_of(kind: ir.Type, what: str) -> ir.MemRefType:
     """The memref that holds a tensor.
 
     Raises:
-        PayloadError: It is no tensor of static shape.
+        PayloadError: The type is no tensor of static shape.
     """
     if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
         raise PayloadError(f"{what} must be a tensor of static shape, it is {kind}; export the model at fixed sizes")

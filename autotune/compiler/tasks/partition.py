@@ -13,6 +13,7 @@ from mlir.dialects import bufferization, linalg
 from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
 from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
+from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
@@ -57,6 +58,7 @@ def partition(payload: Payload) -> Partition:
     """
     with context():
         module = parse(payload.text, payload.name)
+        simplify(module)
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
         function = find_function(module, payload.entry)

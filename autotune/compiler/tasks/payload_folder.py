@@ -1,0 +1,173 @@
+"""A folder that an importer wrote as a payload: names, weights and recorded results around the text."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.compiler.tasks.payload_file import load_mlir_file
+from autotune.core.errors import PayloadError
+from autotune.core.imported import (
+    DESCRIPTION,
+    ORACLE,
+    SEEDS,
+    TEXT,
+    WEIGHTS,
+    ImportedModel,
+    ModelArgument,
+    argument_names,
+    input_key,
+    result_key,
+)
+from autotune.core.payload import Argument, Array, Payload, random_array
+
+Tensors = tuple[tuple[str, str], ...]  # name of each argument, and of the model's tensor
+
+
+def load_payload_folder(folder: Path, name: str) -> Payload:
+    """Read a payload from a folder.
+
+    Args:
+        folder: Folder that an importer wrote.
+        name: Spec that the payload is known by.
+
+    Raises:
+        PayloadError: A file is missing or damaged, or the text is no payload.
+    """
+    model = read_description(folder)
+    payload = load_mlir_file(folder / TEXT)
+    if len(payload.arguments) != len(model.arguments):
+        raise PayloadError(
+            f"{folder / DESCRIPTION} must describe the {len(payload.arguments)} arguments of {TEXT}, "
+            f"it describes {len(model.arguments)}; import it again"
+        )
+    names = argument_names(model.arguments)
+    arguments = tuple(map(described, payload.arguments, model.arguments, names))
+    tensors = tuple((name, said.name) for name, said in zip(names, model.arguments, strict=True))
+    recorded = folder / ORACLE if (folder / ORACLE).exists() else None
+    weights = folder / WEIGHTS if (folder / WEIGHTS).exists() or model.importer != "mlir" else None
+    check_weights(weights, arguments, dict(tensors))
+    return replace(
+        payload,
+        name=name,
+        arguments=arguments,
+        inputs=partial(make_inputs, arguments, tensors, weights, recorded),
+        reference=partial(recorded_results, recorded, tensors, len(payload.outputs)) if recorded is not None else None,
+        notes=(*payload.notes, *model.notes),
+    )
+
+
+def write_text_folder(path: Path, folder: Path) -> None:
+    """Make a folder of a file of MLIR: names, roles and ranges can then be said in its description.
+
+    Raises:
+        PayloadError: The file is no payload.
+    """
+    payload = load_mlir_file(path)
+    arguments = tuple(ModelArgument(a.name, a.role, a.low, a.high) for a in payload.arguments)
+    digest = hashlib.sha256(payload.text.encode()).hexdigest()
+    model = ImportedModel(arguments, path.name, digest, "mlir", notes=payload.notes)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TEXT).write_text(payload.text)
+    (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
+
+
+def read_description(folder: Path) -> ImportedModel:
+    """What a folder says of its model.
+
+    Raises:
+        PayloadError: The description is missing or damaged.
+    """
+    path = folder / DESCRIPTION
+    try:
+        said: Any = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no JSON"
+        raise PayloadError(f"an imported model must have a readable {DESCRIPTION}, {path} is not: {reason}") from error
+    return ImportedModel.from_json(said, str(path))
+
+
+def described(argument: Argument, said: ModelArgument, name: str) -> Argument:
+    """An argument as the text has it, with what the model says of it."""
+    return replace(argument, name=name, role=said.role, low=said.low, high=said.high)
+
+
+def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: Mapping[str, str]) -> None:
+    """Refuse weights that are not what the text wants, before any work is done with them.
+
+    Raises:
+        PayloadError: One is missing, or of another shape.
+    """
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - only for imported models
+
+    if path is None or not any(argument.role == "weight" for argument in arguments):
+        return
+    try:
+        with safe_open(path, framework="np") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (OSError, SafetensorError) as error:
+        raise PayloadError(f"weights must be readable, {path} is not: {error}; import it again") from error
+    for argument in arguments:
+        tensor = tensors[argument.name]
+        if argument.role == "weight" and shapes.get(tensor) != argument.shape:
+            found = shapes.get(tensor, "missing")
+            raise PayloadError(f"weight {tensor} in {path} must have shape {argument.shape}, is {found}")
+
+
+def make_inputs(
+    arguments: tuple[Argument, ...], tensors: Tensors, weights: Path | None, recorded: Path | None, seed: int
+) -> dict[str, Array]:
+    """The model's weights, and its recorded inputs; seeds behind the recorded ones begin again with the first.
+
+    Args:
+        arguments: Arguments of the payload.
+        tensors: Name of each, and of the model's tensor.
+        weights: File of weights, if there is one.
+        recorded: File of recorded inputs, if there is one.
+        seed: Seed of the inputs.
+    """
+    held = read_weights(weights) if weights is not None and weights.exists() else {}
+    given = read_recorded(recorded) if recorded is not None else {}
+    rng = np.random.default_rng(seed)
+    place = SEEDS[seed % len(SEEDS)]
+    found = {}
+    for argument, (_, tensor) in zip(arguments, tensors, strict=True):
+        if argument.role == "weight" and weights is not None:
+            found[argument.name] = held[tensor]
+        elif argument.role != "output":
+            key = input_key(place, tensor)
+            found[argument.name] = given[key] if key in given else random_array(argument, rng)
+    return found
+
+
+def read_weights(path: Path) -> dict[str, Array]:
+    """Weights by name."""
+    from safetensors.numpy import load_file  # noqa: PLC0415
+
+    return dict(load_file(path))
+
+
+@cache
+def read_recorded(path: Path) -> Mapping[str, Array]:
+    """Everything that is recorded, by key."""
+    with np.load(path, allow_pickle=False) as file:
+        return {key: file[key] for key in file.files}
+
+
+def recorded_results(recorded: Path, tensors: Tensors, results: int, **inputs: Array) -> tuple[Array, ...]:
+    """What the framework computed of these inputs, in float64.
+
+    Raises:
+        PayloadError: The framework was not asked for them.
+    """
+    held = read_recorded(recorded)
+    for seed in SEEDS:
+        keys = {name: input_key(seed, tensor) for name, tensor in tensors}
+        if all(np.array_equal(inputs[name], held[key]) for name, key in keys.items() if key in held):
+            return tuple(held[result_key(seed, number)] for number in range(results))
+    raise PayloadError(f"results in {recorded} must be of the given inputs, there are none of those; import it again")
