@@ -31,6 +31,7 @@ from autotune.core.task import Member, Task
 
 # Element-wise neighbours become one op before units are counted.
 FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 SECOND_USE = "autotune.second_use"
 # A task with a size known at run time only is verified and measured at these parts of its bound.
 PARTS = (1024, 8, 2, 1)
@@ -82,18 +83,20 @@ def partition(payload: Payload) -> Partition:
 
 
 def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
-    """Fuse element-wise neighbours, in place, leaving contractions as they are.
+    """Fuse element-wise neighbours, in place, leaving contractions, and what is reshaped, as they are.
 
-    The fusion pass would also fold reshapes into contractions, which turns a matmul into a higher-dimensional op
-    that no matmul schedule knows. It only touches values with a single use: contractions get a second one meanwhile.
+    The fusion pass would also fold reshapes into ops: a matmul becomes a higher-dimensional op that no matmul schedule
+    knows, and what is added to a matmul no longer has its shape. It only touches values with a single use: those of
+    contractions, and those that are reshaped, get a second one meanwhile.
     """
     for op, _ in list(structured_ops(function.regions[0].blocks[0])):
         read_places_by_position(op.operation)
-        if linalg.isa_contraction_op(op.operation):
-            with ir.InsertionPoint.after(op.operation), op.operation.location:
-                for value in [*op.operation.operands, *op.operation.results]:
-                    if isinstance(value.type, ir.RankedTensorType):
-                        bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
+        kept = [*op.operation.operands, *op.operation.results] if linalg.isa_contraction_op(op.operation) else []
+        kept += [value for value in op.operation.results if any(use.owner.name in RESHAPES for use in value.uses)]
+        with ir.InsertionPoint.after(op.operation), op.operation.location:
+            for value in dict.fromkeys(kept):
+                if isinstance(value.type, ir.RankedTensorType):
+                    bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
     run_passes(module, FUSE_ELEMENTWISE)
 
     def erase(op: ir.Operation) -> ir.WalkResult:
