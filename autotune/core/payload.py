@@ -101,6 +101,7 @@ class Payload:
             as of a file.
         cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
         notes: Notes for the user on how the payload was read, a sentence each.
+        foreign: Whether others wrote the text: what importers write is then undone before tasks are found.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Payload:
     graph: Graph = ()
     cases: tuple[Case, ...] = ()
     notes: tuple[str, ...] = ()
+    foreign: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(SYMBOL, self.entry):

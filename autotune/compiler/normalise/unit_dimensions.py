@@ -8,9 +8,12 @@ from mlir.dialects import linalg, tensor
 from autotune.compiler.laws import every_op
 from autotune.compiler.module import run_passes
 from autotune.compiler.nests import indexing_maps
+from autotune.compiler.values import maker
 
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
 MOVES = ("linalg.transpose", "linalg.broadcast")
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+MATRIX = 2  # dimensions
 
 
 def drop_unit_dimensions(module: ir.Module) -> None:
@@ -19,16 +22,16 @@ def drop_unit_dimensions(module: ir.Module) -> None:
         C[0, m, n] += A[0, m, k] * B[0, k, n]   ->   C[m, n] += A[m, k] * B[k, n]
 
     Importers keep a batch of one everywhere. Reshapes between an op with it and one without hide that the two are
-    neighbours.
+    neighbours. A module stays as it is where a batch of one is what attention groups go by: in one with a single head.
     """
     ops = [op for op in every_op(module) if has_unit_dimension(op)]
-    if not ops:
+    batches = [op for op in ops if op.name == "linalg.batch_matmul" and op.results[0].type.shape[0] == 1]
+    if not ops or not all(is_stored(op.operands[1]) for op in batches):
         return
-    for op in ops:
-        if op.name == "linalg.batch_matmul" and op.results[0].type.shape[0] == 1:
-            open_batch(op)
-        elif op.name in MOVES:
-            generalize(op)
+    for op in [op for op in ops if op.name in MOVES]:
+        generalize(op)
+    for op in batches:
+        open_batch(op)
     run_passes(module, PASSES)
 
 
@@ -38,6 +41,20 @@ def has_unit_dimension(op: ir.Operation) -> bool:
         return False
     tensors = [value.type for value in op.operands if isinstance(value.type, ir.RankedTensorType)]
     return any(1 in kind.shape for kind in tensors)
+
+
+def is_stored(value: ir.Value) -> bool:
+    """Tell whether a value is an argument of two dimensions, moved about at most: a weight, and no activations."""
+    made_by = maker(value)
+    while made_by is not None and (made_by.name in (*MOVES, *RESHAPES) or is_move(made_by)):
+        value = made_by.operands[0]
+        made_by = maker(value)
+    return made_by is not None and made_by.name == "bufferization.to_tensor" and len(value.type.shape) <= MATRIX
+
+
+def is_move(op: ir.Operation) -> bool:
+    """Tell whether an op is a generic one that computes nothing."""
+    return op.name == "linalg.generic" and len(op.regions[0].blocks[0].operations) == 1 and len(op.operands) == 2
 
 
 def open_batch(op: ir.Operation) -> None:

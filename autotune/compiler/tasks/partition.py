@@ -21,7 +21,7 @@ from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.oracle import contract
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
-from autotune.compiler.tasks.vectors import vectorizes
+from autotune.compiler.tasks.vectors import lane_of, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.compiler.values import fill_of, maker
 from autotune.core.loop_nest import Contraction, LoopNest, rows_of
@@ -59,7 +59,8 @@ def partition(payload: Payload) -> Partition:
     """
     with context():
         module = parse(payload.text, payload.name)
-        simplify(module)
+        if payload.foreign:
+            simplify(module)
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
         function = find_function(module, payload.entry)
@@ -192,9 +193,8 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     several = tuple(members) if len(members) > 1 else ()
     first = group.ops[0]
     gathers = bool(gathered(first))
-    return Task(
-        tag, payload, root.nest, contraction=alone, members=several, gathers=gathers, vectorizes=vectorizes(first)
-    )
+    found = Task(tag, payload, root.nest, contraction=alone, members=several, gathers=gathers)
+    return replace(found, vectorizes=vectorizes(first), lane=lane_of(first))
 
 
 def is_zeroed(op: ir.Operation) -> bool:

@@ -48,7 +48,7 @@ def load_mlir_file(path: Path) -> Payload:
         check(path, program_fault(module))
         reduction = longest_reduction(function)
         entry = str(symbol(function))
-    return Payload(str(path), text, entry, arguments, reduction=reduction, notes=notes)
+    return Payload(str(path), text, entry, arguments, reduction=reduction, notes=notes, foreign=True)
 
 
 def read_text(path: Path) -> str:
