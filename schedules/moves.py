@@ -156,7 +156,12 @@ def drop_unit_batch(script: Script, op: str, rank: int) -> str:
     C[b, m, n] += ...   ->   for b:  C_b[m, n] += ...
     """
     tiled, loop = tile_loop(script, op, rank, 0, 1)
-    return drop_unit_loops(script, tiled, loop)
+    script.emit(f"transform.structured.generalize {tiled} : ({ANY}) -> {ANY}")
+    script.emit(
+        f"transform.apply_patterns to {loop} "
+        f"{{ transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices }} : {ANY}"
+    )
+    return match_inside(script, loop, "linalg.generic", stem="plain")
 
 
 def simplify(script: Script, scope: str) -> None:
@@ -209,19 +214,6 @@ def generalize(script: Script, op: str) -> str:
     generic = script.fresh("generic")
     script.emit(f"{generic} = transform.structured.generalize {op} : ({ANY}) -> {ANY}")
     return generic
-
-
-def drop_unit_loops(script: Script, op: str, loop: str) -> str:
-    """Drop loops of one step from an op inside a loop; consumes `op`. One that only moves elements stays an op.
-
-    y[0, 0, c] = x[0, 2, c]   ->   y_[c] = x_[c]
-    """
-    script.emit(f"transform.structured.generalize {op} : ({ANY}) -> {ANY}")
-    script.emit(
-        f"transform.apply_patterns to {loop} "
-        f"{{ transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices }} : {ANY}"
-    )
-    return match_inside(script, loop, "linalg.generic", stem="plain")
 
 
 def drop_unit_dimensions(script: Script, loop: str, ops: int) -> list[str]:

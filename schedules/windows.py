@@ -80,8 +80,21 @@ def write_piece(script: Script, op: str, task: Task, piece: tuple[int, int]) -> 
     if width == 1:
         return  # a last column of its own stays a loop of scalars
     if outermost:
-        op = moves.drop_unit_loops(script, op, outermost)
+        op = drop_unit_loops(script, op, outermost)
     moves.vectorize(script, op)
+
+
+def drop_unit_loops(script: Script, op: str, loop: str) -> str:
+    """Drop loops of one step from an op inside a loop; consumes `op`. One that only moves elements stays an op.
+
+    y[0, 0, c] = x[0, 2, c]   ->   y_[c] = x_[c]
+    """
+    moves.generalize(script, op)
+    script.emit(
+        f"transform.apply_patterns to {loop} "
+        f"{{ transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices }} : {moves.ANY}"
+    )
+    return moves.match_inside(script, loop, "linalg.generic", stem="plain")
 
 
 WINDOWS = Windows()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.errors import PayloadError
-from autotune.core.payload import ROLES
+from autotune.core.payload import ROLES, Array
 
 TEXT, DESCRIPTION, WEIGHTS, ORACLE = "payload.mlir", "payload.json", "weights.safetensors", "oracle.npz"
 FORMAT = 1  # 1: the first
@@ -29,12 +29,26 @@ class ModelArgument:
         role: ``input``, ``weight``, ``state`` or ``output``.
         low: Smallest value that the model is tried with.
         high: Upper end (exclusive) of those values.
+        order: Dimensions of the model's tensor in the order in which the text has them; empty where it has them as they
+            are. So a kernel is stored as convolutions read it.
+        shape: Shape of the argument, where dimensions were made one; empty where it is the tensor's.
     """
 
     name: str
     role: str
     low: float = -1.0
     high: float = 1.0
+    order: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+
+    def arrange(self, tensor: Array) -> Array:
+        """The argument that holds a tensor of the model."""
+        turned = tensor.transpose(self.order) if self.order else tensor
+        return turned.reshape(self.shape) if self.shape else turned
+
+    def arranged(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the argument that holds a tensor of a shape."""
+        return self.shape or tuple(shape[d] for d in self.order) or shape
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,7 @@ class ImportedModel:
         try:
             if said["format"] != FORMAT:
                 raise PayloadError(f"{where} must be of format {FORMAT}, it is of {said['format']}; import it again")
-            arguments = tuple(ModelArgument(**argument) for argument in said["arguments"])
+            arguments = tuple(read_argument(argument) for argument in said["arguments"])
             model = cls(**{**said, "arguments": arguments, "notes": tuple(said["notes"])})
         except (TypeError, KeyError) as error:
             raise PayloadError(
@@ -88,6 +102,12 @@ class ImportedModel:
         if any(argument.role not in ROLES for argument in arguments):
             raise PayloadError(f"roles in {where} must be of {', '.join(ROLES)}; import it again")
         return model
+
+
+def read_argument(said: dict[str, Any]) -> ModelArgument:
+    """One entry of the file's arguments."""
+    order, shape = (tuple(said.get(name, ())) for name in ("order", "shape"))
+    return ModelArgument(**{**said, "order": order, "shape": shape})
 
 
 def argument_names(arguments: Sequence[ModelArgument]) -> list[str]:

@@ -22,6 +22,7 @@ from autotune.core.imported import (
 )
 from autotune.core.payload import Array
 
+KERNEL, KERNEL_BACK = (2, 3, 1, 0), (3, 2, 0, 1)  # of (f, c, i, j) as (i, j, c, f), and of that as (f, c, i, j)
 MOST_WEIGHT_BYTES = 2 << 30  # what one ONNX file may hold
 
 
@@ -63,6 +64,12 @@ def weight_argument(name: str, array: Array) -> ModelArgument:
     """An argument that holds a weight: random data in its place are of the same range."""
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     return ModelArgument(name, "weight", low, high if high > low else low + 1.0)
+
+
+def kernel_argument(argument: ModelArgument, shape: Sequence[int]) -> ModelArgument:
+    """A kernel (f, c, i, j) of a convolution, stored as the product over its windows reads it: (i j c, f)."""
+    f, c, down, across = shape
+    return replace(argument, order=KERNEL, shape=(down * across * c, f))
 
 
 def random_inputs(

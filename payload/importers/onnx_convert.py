@@ -4,7 +4,7 @@
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ import numpy as np
 from autotune.core.imported import SEEDS, ImportedModel, ModelArgument
 from payload.importers.converter import run_converter
 from payload.importers.folder import (
+    KERNEL_BACK,
     MOST_WEIGHT_BYTES,
+    kernel_argument,
     random_inputs,
     sha256_of,
     versions_of,
@@ -23,7 +25,7 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, lower
 from payload.importers.onnx_oracle import ask_reference, to_array
-from payload.importers.onnx_values import decompose_sums, fold_constants, places_of, weights_of
+from payload.importers.onnx_values import decompose_sums, fold_constants, kernels_of, places_of, weights_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto, ValueInfoProto
@@ -50,9 +52,13 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in graph.input}
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
     results, oracle = ask_reference(whole, inputs)
-    text = to_linalg(lift(model, names))
+    weights = {name: weight_argument(name, values[name]) for name in names}
+    weights |= {
+        name: kernel_argument(weights[name], values[name].shape) for name in kernels_of(graph) if name in weights
+    }
+    text = to_linalg(lift(model, weights))
     described = ImportedModel(
-        arguments=(*given, *(weight_argument(name, values[name]) for name in names)),
+        arguments=(*given, *weights.values()),
         source=path.name,
         sha256=sha256_of(path),
         importer="onnx",
@@ -145,16 +151,30 @@ def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int]) -> ModelArg
     return ModelArgument(tensor.name, "input")
 
 
-def lift(model: "ModelProto", names: Sequence[str]) -> "ModelProto":
-    """The model with initializers as inputs behind the others; its graph has the name of the payload's function."""
-    from onnx.helper import make_tensor_value_info  # noqa: PLC0415
+def lift(model: "ModelProto", weights: Mapping[str, ModelArgument]) -> "ModelProto":
+    """The model with weights as inputs behind the others; its graph has the name of the payload's function."""
+    from onnx import numpy_helper  # noqa: PLC0415
+    from onnx.helper import make_node, make_tensor_value_info  # noqa: PLC0415
 
-    held = {tensor.name: tensor for tensor in model.graph.initializer}
-    model.graph.input.extend(make_tensor_value_info(n, held[n].data_type, list(held[n].dims)) for n in names)
-    kept = [tensor for tensor in model.graph.initializer if tensor.name not in names]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    model.graph.name = ENTRY
+    graph = model.graph
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    first = []
+    for name, said in weights.items():
+        if not said.order:
+            graph.input.append(make_tensor_value_info(name, held[name].data_type, list(held[name].dims)))
+            continue
+        arranged, shape = f"{name}_arranged", f"{name}_shape"
+        graph.input.append(make_tensor_value_info(arranged, held[name].data_type, list(said.shape)))
+        sizes = np.array([held[name].dims[d] for d in said.order])
+        graph.initializer.append(numpy_helper.from_array(sizes, shape))
+        first.append(make_node("Reshape", [arranged, shape], [f"{name}_places"]))
+        first.append(make_node("Transpose", [f"{name}_places"], [name], perm=KERNEL_BACK))
+    nodes, kept = list(graph.node), [tensor for tensor in graph.initializer if tensor.name not in weights]
+    del graph.initializer[:], graph.node[:]
+    graph.initializer.extend(kept)
+    graph.node.extend([*first, *nodes])
+    graph.name = ENTRY
+    fix_sizes(model, {})
     return model
 
 

@@ -11,6 +11,7 @@ from payload.importers.onnx_oracle import evaluator_of, to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
+KERNEL_RANK = 4  # dimensions of a kernel: channels out and in, down, across
 MOST_FOLDED = 1 << 22  # elements: what is larger is computed again rather than kept
 # Inputs that say how an op works rather than what it works on, by op; importers must see their values.
 SETTINGS: Mapping[str, tuple[int, ...]] = {
@@ -120,6 +121,22 @@ def weights_of(graph: "GraphProto") -> list[str]:
     }
     real = {1, 10, 11, 16}  # float, float16, double, bfloat16
     return [t.name for t in graph.initializer if t.data_type in real and len(t.dims) > 0 and t.name not in settings]
+
+
+def kernels_of(graph: "GraphProto") -> set[str]:
+    """Names of the initializers that are kernels of plain convolutions of two dimensions, and nothing else."""
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    found = {
+        n.input[1] for n in graph.node if n.op_type == "Conv" and ranks.get(n.input[1]) == KERNEL_RANK and is_plain(n)
+    }
+    others = [name for n in graph.node for place, name in enumerate(n.input) if (n.op_type, place) != ("Conv", 1)]
+    grouped = [n.input[1] for n in graph.node if n.op_type == "Conv" and not is_plain(n)]
+    return found - {*others, *grouped}
+
+
+def is_plain(node: "NodeProto") -> bool:
+    """Tell whether a convolution has one group."""
+    return all(attribute.i == 1 for attribute in node.attribute if attribute.name == "group")
 
 
 def places_of(graph: "GraphProto") -> dict[str, int]:

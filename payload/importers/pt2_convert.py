@@ -14,6 +14,7 @@ from autotune.core.payload import Array
 from payload.importers.converter import run_converter
 from payload.importers.folder import (
     MOST_WEIGHT_BYTES,
+    kernel_argument,
     random_inputs,
     sha256_of,
     versions_of,
@@ -22,7 +23,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
-from payload.importers.pt2_values import compute, fold_constants, places_of, sum_as_product
+from payload.importers.pt2_values import arrange_kernel, compute, fold_constants, kernels_of, places_of, sum_as_product
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -51,7 +52,12 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     results = [compute(graph, {**each, **weights}) for each in data]
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
     said = {argument.name: argument for argument in given}
-    arguments = tuple(said[name] if name in said else weight_argument(name, weights[name]) for name in names)
+    said |= {name: weight_argument(name, weights[name]) for name in names if name not in said}
+    for node in kernels_of(graph):
+        if node.name in weights:
+            said[node.name] = kernel_argument(said[node.name], weights[node.name].shape)
+            arrange_kernel(graph, node, said[node.name].shape)
+    arguments = tuple(said[name] for name in names)
     described = ImportedModel(
         arguments=arguments,
         source=path.name,

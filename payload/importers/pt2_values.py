@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autotune.core.payload import Array
+from payload.importers.folder import KERNEL, KERNEL_BACK
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Graph, GraphModule, Node
 
+KERNEL_RANK = 4  # dimensions of a kernel: channels out and in, down, across
 ASSERTS = "assert"  # in the names of ops that only check
 KEEPS_PLACES = (
     "view",
@@ -134,3 +136,34 @@ def places_of(graph: "Graph") -> dict[str, int]:
 def note(bounds: dict[str, int], node: "Node", size: int) -> None:
     """Note that a tensor holds places of so many."""
     bounds[node.name] = min(size, bounds.get(node.name, size))
+
+
+def kernels_of(graph: "Graph") -> "list[Node]":
+    """Placeholders that are kernels of plain convolutions of two dimensions, and nothing else."""
+    return [node for node in graph.nodes if node.op == "placeholder" and all(is_kernel(node, u) for u in node.users)]
+
+
+def is_kernel(node: "Node", user: "Node") -> bool:
+    """Tell whether a node is the kernel of a convolution with one group."""
+    if "convolution" not in str(user.target) or len(node.meta["val"].shape) != KERNEL_RANK:
+        return False
+    transposed, groups = user.args[6], user.args[8]
+    return user.args[1] is node and user.args[0] is not node and not transposed and groups == 1
+
+
+def arrange_kernel(graph: "Graph", node: "Node", shape: tuple[int, ...]) -> None:
+    """Let a kernel's placeholder be of another shape, (i j c, f), and those who read it read (f, c, i, j) of it."""
+    import torch  # noqa: PLC0415
+
+    value, last = node.meta["val"], [each for each in graph.nodes if each.op == "placeholder"][-1]
+    users = list(node.users)
+    with graph.inserting_after(last):
+        places = graph.call_function(torch.ops.aten.view.default, (node, [value.shape[d] for d in KERNEL]))
+    with graph.inserting_after(places):
+        kernel = graph.call_function(torch.ops.aten.permute.default, (places, list(KERNEL_BACK)))
+    places.meta["val"] = value.permute(KERNEL).contiguous()
+    kernel.meta["val"] = places.meta["val"].permute(KERNEL_BACK)
+    node.meta["val"] = places.meta["val"].reshape(shape)
+    node.meta.pop("tensor_meta", None)
+    for user in users:
+        user.replace_input_with(node, kernel)

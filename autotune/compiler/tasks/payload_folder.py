@@ -26,7 +26,7 @@ from autotune.core.imported import (
 )
 from autotune.core.payload import Argument, Array, Payload, random_array
 
-Tensors = tuple[tuple[str, str], ...]  # name of each argument, and of the model's tensor
+Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and the model's tensor
 
 
 def load_payload_folder(folder: Path, name: str) -> Payload:
@@ -48,7 +48,7 @@ def load_payload_folder(folder: Path, name: str) -> Payload:
         )
     names = argument_names(model.arguments)
     arguments = tuple(map(described, payload.arguments, model.arguments, names))
-    tensors = tuple((name, said.name) for name, said in zip(names, model.arguments, strict=True))
+    tensors = tuple(zip(names, model.arguments, strict=True))
     recorded = folder / ORACLE if (folder / ORACLE).exists() else None
     weights = folder / WEIGHTS if (folder / WEIGHTS).exists() or model.importer != "mlir" else None
     check_weights(weights, arguments, dict(tensors))
@@ -97,7 +97,7 @@ def described(argument: Argument, said: ModelArgument, name: str) -> Argument:
     return replace(argument, name=name, role=said.role, low=said.low, high=said.high)
 
 
-def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: Mapping[str, str]) -> None:
+def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: Mapping[str, ModelArgument]) -> None:
     """Refuse weights that are not what the text wants, before any work is done with them.
 
     Raises:
@@ -113,10 +113,10 @@ def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: M
     except (OSError, SafetensorError) as error:
         raise PayloadError(f"weights must be readable, {path} is not: {error}; import it again") from error
     for argument in arguments:
-        tensor = tensors[argument.name]
-        if argument.role == "weight" and shapes.get(tensor) != argument.shape:
-            found = shapes.get(tensor, "missing")
-            raise PayloadError(f"weight {tensor} in {path} must have shape {argument.shape}, is {found}")
+        said = tensors[argument.name]
+        found = said.arranged(shapes[said.name]) if said.name in shapes else "missing"
+        if argument.role == "weight" and found != argument.shape:
+            raise PayloadError(f"weight {said.name} in {path} must have shape {argument.shape}, is {found}")
 
 
 def make_inputs(
@@ -126,7 +126,7 @@ def make_inputs(
 
     Args:
         arguments: Arguments of the payload.
-        tensors: Name of each, and of the model's tensor.
+        tensors: Name of each, and the model's tensor.
         weights: File of weights, if there is one.
         recorded: File of recorded inputs, if there is one.
         seed: Seed of the inputs.
@@ -136,11 +136,11 @@ def make_inputs(
     rng = np.random.default_rng(seed)
     place = SEEDS[seed % len(SEEDS)]
     found = {}
-    for argument, (_, tensor) in zip(arguments, tensors, strict=True):
+    for argument, (_, said) in zip(arguments, tensors, strict=True):
         if argument.role == "weight" and weights is not None:
-            found[argument.name] = held[tensor]
+            found[argument.name] = said.arrange(held[said.name])
         elif argument.role != "output":
-            key = input_key(place, tensor)
+            key = input_key(place, said.name)
             found[argument.name] = given[key] if key in given else random_array(argument, rng)
     return found
 
@@ -167,7 +167,7 @@ def recorded_results(recorded: Path, tensors: Tensors, results: int, **inputs: A
     """
     held = read_recorded(recorded)
     for seed in SEEDS:
-        keys = {name: input_key(seed, tensor) for name, tensor in tensors}
+        keys = {name: input_key(seed, said.name) for name, said in tensors}
         if all(np.array_equal(inputs[name], held[key]) for name, key in keys.items() if key in held):
             return tuple(held[result_key(seed, number)] for number in range(results))
     raise PayloadError(f"results in {recorded} must be of the given inputs, there are none of those; import it again")
