@@ -6,8 +6,10 @@ from tuning_support import agrees, contraction_payload, run
 
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.module import context, parse
+from autotune.compiler.normalise.channels_last import turn_channels_last
 from autotune.compiler.normalise.narrow import narrow_floats
 from autotune.compiler.normalise.powers import multiply_powers
+from autotune.compiler.normalise.shared_matrices import share_matrices
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
@@ -71,9 +73,45 @@ WIDE = """func.func @f(%x: tensor<6x8xf32>) -> tensor<6xf32> {
   } -> tensor<6xf32>
   return %r : tensor<6xf32>
 }"""
+SHARED = f"""func.func @f(%x: tensor<5x6x8xf32>, %w: tensor<8x4xf32>) -> tensor<5x6x4xf32> {{
+  %t = tensor.empty() : tensor<5x8x4xf32>
+  %wide = linalg.broadcast ins(%w : tensor<8x4xf32>) outs(%t : tensor<5x8x4xf32>) dimensions = [0]
+  {FILLED.format("tensor<5x6x4xf32>")}
+  %r = linalg.batch_matmul ins(%x, %wide : tensor<5x6x8xf32>, tensor<5x8x4xf32>)
+    outs(%z : tensor<5x6x4xf32>) -> tensor<5x6x4xf32>
+  return %r : tensor<5x6x4xf32>
+}}"""
+CONV = """func.func @f(%x: tensor<2x3x9x11xf32>, %w: tensor<4x3x3x2xf32>, %b: tensor<4xf32>) -> tensor<2x4x OUT> {
+  %t = tensor.empty() : tensor<2x4x OUT>
+  %start = linalg.broadcast ins(%b : tensor<4xf32>) outs(%t : tensor<2x4x OUT>) dimensions = [0, 2, 3]
+  %r = linalg.conv_2d_nchw_fchw {strides = dense<STRIDES> : tensor<2xi64>, dilations = dense<DILATIONS> : tensor<2xi64>}
+    ins(%x, %w : tensor<2x3x9x11xf32>, tensor<4x3x3x2xf32>) outs(%start : tensor<2x4x OUT>) -> tensor<2x4x OUT>
+  return %r : tensor<2x4x OUT>
+}"""
+
+
+def conv(out, strides, dilations):
+    text = CONV.replace("2x4x OUT", f"2x4x{out}xf32")
+    return text.replace("STRIDES", strides).replace("DILATIONS", dilations)
+
+
+POOL = """func.func @f(%x: tensor<2x3x9x9xf32>) -> tensor<2x3x4x4xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<2x3x4x4xf32>
+  %z = linalg.fill ins(%low : f32) outs(%e : tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  %w = tensor.empty() : tensor<3x3xf32>
+  %r = linalg.pooling_nchw_max {strides = dense<2> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
+    ins(%x, %w : tensor<2x3x9x9xf32>, tensor<3x3xf32>) outs(%z : tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  return %r : tensor<2x3x4x4xf32>
+}"""
 CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
+    "shared matrices": (share_matrices, SHARED, "linalg.batch_matmul"),
+    "convolution": (turn_channels_last, conv("7x10", "1", "1"), "linalg.conv_2d_nchw_fchw"),
+    "strided convolution": (turn_channels_last, conv("4x10", "[2, 1]", "1"), "linalg.conv_2d_nchw_fchw"),
+    "dilated convolution": (turn_channels_last, conv("5x9", "1", "2"), "linalg.conv_2d_nchw_fchw"),
+    "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
 }

@@ -5,10 +5,11 @@ from mlir import ir
 from autotune.compiler.normalise.channels_last import turn_channels_last
 from autotune.compiler.normalise.narrow import narrow_floats
 from autotune.compiler.normalise.powers import multiply_powers
+from autotune.compiler.normalise.shared_matrices import share_matrices
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
 
-SIMPLIFY = (multiply_powers, narrow_floats, turn_channels_last, drop_unit_dimensions, read_in_place)
+SIMPLIFY = (multiply_powers, narrow_floats, turn_channels_last, share_matrices, drop_unit_dimensions, read_in_place)
 
 
 def simplify(module: ir.Module) -> None:

@@ -1,5 +1,7 @@
 """A user's own ``.mlir`` file as a payload: one public function over statically shaped memrefs."""
 
+from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 from mlir import ir
@@ -67,10 +69,33 @@ def read_text(path: Path) -> str:
 
 
 def longest_reduction(function: ir.OpView) -> int:
-    """Trip count of the longest loop that a structured op of a function sums over; 1 if there is none."""
-    nests = [loop_nest(op.operation) for op, _ in structured_ops(function.regions[0].blocks[0])]
-    loops = [(s, kind) for nest in nests if nest for s, kind in zip(nest.sizes, nest.iterators, strict=True)]
-    return max((size for size, kind in loops if kind == "reduction"), default=1)
+    """Length of the longest chain of additions behind an element: trip counts of sums, along what feeds what.
+
+    One layer's rounding is what the next layer begins with: in a deep model errors add up.
+    """
+    chain: dict[ir.Value, int] = {}
+    for op in function.regions[0].blocks[0].operations:
+        before = max((chain.get(value, 0) for value in read_by(op.operation)), default=0)
+        nest = loop_nest(op.operation) if op.operation.name.startswith("linalg.") else None
+        here = prod(nest.reduced) if nest is not None else inner_reduction(op)
+        chain |= dict.fromkeys(op.operation.results, before + (here if here > 1 else 0))
+    return max(chain.values(), default=0) or 1
+
+
+def read_by(op: ir.Operation) -> Iterator[ir.Value]:
+    """Values that an op, or an op inside of it, takes."""
+    yield from op.operands
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from read_by(inner.operation)
+
+
+def inner_reduction(op: ir.OpView) -> int:
+    """The longest sum inside an op with regions, such as a loop; 1 if there is none."""
+    blocks = [block for region in op.regions for block in region.blocks] if op.operation.name.startswith("scf.") else []
+    nests = [loop_nest(inner.operation) for block in blocks for inner, _ in structured_ops(block)]
+    return max((prod(nest.reduced) for nest in nests if nest is not None), default=1)
 
 
 def check(path: Path, fault: str | None) -> None:
