@@ -79,6 +79,11 @@ class ImportedModel:
         """The file's content."""
         return asdict(self)
 
+    @property
+    def file(self) -> str:
+        """Name of the model's own file in the folder, where its importer keeps it."""
+        return f"model.{self.importer}"
+
     @classmethod
     def from_json(cls, said: dict[str, Any], where: str) -> "ImportedModel":
         """Read the file's content.

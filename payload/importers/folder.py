@@ -34,6 +34,7 @@ def write_folder(
     *,
     inputs: Sequence[Mapping[str, Array]] = (),
     results: Sequence[Sequence[Array]] = (),
+    original: bytes = b"",
 ) -> None:
     """Write a folder; what describes it comes last, so that a folder with a description is whole.
 
@@ -44,6 +45,7 @@ def write_folder(
         weights: Values of all arguments with the role ``weight``, by name.
         inputs: Inputs of each of `SEEDS`, by name.
         results: What the framework computes of them, in the order of the model's results.
+        original: The model in its own format, whole, for its own runtime to be compared with.
     """
     from safetensors.numpy import save_file  # noqa: PLC0415 - only where there are weights
 
@@ -57,6 +59,8 @@ def write_folder(
             recorded |= {input_key(seed, name): array for name, array in given.items()}
             recorded |= {result_key(seed, number): array for number, array in enumerate(found)}
         np.savez(folder / ORACLE, allow_pickle=False, **recorded)
+    if original:
+        (folder / model.file).write_bytes(original)
     (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
 
 

@@ -41,6 +41,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     """
     model = read_model(path)
     fix_sizes(model, sizes)
+    original = model.SerializeToString()
     graph = model.graph
     fold_constants(graph)
     fix_sizes(model, {})
@@ -66,9 +67,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         versions=versions_of("torch-mlir", "onnx", "numpy"),
         notes=() if oracle else ("its results could not be computed in ONNX; the plain lowering is the oracle",),
     )
-    write_folder(
-        folder, text, with_outputs(described, [o.name for o in graph.output]), values, inputs=inputs, results=results
-    )
+    described = with_outputs(described, [output.name for output in graph.output])
+    write_folder(folder, text, described, values, inputs=inputs, results=results, original=original)
 
 
 def read_model(path: Path) -> "ModelProto":

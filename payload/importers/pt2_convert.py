@@ -67,7 +67,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         versions=versions_of("torch-mlir", "torch", "numpy"),
     )
     described = with_outputs(described, [f"result{number}" for number in range(len(results[0]))])
-    write_folder(folder, to_linalg(graph), described, weights, inputs=data, results=results)
+    write_folder(folder, to_linalg(graph), described, weights, inputs=data, results=results, original=path.read_bytes())
 
 
 def read_program(path: Path) -> "ExportedProgram":

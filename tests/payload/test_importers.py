@@ -46,7 +46,8 @@ def test_a_model_agrees_with_its_framework_by_default_configs(name, tmp_path, wo
 
 def test_a_model_is_a_folder_of_plain_files_without_weights_in_the_text(tmp_path):
     payload = imported(tmp_path, mlp)
-    assert {path.name for path in (tmp_path / "model").iterdir()} == {TEXT, DESCRIPTION, WEIGHTS, ORACLE}
+    files = {TEXT, DESCRIPTION, WEIGHTS, ORACLE, "model.onnx"}
+    assert {path.name for path in (tmp_path / "model").iterdir()} == files
     assert [(a.name, a.role) for a in payload.arguments] == [
         ("x", "input"),
         *((f"{n}_{kind}", "weight") for n in range(2) for kind in ("weight", "bias")),
@@ -147,3 +148,14 @@ def test_a_missing_package_is_one_line_that_names_the_extra(tmp_path, refused, m
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, refused):
     (tmp_path / "mine.txt").write_text("mine")
     refused("import", mlp(tmp_path / "model.onnx"), "-o", tmp_path, words="is in use; pass --output")
+
+
+def test_a_model_is_compared_with_its_own_file_in_its_own_runtime(tmp_path, autotune):
+    imported(tmp_path, ONNX["embedding"])
+    code, out, said = autotune(
+        "compare", tmp_path / "model", "--against", "onnxruntime", "--baseline", "none", "--json"
+    )
+    assert code == 0, said
+    rows = {row["name"]: row for row in json.loads(out)["rows"]}
+    assert (rows["default"]["outcome"], rows["onnxruntime"]["outcome"]) == ("ok", "ok")
+    assert "the model's own file" in rows["onnxruntime"]["version"]

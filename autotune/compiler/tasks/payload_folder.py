@@ -59,6 +59,7 @@ def load_payload_folder(folder: Path, name: str) -> Payload:
         inputs=partial(make_inputs, arguments, tensors, weights, recorded),
         reference=partial(recorded_results, recorded, tensors, len(payload.outputs)) if recorded is not None else None,
         notes=(*payload.notes, *model.notes),
+        model=str(folder / model.file) if (folder / model.file).is_file() else "",
     )
 
 
