@@ -82,15 +82,16 @@ class PayloadFunction:
             PayloadError: There are too many, one is given twice or is unknown, or an input or weight is missing.
         """
         read = [a for a in self.payload.arguments if a.role not in WRITTEN]
-        order = [*read, *(a for a in self.payload.arguments if a.role == "state")]
+        known = [a for a in read if a.role == "weight" and a.name in self._held]
+        asked = [a for a in read if a not in known]
+        order = [*asked, *(a for a in self.payload.arguments if a.role == "state"), *known]
         takes = ", ".join(f"{a.name} {list(a.shape)} {a.dtype}" for a in order)
         if len(arrays) > len(order):
             raise PayloadError(f"{self.payload.name} takes {len(order)} arrays: {takes}; got {len(arrays)}")
         given = {argument.name: np.asarray(array) for argument, array in zip(order, arrays, strict=False)}
         twice, unknown = given.keys() & named.keys(), named.keys() - {a.name for a in order}
         given |= {name: np.asarray(array) for name, array in named.items()}
-        held = (a.name for a in read if a.role == "weight" and a.name in self._held and a.name not in given)
-        given |= {name: self._held[name] for name in held}
+        given |= {a.name: self._held[a.name] for a in known if a.name not in given}
         missing = [a.name for a in read if a.name not in given]
         for said, names in (("twice", twice), ("unknown", unknown), ("missing", missing)):
             if names:
