@@ -15,7 +15,6 @@ from pathlib import Path
 
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
-from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
@@ -23,10 +22,11 @@ from autotune.core.machine import this_machine
 from autotune.core.script import assemble, origin, panels_of, write_step
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
-from autotune.registry import load_family, load_payload
+from autotune.registry import load_family
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.task_search import SHARED
+from autotune.worker.reading import open_payload, partition
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)
@@ -106,7 +106,7 @@ def find_task(payload: str, tag: str) -> Task:
     Raises:
         StoreError: The payload has no such task any more.
     """
-    for task in partition(load_payload(payload)).tasks:
+    for task in partition(open_payload(payload)).tasks:
         if task.tag == tag:
             return task
     raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")

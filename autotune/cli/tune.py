@@ -39,11 +39,12 @@ def tune(
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
     from autotune.cli.progress import ProgressLine
-    from autotune.registry import load_baseline, load_payload
+    from autotune.registry import load_baseline
     from autotune.store.store import Store
     from autotune.tuning.tune import TuneOptions, tune
     from autotune.tuning.warm_start import read_known
     from autotune.worker.noise import read_floor
+    from autotune.worker.reading import open_payload
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
@@ -57,7 +58,7 @@ def tune(
         least_floor=read_floor(home(), this_machine()),
     )
     load_baseline(baseline)
-    loaded = [load_payload(spec) for spec in payloads]
+    loaded = [open_payload(spec) for spec in payloads]
     with Store.open(store or home() / "store.journal", pause=wait_for_room) as opened:
         for message in opened.messages:
             typer.echo(f"autotune: {message}", err=True)

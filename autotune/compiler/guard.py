@@ -6,6 +6,7 @@ code of a stranger. What is left can still read outside its arrays; that is what
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mlir import ir
 
@@ -48,15 +49,30 @@ def check_pipeline(where: str, what: str, pipeline: str, allowed: set[str] = PAS
         raise BundleError(f"{where} must use passes that lower, {what} asks for {name!r}; restore it")
 
 
-def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None:
+@dataclass(frozen=True)
+class BundleTexts:
+    """The MLIR of a bundle, not yet parsed.
+
+    Attributes:
+        folder: Folder of the bundle, for messages.
+        texts: Texts by the names of their files.
+        payload: The payload that the bundle says it is of.
+    """
+
+    folder: str
+    texts: Mapping[str, str]
+    payload: Payload
+
+
+def check_texts(bundle: BundleTexts) -> None:
     """Refuse MLIR that does not parse, asks for what it should not, or is not of the payload.
 
     Raises:
         BundleError: A file is refused; the error names it, with line and column where they are known.
     """
     with context():
-        for name, text in texts.items():
-            where = f"{folder}/{name}"
+        for name, text in bundle.texts.items():
+            where = f"{bundle.folder}/{name}"
             refuse(where, nesting_fault(text))
             try:
                 module = parse(text, where)
@@ -67,7 +83,7 @@ def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None
             else:
                 refuse(where, program_fault(module))
             if name in ("payload.mlir", "tagged.mlir"):
-                check_entry(where, module, payload)
+                check_entry(where, module, bundle.payload)
 
 
 def refuse(where: str, fault: str | None) -> None:

@@ -2,9 +2,7 @@
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-import mlir
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
@@ -12,6 +10,7 @@ from mlir.runtime import get_ranked_memref_descriptor
 from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.lower import run_pipeline
 from autotune.compiler.module import check_module, context, describe, first_lines, symbol
+from autotune.compiler.object_code import runner_libraries
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.arena_plan import BufferPlan
@@ -144,12 +143,6 @@ def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWe
         if symbol(op) == payload.entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
     module.body.append(loop.body.operations[1])
-
-
-def runner_libraries() -> list[str]:
-    """Shared libraries that lowered code may call into, where this MLIR ships them."""
-    folder = Path(next(iter(mlir.__path__))) / "lib"
-    return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
 
 
 def aligned_empty(argument: Argument, pages: Pages) -> Array:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import SpaceError
 from autotune.core.evaluator import Evaluator
 from autotune.core.listener import SILENT, Listener
@@ -27,6 +26,7 @@ from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
+from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
 

@@ -8,8 +8,8 @@ from autotune.bundles.replay import replay
 from autotune.compiler.module import context, parse
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Payload
-from autotune.registry import load_payload
 from autotune.store.bundle import read_bundle
+from autotune.worker.reading import open_payload
 
 PAYLOAD = contraction_payload(16, 24, 8)
 FUNCTION = PAYLOAD.text.strip().removeprefix("module {").removesuffix("}")
@@ -40,7 +40,7 @@ FILES = {
 def loaded(folder, text):
     path = folder / "mine.mlir"
     path.write_text(text)
-    return load_payload(str(path))
+    return open_payload(path)
 
 
 @pytest.mark.parametrize("name", FILES)
