@@ -18,8 +18,8 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
+from autotune.store.sessions import speedup_of
 from autotune.tuning.record import versions
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import hash_stages

@@ -12,8 +12,8 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
+from autotune.store.sessions import figures_of, speedup_of
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import hash_stages
 from autotune.worker.worker import Worker
@@ -121,14 +121,15 @@ def summarize(
     hashes: dict[str, str] | None,
 ) -> Replay:
     """What was found, as plain data."""
-    manifest, ours, theirs = bundle.manifest, first.ours, first.theirs
-    speedup = speedup_of(sessions) if sessions else None
+    manifest, ours = bundle.manifest, first.ours
+    figures = figures_of(sessions) if sessions else None
+    speedup = figures.speedup if figures else None
     return Replay(
         payload=bundle.payload.name,
         outcome=ours.outcome,
         diagnostic=ours.diagnostic,
-        best_seconds=ours.samples.median if ours.samples else None,
-        baseline_seconds=theirs.samples.median if theirs.samples else None,
+        best_seconds=figures.best_seconds if figures else None,
+        baseline_seconds=figures.baseline_seconds if figures else None,
         speedup=speedup,
         recorded=manifest.speedup,
         verdict=compare(speedup, manifest.speedup) if ours.outcome in RIGHT else "wrong",

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.compiler.tasks.partition import partition
@@ -14,6 +14,7 @@ from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import family_for, load_baseline
 from autotune.store.bundle import check_target, write_bundle
+from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import choose
@@ -22,6 +23,7 @@ from autotune.tuning.result import TuneResult
 from autotune.tuning.roofline import roof_seconds
 from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.search import SAMPLERS
+from autotune.tuning.sessions import measure_sessions
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
@@ -99,6 +101,9 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         choices = [choose(search, baseline, floor, worker) for search in searches]
         listener.stage("assembling and proving the whole")
         assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
+        listener.stage("timing the whole in more processes")
+        both = assembly.candidates(baseline, parts.payload.text)
+        sessions = measure_sessions(payload, assembly, both, machine, options.seed)
         result = summarize(
             payload,
             machine,
@@ -107,6 +112,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             searches=searches,
             choices=choices,
             assembly=assembly,
+            figures=figures_of(sessions),
             ran=ran,
             start=start,
             floor=floor,
@@ -119,12 +125,13 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             assembly=assembly,
             choices=choices,
             result=result,
+            sessions=sessions,
             seed=options.seed,
             command=options.command(payload.name),
             worker=worker,
         )
     folder = write_bundle(bundle, texts, manifest)
-    result = result.with_bundle(folder, manifest.speedup)
+    result = replace(result, bundle=str(folder))
     store.write_summary(payload.name, result.to_json())
     return result
 

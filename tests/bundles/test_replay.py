@@ -16,7 +16,7 @@ from autotune.core.trial import Samples
 from autotune.store.bundle import read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import parse_manifest
-from autotune.store.manifest_checks import speedup_of
+from autotune.store.sessions import speedup_of
 from autotune.store.store import Store
 
 SPEC = "matmul,m=17,n=24,k=9"
