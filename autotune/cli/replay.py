@@ -31,7 +31,8 @@ def replay(
 ) -> None:
     """Build a bundle again, verify it, and time it against its baseline.
 
-    Exit 1 if it is wrong, or weaker than recorded on a machine like the recorded one; 2 if the bundle is refused.
+    On a machine like the recorded one, exit 1 if it is weaker than recorded, or if that cannot be told for noise.
+    Anywhere, exit 1 if it is wrong, 2 if the bundle is refused.
 
     Example: autotune replay results/MACHINE/bundles/nano
     """
@@ -75,6 +76,7 @@ def show_replay(found: "Replay") -> None:
     right = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
     show_sentence(console, f"{found.payload}: {right if found.is_right else f'{found.outcome}: {found.diagnostic}'}")
     show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
-    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}", 2)
+    why = f", for {found.why}" if found.why else ""
+    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}{why}", 2)
     for difference in found.differences:
         show_sentence(console, f"note: {difference}", 2)

@@ -345,3 +345,10 @@ def test_database_that_is_no_store_is_refused(tmp_path):
     with pytest.raises(StoreError, match="not a database") as error:
         Store.open(f"sqlite:///{tmp_path}/text.db")
     one_line(error)
+
+
+def test_trial_of_a_time_that_is_none_is_named(path):
+    fill(path, 1)
+    path.write_bytes(path.read_bytes().replace(b"[0.002,", b"[5e-324,"))
+    with pytest.raises(StoreError, match="must be complete"):
+        trials(path)
