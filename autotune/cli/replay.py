@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, StorePath
+from autotune.cli.options import AsJson, StorePath, whole
+from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def replay(
     ] = None,
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where --emit writes.")] = Path(),
     retune: Annotated[bool, typer.Option("--retune", help="Search again for this machine, from its configs.")] = False,
-    trials: Annotated[int, typer.Option(min=1, help="Of --retune.")] = 100,
+    trials: Annotated[int, typer.Option(parser=whole, help="Of --retune.")] = 100,
     store: StorePath = None,
     into: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where --retune writes its bundle; default FOLDER-retuned.")
@@ -44,6 +45,7 @@ def replay(
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
 
+    check_whole("trials", trials, 1, MOST_COUNT)
     if emit is not None:
         for path in emit_bundle(bundle, emit, output):
             typer.echo(path)

@@ -9,6 +9,7 @@ from autotune.compiler.tasks.partition import Partition, partition
 from autotune.core.evaluator import Effort, Evaluation
 from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.machine import Machine, Roofs, this_machine
+from autotune.core.options import check_seed
 from autotune.core.payload import Payload
 from autotune.core.stats import median_interval, ratio_interval
 from autotune.core.trial import Samples
@@ -56,6 +57,9 @@ class CompareOptions:
     bundle: Path | None = None
     seed: int = 0
     beside: tuple[Payload, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)

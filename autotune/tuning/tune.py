@@ -10,6 +10,7 @@ from autotune.core.errors import SpaceError
 from autotune.core.evaluator import Evaluator
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import family_for, load_baseline
@@ -57,6 +58,11 @@ class TuneOptions:
     least_floor: float = 0.0
 
     def __post_init__(self) -> None:
+        check_whole("trials", self.trials, 1, MOST_COUNT)
+        if self.seconds is not None:
+            check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
+        check_seed(self.seed)
+        check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
         if self.sampler not in SAMPLERS:
             raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
 
