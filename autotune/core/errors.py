@@ -9,7 +9,7 @@ class AutotuneError(Exception):
     """Base of everything this project raises on purpose; the CLI prints it as one line and exits 2."""
 
 
-class OptionError(AutotuneError):
+class OptionError(AutotuneError, ValueError):
     """An option of a verb is no number, or one out of range; raised before anything is done."""
 
 

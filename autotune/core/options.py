@@ -21,7 +21,7 @@ def read_whole(text: str) -> int:
     """The whole number that a text spells.
 
     Raises:
-        ValueError: It spells none: it is empty, has a point, underscores, or digits of another script.
+        ValueError: The text spells none: it is empty, has a point, underscores, or digits of another script.
 
     Example:
         >>> read_whole("-12")
@@ -36,7 +36,7 @@ def read_real(text: str) -> float:
     """The number that a text spells.
 
     Raises:
-        ValueError: It spells none, or none that is finite.
+        ValueError: The text spells none, or none that is finite.
 
     Example:
         >>> read_real("1e3")
@@ -51,7 +51,7 @@ def check_whole(name: str, value: object, least: int, most: int) -> None:
     """Raise unless an option is a whole number of a range, ends included.
 
     Raises:
-        OptionError: It is not.
+        OptionError: The option is no such number.
     """
     try:
         if isinstance(value, bool):
@@ -67,7 +67,7 @@ def check_real(name: str, value: object, least: float, most: float, example: flo
     """Raise unless an option is a number of a range, ends included: no NaN, no infinity.
 
     Raises:
-        OptionError: It is not.
+        OptionError: The option is no such number.
     """
     try:
         if isinstance(value, str | bytes | bool):
@@ -83,6 +83,6 @@ def check_seed(value: object) -> None:
     """Raise unless a seed is one that every generator takes.
 
     Raises:
-        OptionError: It is not.
+        OptionError: The option is no such number.
     """
     check_whole("seed", value, 0, MOST_SEED)

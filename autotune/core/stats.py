@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy  # scipy.stats takes a second to load, and is when it is first used
 
 from autotune.core.errors import PayloadError
+from autotune.core.options import check_real, check_seed
 
 Times = npt.NDArray[np.float64]
 
@@ -71,6 +72,8 @@ def ratio_interval(
     >>> ratio_interval([2.0, 2.2, 1.8], [1.0, 1.0, 1.0])
     Interval(low=1.8, estimate=2.0, high=2.2)
     """
+    check_real("confidence", confidence, 0.01, 0.9999, example=0.95)
+    check_seed(seed)
     base, cand = as_times(baseline), as_times(candidate)
     if not paired:
         return interval((base, cand), median_ratio, np.outer(base, 1.0 / cand), confidence, seed)
@@ -191,6 +194,8 @@ def is_different(a: Sequence[float], b: Sequence[float], *, floor: float, alpha:
     Raises:
         ValueError: A sample is not a positive finite number, or there are none.
     """
+    check_real("floor", floor, 0.0, 1e6, example=0.01)
+    check_real("alpha", alpha, 1e-12, 1.0, example=0.01)
     if relative_difference(a, b) <= floor:
         return False
     times = as_times(a), as_times(b)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from autotune.compiler.tasks.partition import partition
@@ -15,6 +16,7 @@ from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import family_for, load_baseline
 from autotune.store.bundle import check_target, write_bundle
+from autotune.store.room import with_room
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
@@ -90,7 +92,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
     """
     start = time.perf_counter()
     check_memory(payload)
-    check_target(bundle)
+    with_room(partial(check_target, bundle), bundle, store.pause)
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:
@@ -136,7 +138,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             command=options.command(payload.name),
             worker=worker,
         )
-    folder = write_bundle(bundle, texts, manifest)
+    folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
     result = replace(result, bundle=str(folder))
     store.write_summary(payload.name, result.to_json())
     return result

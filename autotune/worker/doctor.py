@@ -48,7 +48,7 @@ def examine(pairs: int = A_A_PAIRS) -> Diagnosis:
         pairs: A/A comparisons that the noise floor is of.
 
     Raises:
-        OptionError: It is no whole number from 1.
+        OptionError: The count is no whole number from 1.
     """
     check_whole("pairs", pairs, 1, MOST_COUNT)
     machine = this_machine()
