@@ -22,9 +22,9 @@ from blocks import Only, home, keep, read, serve, slug, table
 from autotune.bundles.regress import QUICK_SESSIONS
 from autotune.bundles.verdict import is_settled, judge
 from autotune.store.bundle import read_bundle, write_bundle
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
-from autotune.tuning.record import SESSIONS
+from autotune.store.sessions import speedup_of
+from autotune.tuning.sessions import SESSIONS
 
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
 FACTOR = 1.05

@@ -24,7 +24,7 @@ def no_care():
     """No roofs and no care in measuring: they take seconds, and hardly a test is about speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
-        patch.setattr("autotune.tuning.record.SESSIONS", 1)
+        patch.setattr("autotune.tuning.sessions.SESSIONS", 1)
         modules = [module for name, module in sys.modules.items() if name.startswith("autotune.")]
         for module in modules:
             for name, value in list(vars(module).items()):

@@ -15,11 +15,12 @@ from autotune.core.errors import BundleError
 from autotune.core.evaluator import Effort
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import check_real
 from autotune.core.stats import Interval
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
+from autotune.store.sessions import speedup_of
 from autotune.tuning.record import versions
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import hash_stages
@@ -29,6 +30,7 @@ SESSIONS, QUICK_SESSIONS = 7, 5  # processes before an alarm
 EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.003)
 QUICK_EFFORT = Effort(samples=40, seconds=1.5, sample_seconds=0.003)
 QUICK_SECONDS = 75.0  # after this no further bundle is begun
+LEAST_FACTOR = 1.001  # a slowdown that could be found at all
 QUICK_CALL = 0.5  # seconds a call of the baseline, at most
 
 
@@ -47,8 +49,7 @@ class RegressOptions:
     update: bool = False
 
     def __post_init__(self) -> None:
-        if not 1.0 < self.factor <= 100.0:
-            raise BundleError(f"factor must be above 1 and at most 100, got {self.factor:g}; try 1.05")
+        check_real("factor", self.factor, LEAST_FACTOR, 100.0, example=1.05)
 
 
 @dataclass(frozen=True)

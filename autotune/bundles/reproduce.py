@@ -19,6 +19,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import this_machine
+from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.script import assemble, origin, panels_of, write_step
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
@@ -81,10 +82,12 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
         seconds: Seconds the trial may take.
 
     Raises:
+        OptionError: The time is out of range.
         StoreError: There is no such trial.
         PayloadError: The trial's payload cannot be built here.
         ScheduleError: The trial's family is not installed.
     """
+    check_real("timeout", seconds, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     with Store.open(location, create=False, exclusive=False) as store:
         trial, sweep = find_trial(store, wanted)
     payload, machine = str(sweep.about["payload"]), this_machine()

@@ -75,5 +75,6 @@ def main() -> None:
 
 
 def complain(sentence: str) -> None:
-    """One line on stderr."""
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"autotune: {sentence}")
+    """One line on stderr, whatever characters are in it."""
+    line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in sentence)
+    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"autotune: {line}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.options import real
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def regress(
     bundles: Annotated[
         list[Path] | None, typer.Argument(metavar="[BUNDLE...]", help="Folders; by default all of this machine.")
     ] = None,
-    factor: Annotated[float, typer.Option(help="A slowdown by this much is to be found.")] = 1.05,
+    factor: Annotated[float, typer.Option(parser=real, help="A slowdown by this much is to be found.")] = 1.05,
     quick: Annotated[bool, typer.Option("--quick", help="End within two minutes.")] = False,
     update: Annotated[bool, typer.Option("--update", help="Accept what is measured, and write the history.")] = False,
     history: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, Payloads, StorePath
+from autotune.cli.options import AsJson, Payloads, StorePath, real, whole
 from autotune.core.machine import this_machine
 from autotune.store.places import bundle_folder, home, recorded_folders
 
@@ -20,12 +20,14 @@ PAUSE_SECONDS = 10.0  # between looks at a full disk
 
 def tune(
     payloads: Payloads,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to run over all tasks of a payload.")] = 100,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop searching a payload after this long.")] = None,
+    trials: Annotated[int, typer.Option(parser=whole, help="Candidates to run over all tasks of a payload.")] = 100,
+    seconds: Annotated[
+        float | None, typer.Option(parser=real, help="Stop searching a payload after this long.")
+    ] = None,
     sampler: Annotated[str, typer.Option(help="tpe, random, cmaes or grid.")] = "tpe",
-    seed: Annotated[int, typer.Option(help="Of the sampler and the input data.")] = 0,
+    seed: Annotated[int, typer.Option(parser=whole, help="Of the sampler and the input data.")] = 0,
     baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds one candidate may take.")] = 60.0,
+    timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
     cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles know.")] = False,

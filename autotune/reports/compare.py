@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.evaluator import Effort, Evaluation
 from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.machine import Machine, Roofs, this_machine
+from autotune.core.options import check_seed
 from autotune.core.payload import Payload
 from autotune.core.stats import median_interval, ratio_interval
 from autotune.core.trial import Samples
@@ -24,7 +26,7 @@ from autotune.reports.entries import (
     read_contender,
     weight_bytes,
 )
-from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.tuning.roofline import needed_flops, share_of_roof, why_above
 from autotune.worker.environment import one_thread
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
@@ -56,6 +58,9 @@ class CompareOptions:
     bundle: Path | None = None
     seed: int = 0
     beside: tuple[Payload, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -102,15 +107,20 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         standings = enter_all(contenders, worker, told)
         told.stage("running all of them in turn")
         times = race_all(contenders, standings, machine, worker)
+    rows = tuple(
+        make_row(c, standings[c.name], times.get(c.name), flops=flops_of(c, payload, flops), machine=machine)
+        for c in contenders
+    )
+    for row in rows:
+        beside = median(row.samples.reference_seconds) if row.samples else None
+        if above := why_above(row.roof_fraction, beside, machine, roofs.flops):
+            told.note(f"{row.name}: {above}")
     return Comparison(
         payload=payload.name,
         machine=machine,
         roofs=roofs,
         noise_floor=floor,
-        rows=tuple(
-            make_row(c, standings[c.name], times.get(c.name), flops=flops_of(c, payload, flops), machine=machine)
-            for c in contenders
-        ),
+        rows=rows,
         ratio_to=next((name for name in ANCHORS if name in times), None),
         seed=options.seed,
         notes=tuple(told.notes),

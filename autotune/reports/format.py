@@ -1,6 +1,7 @@
 """Numbers for people: times with their unit, factors and shares with their intervals, bytes."""
 
 import os
+from collections.abc import Iterable
 
 from rich.console import Console
 
@@ -80,6 +81,18 @@ def percent(share: float | None) -> str:
         '12.3%'
     """
     return f"{share:.1%}" if share is not None else "-"
+
+
+def above_roof(shares: Iterable[float | None]) -> str:
+    """What a share of more than the whole roof means, in a sentence for below a table; empty where there is none.
+
+    Example:
+        >>> above_roof([0.5, None])
+        ''
+    """
+    if not any(share is not None and share > 1.0 for share in shares):
+        return ""
+    return "above 100%: the core was more disturbed when the roof was measured than when the program was; measure again"
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,15 +1,14 @@
 """Checks of a manifest: does what it claims follow from what it records? Speed-ups from samples, files from tasks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import isclose, prod
 
 import psutil
 
 from autotune.core.errors import BundleError
 from autotune.core.payload import DTYPES, WRITTEN
-from autotune.core.stats import Interval, ratio_interval
 from autotune.store.manifest import Manifest
-from autotune.store.records import ProcessTimes
+from autotune.store.sessions import speedup_of
 
 
 def check_manifest(manifest: Manifest, where: str) -> None:
@@ -95,10 +94,3 @@ def broken_laws_of_samples(manifest: Manifest) -> Iterator[str]:
         pairs = zip(vars(given).values(), vars(claimed).values(), strict=True)
         if not all(isclose(a, b, rel_tol=1e-6) for a, b in pairs):
             yield f"speedup must follow from the samples, {given.estimate:.4g}, got {claimed.estimate:.4g}"
-
-
-def speedup_of(samples: Sequence[ProcessTimes]) -> Interval | None:
-    """Baseline over best with its 95 % interval, over all sessions; `None` without a baseline."""
-    baseline = [seconds for session in samples for seconds in session.baseline_seconds]
-    best = [seconds for session in samples if session.baseline_seconds for seconds in session.best_seconds]
-    return ratio_interval(baseline, best) if baseline else None

@@ -13,7 +13,6 @@ from autotune.core.family import Baseline
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, panels_of
-from autotune.core.stats import Interval, ratio_interval
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
 from autotune.worker.limits import MODEL_SECONDS
@@ -32,7 +31,6 @@ class Assembly:
         tags: Tasks it schedules; the others keep the plain lowering.
         best: Times of the assembled payload.
         baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
-        speedup: Baseline over best; `None` without a baseline.
         max_error: Largest absolute difference to the oracle.
         buffers: Plan of the arena that intermediates lie in.
         notes: Notes on what was left out, and why.
@@ -43,10 +41,18 @@ class Assembly:
     tags: tuple[str, ...]
     best: Samples
     baseline: Samples | None
-    speedup: Interval | None
     max_error: float | None
     buffers: BufferPlan | None = None
     notes: tuple[str, ...] = ()
+
+    def candidates(self, baseline: Baseline, tagged: str) -> tuple[Candidate, Candidate]:
+        """The baseline and the assembled payload, as a worker takes them.
+
+        Args:
+            baseline: The baseline.
+            tagged: Text of the payload whose ops carry the tags of their tasks.
+        """
+        return Candidate(None, baseline.pipeline), Candidate(self.script, TAIL, tagged, self.panels)
 
     def uses(self, choice: Choice) -> bool:
         """Tell whether the script schedules the choice's task."""
@@ -93,7 +99,6 @@ def assemble_model(
             (ours,) = worker.evaluate(alone, seconds=MODEL_SECONDS)
         tried.append(ours)
         if ours.samples is not None:
-            speedup = ratio_interval(theirs.samples.seconds, ours.samples.seconds) if theirs.samples else None
             if theirs.samples is None:
                 notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
             tags = tuple(c.search.task.tag for c in kept if c.config is not None)
@@ -103,7 +108,6 @@ def assemble_model(
                 tags=tags,
                 best=ours.samples,
                 baseline=theirs.samples,
-                speedup=speedup,
                 max_error=ours.max_error,
                 buffers=ours.buffers,
                 notes=(*notes, *why),

@@ -7,6 +7,7 @@ from pathlib import Path
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
@@ -152,5 +153,10 @@ def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
 
 
 def script(text: str, *, panel: int = 0) -> TransformScript:
-    """A transform script of one's own, for `measure`; see `TransformScript`."""
+    """A transform script of one's own, for `measure`; see `TransformScript`.
+
+    Raises:
+        OptionError: The panel is no number of columns.
+    """
+    check_whole("panel", panel, 0, MOST_COUNT)
     return TransformScript(text, panel)

@@ -2,17 +2,21 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from autotune.core.errors import SpaceError
 from autotune.core.evaluator import Evaluator
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import family_for, load_baseline
 from autotune.store.bundle import check_target, write_bundle
+from autotune.store.room import with_room
+from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import choose
@@ -21,6 +25,7 @@ from autotune.tuning.result import TuneResult
 from autotune.tuning.roofline import roof_seconds
 from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.search import SAMPLERS
+from autotune.tuning.sessions import measure_sessions
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
@@ -55,6 +60,11 @@ class TuneOptions:
     least_floor: float = 0.0
 
     def __post_init__(self) -> None:
+        check_whole("trials", self.trials, 1, MOST_COUNT)
+        if self.seconds is not None:
+            check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
+        check_seed(self.seed)
+        check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
         if self.sampler not in SAMPLERS:
             raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
 
@@ -82,7 +92,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
     """
     start = time.perf_counter()
     check_memory(payload)
-    check_target(bundle)
+    with_room(partial(check_target, bundle), bundle, store.pause)
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:
@@ -99,6 +109,9 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         choices = [choose(search, baseline, floor, worker) for search in searches]
         listener.stage("assembling and proving the whole")
         assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
+        listener.stage("timing the whole in more processes")
+        both = assembly.candidates(baseline, parts.payload.text)
+        sessions = measure_sessions(payload, assembly, both, machine, options.seed)
         result = summarize(
             payload,
             machine,
@@ -107,6 +120,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             searches=searches,
             choices=choices,
             assembly=assembly,
+            figures=figures_of(sessions),
             ran=ran,
             start=start,
             floor=floor,
@@ -119,12 +133,13 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             assembly=assembly,
             choices=choices,
             result=result,
+            sessions=sessions,
             seed=options.seed,
             command=options.command(payload.name),
             worker=worker,
         )
-    folder = write_bundle(bundle, texts, manifest)
-    result = result.with_bundle(folder, manifest.speedup)
+    folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
+    result = replace(result, bundle=str(folder))
     store.write_summary(payload.name, result.to_json())
     return result
 

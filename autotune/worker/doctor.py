@@ -7,6 +7,7 @@ from typing import Any
 from autotune.compiler.module import compiler_version
 from autotune.compiler.object_code import runner_libraries
 from autotune.core.machine import Machine, Roofs, this_machine
+from autotune.core.options import MOST_COUNT, check_whole
 from autotune.worker.disturbance import Watch, advise
 from autotune.worker.noise import measure_noise
 from autotune.worker.probe import find_holes
@@ -51,7 +52,11 @@ def examine(pairs: int = A_A_PAIRS) -> Diagnosis:
 
     Args:
         pairs: A/A comparisons that the noise floor is of.
+
+    Raises:
+        OptionError: The count is no whole number from 1.
     """
+    check_whole("pairs", pairs, 1, MOST_COUNT)
     machine = this_machine()
     with Worker() as worker:
         roofs = worker.roofs(machine)

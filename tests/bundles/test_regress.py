@@ -19,8 +19,8 @@ from autotune.core.errors import BundleError
 from autotune.core.stats import Interval
 from autotune.store.bundle import read_bundle
 from autotune.store.history import COLUMNS, append_history, read_history
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
+from autotune.store.sessions import speedup_of
 
 SPEC = "matmul,m=17,n=24,k=9"
 DRIFT, LUCK, NOISE = 0.3, 0.007, 0.01  # of the machine's speed, of a process, of a sample

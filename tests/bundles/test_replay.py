@@ -7,7 +7,7 @@ import pytest
 from bundle_support import edit_manifest, make_bundle, no_care
 from listener_support import Recorder
 
-from autotune.bundles.replay import Timing, compare, replay, summarize
+from autotune.bundles.replay import Timing, compare, is_open, replay, summarize
 from autotune.bundles.retune import retune_bundle
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
@@ -16,7 +16,7 @@ from autotune.core.trial import Samples
 from autotune.store.bundle import read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import parse_manifest
-from autotune.store.manifest_checks import speedup_of
+from autotune.store.sessions import speedup_of
 from autotune.store.store import Store
 
 SPEC = "matmul,m=17,n=24,k=9"
@@ -57,6 +57,8 @@ def scale_samples(folder, factor):
         (Interval(1.75, 1.8, 1.85), "holds"),
         (Interval(1.5, 1.6, 1.65), "weaker"),
         (Interval(2.5, 2.6, 2.7), "stronger"),
+        (Interval(1.7, 2.0, 2.5), "holds"),
+        (Interval(0.5, 2.0, 9.0), "unknown"),  # it would agree with claims of 0.6 and of 8
         (None, "unknown"),
     ],
 )
@@ -71,6 +73,32 @@ def test_a_claim_that_is_not_true_is_called_so(pristine, tmp_path, factor, verdi
     scale_samples(folder, factor)
     found = replay(folder)
     assert (found.verdict, found.is_right, found.is_fine) == (verdict, True, fine)
+
+
+def test_an_interval_that_knows_nothing_does_not_confirm_a_faked_claim(pristine, tmp_path):
+    folder = shutil.copytree(pristine, tmp_path / "bundle")
+    scale_samples(folder, 0.1)
+    session = read_bundle(pristine).manifest.samples[0]
+    noisy = replace(session, best_seconds=tuple(s * (18 if i % 2 else 1) for i, s in enumerate(session.best_seconds)))
+    found = seen_again(read_bundle(folder), noisy)
+    assert (found.verdict, found.is_right, found.is_fine) == ("unknown", True, False)
+    assert "at most 1.5 says something; measure again on a quieter machine" in found.why
+
+
+def test_nothing_is_unknown_of_a_bundle_that_claims_nothing(pristine):
+    bundle = read_bundle(pristine)
+    session = replace(bundle.manifest.samples[0], baseline_seconds=())
+    silent = replace(bundle, manifest=replace(bundle.manifest, samples=(session,), speedup=None))
+    found = seen_again(silent, bundle.manifest.samples[0])
+    assert (found.verdict, found.why, found.is_fine) == ("unknown", "no speed-up was recorded", True)
+
+
+def test_an_unknown_speedup_is_measured_by_more_processes_for_a_while(manifest):
+    (session,) = manifest.samples[:1]
+    noisy = replace(session, best_seconds=tuple(s * (18 if i % 2 else 1) for i, s in enumerate(session.best_seconds)))
+    assert [is_open([noisy] * count, manifest.speedup, 1.0) for count in (1, 3, 4)] == [True, True, False]
+    assert not is_open([noisy], manifest.speedup, 500.0)
+    assert not is_open([session], manifest.speedup, 1.0)
 
 
 def seen_again(bundle, session, outcome="ok"):

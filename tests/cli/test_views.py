@@ -49,7 +49,7 @@ FINDINGS = [
     RegressionFinding("b", PAYLOAD, "slower", WHY, 1.123, FACTOR, FACTOR, notes=(NOTE,)),
     RegressionFinding("c", "nano", "inconclusive", "left out by --quick"),
 ]
-REPLAY = Replay("nano", "ok", "", 1e-3, 2e-3, FACTOR, FACTOR, "holds", 1.25e-6, (NOTE, NOTE), True)
+REPLAY = Replay("nano", "ok", "", 1e-3, 2e-3, FACTOR, FACTOR, "holds", "", 1.25e-6, (NOTE, NOTE), True)
 COMPARISON = Comparison(
     PAYLOAD,
     MACHINE,

@@ -109,6 +109,7 @@ EDITS = {
     "seed that is a word": (lambda m: m.update(seed="zero"), "seed"),
     "seed beyond 64 bits": (lambda m: m.update(seed=2**70), "seed"),
     "time below zero": (lambda m: m["samples"][0]["best_seconds"].append(-1.0), "samples.0.best_seconds"),
+    "time of no time": (lambda m: m["samples"][0]["best_seconds"].append(5e-324), "samples.0.best_seconds"),
     "time of zero": (lambda m: m["samples"][0]["best_seconds"].append(0), "samples.0.best_seconds"),
     "time that is NaN": (lambda m: m["samples"][0]["best_seconds"].append(NAN), "must be JSON"),
     "infinite time": (lambda m: m["samples"][0]["best_seconds"].append(HUGE), "manifest.json"),

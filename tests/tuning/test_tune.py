@@ -14,7 +14,9 @@ from autotune.core.errors import BundleError
 from autotune.core.machine import this_machine
 from autotune.core.trial import OUTCOMES, Samples
 from autotune.registry import load_payload
+from autotune.reports.winner import read_winner
 from autotune.store.bundle import FILES, read_bundle
+from autotune.store.sessions import figures_of
 from autotune.store.store import Store, trials
 from autotune.tuning.roofline import share_of_roof
 from autotune.tuning.tune import TuneOptions, tune
@@ -158,6 +160,11 @@ def test_bundle_is_plain_files_that_tell_all(tuned):
     assert manifest.buffers.peak_bytes <= manifest.buffers.naive_bytes
     assert len(manifest.samples[0].best_seconds) == len(manifest.samples[0].baseline_seconds) > 2
     assert manifest.speedup == result.speedup
+    figures, winner = figures_of(manifest.samples), read_winner(bundle.folder)
+    assert figures.best_seconds == result.best_seconds == winner.seconds.estimate
+    assert figures.baseline_seconds == result.baseline_seconds == winner.baseline_seconds
+    assert result.speedup.low <= result.baseline_seconds / result.best_seconds <= result.speedup.high
+    assert result.roof_fraction == pytest.approx(winner.roof_fraction)
     assert manifest.tasks[tag].config == config
     assert manifest.tasks[tag].sizes == (33, 47, 21)
     assert manifest.numerics.oracle == "reference"
