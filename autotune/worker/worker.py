@@ -4,7 +4,6 @@ The process persists from job to job; when one ends it, the candidate gets an ou
 """
 
 import os
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from multiprocessing.connection import wait
-from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import TypeVar
@@ -29,10 +27,12 @@ from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
 from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, MEMORY_SHARE, CallTimeline
 from autotune.worker.process import Call, Limits, Raised, Returned
+from autotune.worker.scratch import Scratch
 
 A = TypeVar("A")
 T = TypeVar("T")
 SECONDS = 60.0
+ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 PRELOAD = ("autotune.worker.evaluate",)
@@ -49,9 +49,9 @@ class Worker:
     def __init__(self, seconds: float = SECONDS, memory_bytes: int | None = None) -> None:
         self.seconds = seconds
         self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
-        descriptor, path = tempfile.mkstemp(prefix="autotune-worker-")
-        os.close(descriptor)
-        self._log = Path(path)
+        self._scratch = Scratch()
+        self._log = self._scratch.path / "log"
+        self._log.touch()
         self._keeper = self._start_keeper()
         self._process: IsolatedProcess | None = None
         self._timeline = CallTimeline()
@@ -73,7 +73,7 @@ class Worker:
         """Stop the process, whatever it is doing."""
         self._drop_cell()
         self._keeper.close()
-        self._log.unlink(missing_ok=True)
+        self._scratch.close()
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
@@ -131,10 +131,12 @@ class Worker:
         Raises:
             MachineError: The process failed over it.
         """
-        found = self.call(roofs, machine)
+        found = self.call(roofs, machine, ROOF_SECONDS)
         if not isinstance(found, Evaluation):
             return found
-        raise MachineError(f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again")
+        raise MachineError(
+            f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again on a quieter machine"
+        )
 
     def _call(self, call: Call, time_limits: TimeLimits) -> "T | Evaluation":
         """Make a call; its value, or an `Evaluation` of why there is none."""
