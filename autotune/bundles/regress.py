@@ -17,6 +17,7 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.options import check_real
 from autotune.core.stats import Interval
+from autotune.core.trial import UNTOLD
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.records import ProcessTimes
@@ -149,7 +150,8 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener) -> R
         listener.stage(f"{name}: process {len(sessions) + 1} of up to {most}")
         timing = measure_once(bundle, machine, effort)
         if timing.session is None:
-            return replace(finding, verdict="wrong", why=f"{timing.ours.outcome}: {timing.ours.diagnostic}")
+            verdict: RegressionVerdict = "inconclusive" if timing.ours.outcome in UNTOLD else "wrong"
+            return replace(finding, verdict=verdict, why=f"{timing.ours.outcome}: {timing.ours.diagnostic}")
         if not timing.session.baseline_seconds:
             return finding
         sessions.append(timing.session)

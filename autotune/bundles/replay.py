@@ -11,7 +11,7 @@ from autotune.core.candidate import Candidate, Claim
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
-from autotune.core.trial import RIGHT, Outcome
+from autotune.core.trial import RIGHT, UNTOLD, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import figures_of, speedup_of
@@ -40,7 +40,8 @@ class Replay:
         speedup: Baseline over schedule, now.
         recorded: The recorded speed-up and its interval.
         verdict: Whether the recorded speed-up holds: inside its interval, weaker or stronger; wrong if the schedule no
-            longer computes what the oracle says, unknown without a baseline or where an interval is too wide.
+            longer computes what the oracle says, unknown without a baseline, where an interval is too wide, or where it
+            got too little memory or time.
         why: Reason for a verdict of unknown, a sentence; else empty.
         max_error: Largest absolute difference to the oracle.
         differences: What is not as it was recorded, and what that means, a sentence each.
@@ -154,7 +155,7 @@ def summarize(
         baseline_seconds=figures.baseline_seconds if figures else None,
         speedup=speedup,
         recorded=manifest.speedup,
-        verdict=compare(speedup, manifest.speedup) if ours.outcome in RIGHT else "wrong",
+        verdict=verdict_of(ours.outcome, speedup, manifest.speedup),
         why=why_unknown(speedup, manifest.speedup) if ours.outcome in RIGHT else "",
         max_error=ours.max_error,
         differences=differences_now(bundle, machine, hashes),
@@ -167,6 +168,13 @@ def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: E
     candidates = (Candidate(None, bundle.manifest.baseline.pipeline), recorded_candidate(bundle))
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
     return Timing(*worker.evaluate(job))
+
+
+def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
+    """What became of a bundle: one that got too little memory or time is not called wrong."""
+    if outcome in UNTOLD:
+        return "unknown"
+    return compare(now, recorded) if outcome in RIGHT else "wrong"
 
 
 def compare(now: Interval | None, recorded: Interval | None) -> ReplayVerdict:

@@ -75,8 +75,10 @@ def show_replay(found: "Replay") -> None:
     from autotune.reports.format import duration, factor, out
 
     console = out()
-    right = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
-    show_sentence(console, f"{found.payload}: {right if found.is_right else f'{found.outcome}: {found.diagnostic}'}")
+    what = f"{found.outcome}: {found.diagnostic}"
+    if found.is_right:
+        what = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
+    show_sentence(console, f"{found.payload}: {what}")
     show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
     why = f", for {found.why}" if found.why else ""
     show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}{why}", 2)
