@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
-from autotune.bundles.replay import Timing, time_bundle
+from autotune.bundles.replay import Timing, expected_seconds, time_bundle
 from autotune.bundles.verdict import ALARMS, RegressionVerdict, against_reference, is_settled, judge
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
@@ -164,7 +164,7 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener) -> R
 def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
     """Build and time a bundle in a process of its own; what fails is tried once more."""
     for _ in range(2):
-        with Worker(MODEL_SECONDS) as worker:
+        with Worker(expected_seconds(bundle)) as worker:
             timing = time_bundle(bundle, machine, worker, effort)
         if timing.session is not None:
             break
