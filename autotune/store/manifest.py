@@ -18,7 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from autotune.core.errors import BundleError
 from autotune.core.files import read_file
 from autotune.core.machine import Machine
-from autotune.core.printable import is_plain, one_line
+from autotune.core.printable import one_line
 from autotune.core.stats import Interval
 from autotune.store.records import (
     Amount,
@@ -144,7 +144,7 @@ def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
     for key, value in pairs:
         for text in (key, *(value if isinstance(value, list) else [value])):
-            if isinstance(text, str) and not is_plain(text):
+            if isinstance(text, str) and not text.isprintable():
                 raise ValueError(f"texts must be printable, {one_line(text)[:50]!r} of {one_line(key)[:50]} is not")
     found = dict(pairs)
     if len(found) != len(pairs):
