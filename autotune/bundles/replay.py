@@ -104,7 +104,12 @@ def replay(folder: Path) -> Replay:
         first = time_bundle(bundle, machine, worker, REPLAY_EFFORT)
         hashes = worker.call(hash_stages, Claim(bundle.payload, candidate)) if first.ours.outcome in RIGHT else None
     sessions = [session for session in [first.session] if session is not None]
-    while sessions and compare(speedup_of(sessions), manifest.speedup) == "weaker" and len(sessions) < MOST_SESSIONS:
+    error = manifest.baseline.part_error
+    while (
+        sessions
+        and compare(speedup_of(sessions, error), manifest.speedup) == "weaker"
+        and len(sessions) < MOST_SESSIONS
+    ):
         with Worker(MODEL_SECONDS) as worker:
             again = time_bundle(bundle, machine, worker, REPLAY_EFFORT).session
         if again is None:
@@ -122,7 +127,7 @@ def summarize(
 ) -> Replay:
     """What was found, as plain data."""
     manifest, ours, theirs = bundle.manifest, first.ours, first.theirs
-    speedup = speedup_of(sessions) if sessions else None
+    speedup = speedup_of(sessions, manifest.baseline.part_error) if sessions else None
     return Replay(
         payload=bundle.payload.name,
         outcome=ours.outcome,
@@ -140,7 +145,8 @@ def summarize(
 
 def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: Effort) -> Timing:
     """Build a bundle's baseline and schedule, verify both, and time them interleaved."""
-    candidates = (Candidate(None, bundle.manifest.baseline.pipeline), recorded_candidate(bundle))
+    baseline = bundle.manifest.baseline
+    candidates = (Candidate(None, baseline.pipeline, part=baseline.part), recorded_candidate(bundle))
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
     return Timing(*worker.evaluate(job))
 

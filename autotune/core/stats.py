@@ -24,6 +24,8 @@ PERMUTATIONS = 1999
 QUIET = 0.25
 # Below this many samples a bootstrap only reshuffles what was seen, and its interval is too narrow to be believed.
 FEWEST_FOR_BOOTSTRAP = 5
+# How far a program may be from itself in two calls, on machines as noisy as these: what so few samples cannot show.
+FEW_SPREAD = 0.1
 # Distance from 1.0 to the next number, by MLIR element type; integer arithmetic is exact.
 EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-7, "i8": 0.0}
 TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-126, "i8": 0.0}
@@ -40,6 +42,10 @@ class Interval:
     def to_json(self) -> dict[str, float]:
         """Plain data: the three numbers by name."""
         return asdict(self)
+
+    def widened(self, error: float) -> "Interval":
+        """The same estimate of a ratio, of which nothing is known more precisely than to a relative error."""
+        return Interval(self.low / (1 + error), self.estimate, self.high * (1 + error))
 
 
 def ratio_interval(

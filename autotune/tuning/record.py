@@ -19,7 +19,6 @@ from autotune.core.evaluator import Evaluation, Job
 from autotune.core.payload import Payload
 from autotune.core.script import assemble
 from autotune.core.trial import Samples
-from autotune.registry import load_baseline
 from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest
 from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.manifest_checks import speedup_of
@@ -38,6 +37,7 @@ from autotune.store.records import (
 from autotune.tuning.assemble import MODEL_EFFORT, Assembly
 from autotune.tuning.choose import Choice
 from autotune.tuning.result import TuneResult
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.tuning.warm_start import sizes_of, structure_of
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import OutputError, Transformed, hash_stages, measure_errors, transform
@@ -55,6 +55,7 @@ def record(
     *,
     assembly: Assembly,
     choices: Sequence[Choice],
+    baseline: TimedBaseline,
     result: TuneResult,
     seed: int,
     command: Sequence[str],
@@ -69,8 +70,7 @@ def record(
     claim = Claim(payload, candidate, seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
     texts = files_of(payload, parts, assembly, choices) | rewritten(applied)
-    baseline = load_baseline(result.baseline_name)
-    sessions = measure_sessions(payload, assembly, (Candidate(None, baseline.pipeline), candidate), result, seed)
+    sessions = measure_sessions(payload, assembly, candidate, baseline, result=result, seed=seed)
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         payload=payload.name,
@@ -84,10 +84,10 @@ def record(
         panels=dict(assembly.panels),
         weights=weight_records(payload, applied),
         buffers=Buffers(**assembly.buffers.to_json()) if assembly.buffers else None,
-        baseline=BaselineRecord(baseline.name, baseline.pipeline),
+        baseline=BaselineRecord(baseline.baseline.name, baseline.baseline.pipeline, baseline.part, baseline.error),
         tasks={c.search.task.tag: task_record(c, assembly) for c in choices},
         samples=sessions,
-        speedup=speedup_of(sessions),
+        speedup=speedup_of(sessions, baseline.error),
         numerics=numerics(payload, seed, called(worker.call(measure_errors, claim, MODEL_SECONDS))),
         ir_sha256=called(worker.call(hash_stages, claim, MODEL_SECONDS)),
         machine=result.machine,
@@ -150,12 +150,20 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
 
 
 def measure_sessions(
-    payload: Payload, assembly: Assembly, candidates: tuple[Candidate, ...], result: TuneResult, seed: int
+    payload: Payload,
+    assembly: Assembly,
+    candidate: Candidate,
+    baseline: TimedBaseline,
+    *,
+    result: TuneResult,
+    seed: int,
 ) -> tuple[ProcessTimes, ...]:
     """What the assembly measured, and for quick payloads what fresh processes measure."""
     sessions = [session_of(assembly.best, assembly.baseline)]
-    if assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
+    plain = baseline.candidate
+    if plain is None or assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
         return tuple(sessions)
+    candidates = (plain, candidate)
     for _ in range(1, SESSIONS):
         with Worker(MODEL_SECONDS) as worker:
             theirs, ours = worker.evaluate(Job(payload, candidates, result.machine, seed, MODEL_EFFORT))
