@@ -13,6 +13,7 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
+from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import figures_of, speedup_of
 from autotune.worker.limits import MODEL_SECONDS
@@ -111,7 +112,7 @@ def replay(folder: Path) -> Replay:
         first = time_bundle(bundle, machine, worker, REPLAY_EFFORT)
         hashes = worker.call(hash_stages, Claim(bundle.payload, candidate)) if first.ours.outcome in RIGHT else None
     sessions = [session for session in [first.session] if session is not None]
-    while sessions and is_open(sessions, manifest.speedup, time.perf_counter() - begun):
+    while sessions and is_open(sessions, manifest, time.perf_counter() - begun):
         with Worker(MODEL_SECONDS) as worker:
             again = time_bundle(bundle, machine, worker, REPLAY_EFFORT).session
         if again is None:
@@ -120,18 +121,22 @@ def replay(folder: Path) -> Replay:
     return summarize(bundle, first, sessions, machine, hashes if isinstance(hashes, dict) else None)
 
 
-def is_open(sessions: Sequence[ProcessTimes], recorded: Interval | None, seconds: float) -> bool:
+def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float) -> bool:
     """Tell whether another process should be asked: a speed-up is weaker, or not known well enough yet.
+
+    What is not known because a part of the baseline is timed, no other process knows either.
 
     Args:
         sessions: Times so far.
-        recorded: The speed-up that was recorded.
+        manifest: The bundle's manifest, with the speed-up that was recorded.
         seconds: Seconds that it took so far.
     """
-    speedup = speedup_of(sessions)
-    verdict = compare(speedup, recorded)
+    error = manifest.baseline.part_error
+    speedup = speedup_of(sessions, error)
+    verdict = compare(speedup, manifest.speedup)
     if verdict == "unknown":
-        return speedup is not None and is_wide(speedup) and len(sessions) < MOST_UNSURE and seconds < UNSURE_SECONDS
+        narrows = speedup is not None and is_wide(speedup) and not is_wide(Interval(1.0, 1.0, 1.0).widened(error))
+        return narrows and len(sessions) < MOST_UNSURE and seconds < UNSURE_SECONDS
     return verdict == "weaker" and len(sessions) < MOST_SESSIONS
 
 
@@ -144,7 +149,7 @@ def summarize(
 ) -> Replay:
     """What was found, as plain data."""
     manifest, ours = bundle.manifest, first.ours
-    figures = figures_of(sessions) if sessions else None
+    figures = figures_of(sessions, manifest.baseline.part_error) if sessions else None
     speedup = figures.speedup if figures else None
     return Replay(
         payload=bundle.payload.name,
@@ -164,7 +169,8 @@ def summarize(
 
 def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: Effort) -> Timing:
     """Build a bundle's baseline and schedule, verify both, and time them interleaved."""
-    candidates = (Candidate(None, bundle.manifest.baseline.pipeline), recorded_candidate(bundle))
+    baseline = bundle.manifest.baseline
+    candidates = (Candidate(None, baseline.pipeline, part=baseline.part), recorded_candidate(bundle))
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
     return Timing(*worker.evaluate(job))
 
