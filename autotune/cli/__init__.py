@@ -7,7 +7,6 @@ help, `list` and `inspect` start fast and work without MLIR.
 import sys
 
 import typer
-from rich.console import Console
 
 from autotune.cli import (
     compare,
@@ -24,6 +23,7 @@ from autotune.cli import (
     show,
     tune,
 )
+from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError
 
 INTERRUPTED = 130
@@ -64,7 +64,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except AutotuneError as error:
-        complain(" ".join(str(error).split()))
+        complain(str(error))
         code = 2
     except OSError as error:
         complain(f"{error.filename or 'the file system'}: {error.strerror or error}")
@@ -72,9 +72,3 @@ def main() -> None:
     if code == INTERRUPTED:  # which typer may also return or raise as an exit code
         complain("interrupted; every finished trial is kept, and a sweep resumes by the same command")
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def complain(sentence: str) -> None:
-    """One line on stderr, whatever characters are in it."""
-    line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in sentence)
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"autotune: {line}")
