@@ -90,7 +90,7 @@ def test_folder_in_place_of_a_file_is_refused(bundle):
 def test_huge_file_is_refused_unread(bundle):
     with (bundle / "payload.mlir").open("r+b") as file:
         file.truncate(MOST_BYTES + 1)
-    refused(bundle, "payload.mlir", "at most 16 MiB")
+    refused(bundle, "payload.mlir", "larger than 16 MiB")
 
 
 def test_bytes_that_are_no_text_are_refused(bundle):
