@@ -126,9 +126,9 @@ def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener
 
 
 def cost(bundle: BundleFiles) -> float:
-    """Seconds of a call of a bundle's baseline, or schedule where it has none."""
-    session = bundle.manifest.samples[0]
-    return median(session.baseline_seconds or session.best_seconds)
+    """Seconds of a call of what a bundle times of its baseline, or of its schedule where it has none."""
+    session, part = bundle.manifest.samples[0], bundle.manifest.baseline.part
+    return median(session.baseline_seconds) / part if session.baseline_seconds else median(session.best_seconds)
 
 
 def left_out(bundle: BundleFiles) -> RegressionFinding:
@@ -158,7 +158,7 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener) -> R
         finding = assess(finding, bundle, sessions, options.factor)
     if options.update:
         accept(bundle, sessions, machine)
-    return replace(finding, speedup=speedup_of(sessions), samples=tuple(sessions))
+    return replace(finding, speedup=speedup_of(sessions, manifest.baseline.part_error), samples=tuple(sessions))
 
 
 def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
@@ -207,7 +207,7 @@ def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machi
     manifest = replace(
         bundle.manifest,
         samples=tuple(sessions),
-        speedup=speedup_of(sessions),
+        speedup=speedup_of(sessions, bundle.manifest.baseline.part_error),
         machine=machine,
         fingerprint=machine.fingerprint,
         versions=versions(),

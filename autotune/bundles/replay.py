@@ -15,6 +15,7 @@ from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, UNTOLD, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
+from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import figures_of, speedup_of
 from autotune.worker.limits import MODEL_SECONDS
@@ -127,7 +128,7 @@ def replay(folder: Path, timeout: float | None = None, listener: Listener = SILE
         first = time_bundle(bundle, machine, worker, REPLAY_EFFORT)
         hashes = worker.call(hash_stages, Claim(bundle.payload, candidate)) if first.ours.outcome in RIGHT else None
     sessions = [session for session in [first.session] if session is not None]
-    while sessions and is_open(sessions, manifest.speedup, time.perf_counter() - begun):
+    while sessions and is_open(sessions, manifest, time.perf_counter() - begun):
         listener.stage(f"measuring it in process {len(sessions) + 1}")
         with Worker(most) as worker:
             again = time_bundle(bundle, machine, worker, REPLAY_EFFORT).session
@@ -148,18 +149,22 @@ def expected_seconds(bundle: BundleFiles) -> float:
     return min(MODEL_SECONDS, LEAST_SECONDS + text * SECONDS_PER_BYTE + calls * CALLS)
 
 
-def is_open(sessions: Sequence[ProcessTimes], recorded: Interval | None, seconds: float) -> bool:
+def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float) -> bool:
     """Tell whether another process should be asked: a speed-up is weaker, or not known well enough yet.
+
+    What is not known because a part of the baseline is timed, no other process knows either.
 
     Args:
         sessions: Times so far.
-        recorded: The speed-up that was recorded.
+        manifest: The bundle's manifest, with the speed-up that was recorded.
         seconds: Seconds that it took so far.
     """
-    speedup = speedup_of(sessions)
-    verdict = compare(speedup, recorded)
+    error = manifest.baseline.part_error
+    speedup = speedup_of(sessions, error)
+    verdict = compare(speedup, manifest.speedup)
     if verdict == "unknown":
-        return speedup is not None and is_wide(speedup) and len(sessions) < MOST_UNSURE and seconds < UNSURE_SECONDS
+        narrows = speedup is not None and is_wide(speedup) and not is_wide(Interval(1.0, 1.0, 1.0).widened(error))
+        return narrows and len(sessions) < MOST_UNSURE and seconds < UNSURE_SECONDS
     return verdict == "weaker" and len(sessions) < MOST_SESSIONS
 
 
@@ -172,7 +177,7 @@ def summarize(
 ) -> Replay:
     """What was found, as plain data."""
     manifest, ours = bundle.manifest, first.ours
-    figures = figures_of(sessions) if sessions else None
+    figures = figures_of(sessions, manifest.baseline.part_error) if sessions else None
     speedup = figures.speedup if figures else None
     return Replay(
         payload=bundle.payload.name,
@@ -192,7 +197,8 @@ def summarize(
 
 def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: Effort) -> Timing:
     """Build a bundle's baseline and schedule, verify both, and time them interleaved."""
-    candidates = (Candidate(None, bundle.manifest.baseline.pipeline), recorded_candidate(bundle))
+    baseline = bundle.manifest.baseline
+    candidates = (Candidate(None, baseline.pipeline, part=baseline.part), recorded_candidate(bundle))
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
     return Timing(*worker.evaluate(job))
 

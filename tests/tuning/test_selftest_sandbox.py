@@ -1,4 +1,4 @@
-"""The self-test of the sandbox: its judge on made-up times, and its check with a real worker, with walls and without."""
+"""The self-test of the sandbox: its judge on made-up times, and its check with real workers, walled and bare."""
 
 import pytest
 
