@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from autotune.cli import (
     compare,
@@ -108,4 +107,4 @@ def check_folder() -> None:
 def complain(sentence: str) -> None:
     """One line on stderr, whatever characters are in it."""
     line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in sentence)
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"autotune: {line}")
+    sys.stderr.write(f"autotune: {line}\n")  # plainly: there may be no memory for more
