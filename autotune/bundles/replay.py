@@ -144,7 +144,7 @@ def expected_seconds(bundle: BundleFiles) -> float:
     A stranger's bundle may claim what it likes, and run for ever: never more than `MODEL_SECONDS`.
     """
     text = sum(map(len, bundle.texts.values()))
-    figures = figures_of(bundle.manifest.samples)
+    figures = figures_of(bundle.manifest.samples, bundle.manifest.baseline.part_error)
     calls = figures.best_seconds + (figures.baseline_seconds or 0.0)
     return min(MODEL_SECONDS, LEAST_SECONDS + text * SECONDS_PER_BYTE + calls * CALLS)
 

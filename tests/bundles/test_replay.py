@@ -9,6 +9,7 @@ from listener_support import Recorder
 
 from autotune.bundles.replay import Timing, compare, is_open, replay, summarize
 from autotune.bundles.retune import retune_bundle
+from autotune.cli.replay import show_replay
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.core.stats import Interval
@@ -91,6 +92,18 @@ def test_nothing_is_unknown_of_a_bundle_that_claims_nothing(pristine):
     silent = replace(bundle, manifest=replace(bundle.manifest, samples=(session,), speedup=None))
     found = seen_again(silent, bundle.manifest.samples[0])
     assert (found.verdict, found.why, found.is_fine) == ("unknown", "no speed-up was recorded", True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [("out-of-memory", "unknown"), ("timed-out", "unknown"), ("crashed", "wrong"), ("wrong-result", "wrong")],
+)
+def test_too_little_memory_or_time_is_not_called_wrong(pristine, capsys, outcome, verdict):
+    timing = Timing(Evaluation(outcome, diagnostic="why"), Evaluation(outcome, diagnostic="why"))
+    found = summarize(read_bundle(pristine), timing, [], this_machine(), None)
+    assert (found.verdict, found.is_right, found.is_fine) == (verdict, False, False)
+    show_replay(found)
+    assert f"{outcome}: why" in capsys.readouterr().out
 
 
 def test_an_unknown_speedup_is_measured_by_more_processes_for_a_while(manifest):
