@@ -116,7 +116,7 @@ def pass_name(where: str, op: ir.Operation) -> str:
     """Name of the pass that an op runs.
 
     Raises:
-        BundleError: It has none.
+        BundleError: The op has none.
     """
     if "pass_name" not in op.attributes or not isinstance(op.attributes["pass_name"], ir.StringAttr):
         raise BundleError(f"{where} must name the pass that {PASS_OP} runs, it does not; restore it")
