@@ -15,6 +15,7 @@ from autotune.compiler.module import find_function, parse
 from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
+from autotune.compiler.passes.foralls import serialise_foralls
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -139,6 +140,7 @@ def empty_handles(unit: Unit) -> None:
 
 def arena(unit: Unit) -> None:
     """Intermediate buffers become views of one arena."""
+    serialise_foralls(unit.module)
     unit.buffers = plan_arena(unit.module)
 
 
