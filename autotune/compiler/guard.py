@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from mlir import ir
 
-from autotune.compiler.laws import dialect_fault, every_op, nesting_fault, program_fault
+from autotune.compiler.laws import COMPUTING, dialect_fault, every_op, nesting_fault, program_fault
 from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL
 from autotune.compiler.module import context, parse, symbol
 from autotune.core.errors import BundleError, CompileError
@@ -17,6 +17,7 @@ from autotune.core.payload import Payload
 
 TRANSFORMING = ("builtin", "transform")
 # Ops that run a pass of any name, that print, or that look for more code in files.
+OPEN = "open.mlir"  # a user's own script as it was, knobs and all; nothing of it is compiled
 PASS_OP = "transform.apply_registered_pass"
 FORBIDDEN = ("transform.print", "transform.debug.emit_param_as_remark", "transform.debug.emit_remark_at")
 
@@ -64,6 +65,8 @@ def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None
                 raise BundleError(f"{error}; restore it") from error
             if name.startswith("schedule"):
                 check_script(where, module)
+            elif name == OPEN:
+                check_open(where, module)
             else:
                 refuse(where, program_fault(module))
             if name in ("payload.mlir", "tagged.mlir"):
@@ -90,6 +93,12 @@ def check_script(where: str, module: ir.Module) -> None:
             check_pipeline(where, PASS_OP, ir.StringAttr(op.attributes["pass_name"]).value)
     if "__transform_main" not in [symbol(op) for op in module.body.operations]:
         raise BundleError(f"{where} must hold a named sequence @__transform_main, it does not; restore it")
+
+
+def check_open(where: str, module: ir.Module) -> None:
+    """A user's own script holds transform ops and laws, and may hold its payload; nothing of it is compiled."""
+    for op in every_op(module):
+        refuse(where, dialect_fault(op, (*TRANSFORMING, "smt", *COMPUTING)))
 
 
 def check_entry(where: str, module: ir.Module, payload: Payload) -> None:

@@ -15,8 +15,9 @@ from autotune.compiler.module import context
 from autotune.compiler.program import runner_libraries
 from autotune.compiler.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit, rewrite
 from autotune.core.arena_plan import BufferPlan
-from autotune.core.candidate import Candidate
+from autotune.core.candidate import Candidate, Script
 from autotune.core.errors import CompileError
+from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
 from autotune.core.script import before_lowering
 
@@ -55,7 +56,7 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     """
     with context():
         if stage == "scheduled":
-            candidate, stage = replace(candidate, script=before_lowering(candidate.script or "")), SCRIPT
+            candidate, stage = replace(candidate, script=alone(candidate.script)), SCRIPT
         unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == stage:
@@ -73,6 +74,15 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
         if stage == "llvm":
             return Stage(translate_module_to_llvmir(unit.module.operation), unit.buffers)
         return Stage(disassemble(unit.module, payload.entry), unit.buffers)
+
+
+def alone(script: Script | None) -> Script:
+    """A script without the lowering that all scripts share.
+
+    Raises:
+        ScheduleError: The script lowers otherwise than this release.
+    """
+    return replace(script, lowers=False) if isinstance(script, ChosenScript) else before_lowering(script or "")
 
 
 def disassemble(module: ir.Module, function: str) -> str:

@@ -8,6 +8,7 @@ from re import match
 from statistics import median
 from typing import TypeVar
 
+from autotune.compiler.guard import OPEN
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
 from autotune.compiler.passes.panels import PanelWeight
@@ -16,6 +17,7 @@ from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation, Job
+from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.script import assemble
 from autotune.core.trial import Samples
@@ -31,12 +33,14 @@ from autotune.store.records import (
     Numerics,
     OutputNumerics,
     ProcessTimes,
+    ScriptRecord,
     TaskRecord,
     Versions,
     WeightRecord,
 )
 from autotune.tuning.assemble import MODEL_EFFORT, Assembly
 from autotune.tuning.choose import Choice
+from autotune.tuning.own import written
 from autotune.tuning.result import TuneResult
 from autotune.tuning.warm_start import sizes_of, structure_of
 from autotune.worker.limits import MODEL_SECONDS
@@ -68,7 +72,10 @@ def record(
     candidate = Candidate(assembly.script, TAIL, parts.payload.text, assembly.panels)
     claim = Claim(payload, candidate, seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
-    texts = files_of(payload, parts, assembly, choices) | rewritten(applied)
+    texts = files_of(payload, parts, assembly, choices, worker) | rewritten(applied)
+    own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
+    if own is not None:
+        texts[OPEN] = own.script.text
     baseline = load_baseline(result.baseline_name)
     sessions = measure_sessions(payload, assembly, (Candidate(None, baseline.pipeline), candidate), result, seed)
     manifest = Manifest(
@@ -100,6 +107,7 @@ def record(
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
         online=applied.online,
         rewrites=tuple(map(str, REWRITES)),
+        script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
     )
     return texts, manifest
 
@@ -120,14 +128,16 @@ def rewritten(applied: Transformed) -> dict[str, str]:
     return {REWRITTEN: applied.before} if applied.weights or applied.online else {}
 
 
-def files_of(payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]) -> dict[str, str]:
+def files_of(
+    payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice], worker: Worker
+) -> dict[str, str]:
     """Every file but the rewritten module and the manifest."""
     texts = {PAYLOAD: payload.text, TAGGED: parts.payload.text, SCHEDULE: assembly.script}
     for choice in choices:
         task = choice.search.task
         texts[f"tasks/{task.tag}.mlir"] = task.payload.text
         if choice.config is not None and assembly.uses(choice):
-            texts[f"schedules/{task.tag}.mlir"] = assemble([choice.search.script_step(choice.config)])
+            texts[f"schedules/{task.tag}.mlir"] = assemble(written([choice.search.script_step(choice.config)], worker))
     return texts
 
 
@@ -139,7 +149,7 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
         schedule=search.family.name,
         config=dict(choice.config) if choice.config is not None and used else None,
         knobs={knob.name: knob.values for knob in search.space.knobs},
-        structure=structure_of(search.task),
+        structure=structure_of(search.task, search.family),
         sizes=sizes_of(search.task),
         ops=search.task.ops,
         count=search.task.count,
