@@ -15,6 +15,7 @@ from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, panels_of
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
+from autotune.tuning.own import written
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
@@ -88,7 +89,7 @@ def assemble_model(
     notes: list[str] = []
     tried: list[Evaluation] = []
     for kept, why in fallbacks(choices):
-        steps = script_steps(kept)
+        steps = written(script_steps(kept))
         script, panels = assemble(steps), panels_of(steps)
         candidates = (Candidate(None, baseline.pipeline), Candidate(script, TAIL, parts.payload.text, panels))
         job = Job(payload, candidates, machine, seed=seed, effort=MODEL_EFFORT)
