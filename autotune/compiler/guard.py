@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.compiler.laws import every_op, nesting_fault, program_fault
+from autotune.compiler.concrete import SAYS_ONLY
+from autotune.compiler.laws import every_op, nesting_fault, op_fault, program_fault
 from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL
 from autotune.compiler.module import context, parse, symbol
 from autotune.core.errors import BundleError, CompileError
@@ -22,8 +23,10 @@ MOVES = re.compile(
     r"transform\.(named_sequence|sequence|yield|include|consumed|foreach|foreach_match|collect_matching|alternatives|cast"
     r"|merge_handles|split_handle|replicate|select|num_associations|annotate|verify|get_\w+|param\.\w+|match\..+"
     r"|apply_cse|apply_dce|apply_licm|apply_registered_pass|apply_patterns(\..+)?"
-    r"|(structured|loop|affine|bufferization|memref|tensor|vector|tune|smt)\..+)"
+    r"|tune\.(knob|alternatives)|(structured|loop|affine|bufferization|memref|tensor|vector)\..+)"
 )
+OPEN = "open.mlir"  # a user's own script as it was, knobs and all; nothing of it is compiled
+OPEN_ONLY = ("transform.smt.constrain_params", *SAYS_ONLY)  # once choices are made, none of these is left
 PASS_OP = "transform.apply_registered_pass"
 
 
@@ -85,6 +88,8 @@ def check_texts(bundle: BundleTexts) -> None:
                 raise BundleError(f"{error}; restore it") from error
             if name.startswith("schedule"):
                 check_script(where, module)
+            elif name == OPEN:
+                check_open(where, module)
             else:
                 refuse(where, program_fault(module))
             if name in ("payload.mlir", "tagged.mlir"):
@@ -104,23 +109,34 @@ def refuse(where: str, fault: str | None) -> None:
 def check_script(where: str, module: ir.Module) -> None:
     """A script holds transform ops, with an entry, and runs no passes but those that lower."""
     for op in every_op(module):
-        if op.name != "builtin.module" and not MOVES.fullmatch(op.name):
-            raise BundleError(f"{where} must hold transform ops that schedule alone, it has {op.name}; restore it")
-        if op.name == PASS_OP:
-            check_pipeline(where, PASS_OP, pass_name(where, op))
+        refuse(where, script_fault(op))
     if "__transform_main" not in [symbol(op) for op in module.body.operations]:
         raise BundleError(f"{where} must hold a named sequence @__transform_main, it does not; restore it")
 
 
-def pass_name(where: str, op: ir.Operation) -> str:
-    """Name of the pass that an op runs.
+def check_open(where: str, module: ir.Module) -> None:
+    """A user's own script is one that could be tuned."""
+    for op in every_op(module):
+        refuse(where, open_fault(op))
 
-    Raises:
-        BundleError: The op has none.
-    """
+
+def script_fault(op: ir.Operation) -> str | None:
+    """What an op of a script does besides scheduling; `None` if nothing."""
+    if op.name != "builtin.module" and not MOVES.fullmatch(op.name):
+        return f"must hold transform ops that schedule alone, it has {op.name}"
+    if op.name != PASS_OP:
+        return None
     if "pass_name" not in op.attributes or not isinstance(op.attributes["pass_name"], ir.StringAttr):
-        raise BundleError(f"{where} must name the pass that {PASS_OP} runs, it does not; restore it")
-    return str(op.attributes["pass_name"].value)
+        return f"must name the pass that {PASS_OP} runs, it does not"
+    unknown = sorted(passes_of(str(op.attributes["pass_name"].value)) - PASSES)
+    return f"must use passes that lower, {PASS_OP} asks for {unknown[0]!r}" if unknown else None
+
+
+def open_fault(op: ir.Operation) -> str | None:
+    """What an op of a user's own file does besides scheduling, choosing and computing: it may hold its payload, too."""
+    if op.name.startswith("transform."):
+        return None if op.name in OPEN_ONLY else script_fault(op)
+    return None if op.name.startswith("smt.") else op_fault(op)
 
 
 def check_entry(where: str, module: ir.Module, payload: Payload) -> None:

@@ -48,12 +48,17 @@ def nesting_fault(text: str) -> str | None:
 def program_fault(module: ir.Module) -> str | None:
     """What a program does besides computing, such as calling somebody outside; `None` if nothing."""
     for op in every_op(module):
-        if op.name not in OPS and (op.name in NO_OPS or not op.name.startswith(tuple(f"{d}." for d in COMPUTING))):
-            return f"must hold ops that compute alone, it has {op.name}"
-        for fault in (symbol_fault(op), attribute_fault(op), value_fault(op)):
+        for fault in (op_fault(op), symbol_fault(op), attribute_fault(op), value_fault(op)):
             if fault is not None:
                 return fault
     return None
+
+
+def op_fault(op: ir.Operation) -> str | None:
+    """What is wrong with an op that does more than to compute, and to read and write arrays."""
+    if op.name in OPS or (op.name.startswith(tuple(f"{d}." for d in COMPUTING)) and op.name not in NO_OPS):
+        return None
+    return f"must hold ops that compute alone, it has {op.name}"
 
 
 def symbol_fault(op: ir.Operation) -> str | None:
@@ -96,9 +101,10 @@ def is_data(kind: ir.Type) -> bool:
 
 
 def every_op(module: ir.Module) -> Iterator[ir.Operation]:
-    """Every operation below a module."""
+    """Every operation of a module, in the order of the text."""
     stack = [module.operation]
     while stack:
         op = stack.pop()
         yield op
-        stack += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+        inner = [each.operation for region in op.regions for block in region.blocks for each in block.operations]
+        stack += reversed(inner)

@@ -15,6 +15,7 @@ from autotune.compiler.part import run_part
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Script
 from autotune.core.errors import CompileError
 from autotune.core.pages import Pages, empty_bytes
 from autotune.core.payload import DTYPES, Argument, Array, Payload
@@ -74,7 +75,7 @@ class BoundProgram:
 
 def compile_program(
     payload: Payload,
-    script: str | None,
+    script: Script | None,
     pipeline: str,
     *,
     text: str | None = None,

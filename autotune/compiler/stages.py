@@ -9,7 +9,8 @@ from autotune.compiler.module import context
 from autotune.compiler.object_code import compile_object
 from autotune.compiler.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit, rewrite
 from autotune.core.arena_plan import BufferPlan
-from autotune.core.candidate import Candidate
+from autotune.core.candidate import Candidate, Script
+from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
 from autotune.core.script import before_lowering
 
@@ -49,7 +50,7 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     """
     with context():
         if stage == "scheduled":
-            candidate, stage = replace(candidate, script=before_lowering(candidate.script or "")), SCRIPT
+            candidate, stage = replace(candidate, script=alone(candidate.script)), SCRIPT
         unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == stage:
@@ -67,3 +68,12 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
         if stage == "llvm":
             return Stage(translate_module_to_llvmir(unit.module.operation), unit.buffers)
         return Stage("", unit.buffers, compile_object(unit.module, payload.entry))
+
+
+def alone(script: Script | None) -> Script:
+    """A script without the lowering that all scripts share.
+
+    Raises:
+        ScheduleError: The script lowers otherwise than this release.
+    """
+    return replace(script, lowers=False) if isinstance(script, ChosenScript) else before_lowering(script or "")

@@ -24,7 +24,7 @@ from autotune.tuning.by_hand import candidate_of
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.doctor import A_A_PAIRS, Diagnosis, examine
-from autotune.worker.reading import compile_to
+from autotune.worker.reading import compile_to, script_text
 
 
 def trials(store: str | Path, *, payload: str | None = None, where: str | None = None) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def show(
     if isinstance(source, TunableTask):
         found = candidate_of(source, candidate if candidate is not None else {})
         if stage == "schedule":
-            return found.script or ""
+            return script_text(found.script)
         if stage in COMPILED:
             return compile_to(stage, source.payload, found).text
         raise PayloadError(f"the stage of a task must be one of schedule, {', '.join(COMPILED)}; got {stage!r}")

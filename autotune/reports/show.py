@@ -16,7 +16,7 @@ from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.scheduled import as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.worker.reading import compile_to, open_payload, partition
+from autotune.worker.reading import compile_to, open_payload, partition, script_text
 
 STAGES = ("payload", "tasks", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
 DEFAULT = "default"
@@ -109,7 +109,7 @@ def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine)
     if stage == "payload":
         return Shown(payload.text)
     if stage == "schedule":
-        return Shown(candidate.script or "")
+        return Shown(script_text(candidate.script))
     if stage == "asm":
         return Shown(describe_hot_loop(payload, candidate, machine))
     compiled = compile_to(stage, payload, candidate)

@@ -31,6 +31,7 @@ from autotune.store.records import (
     Numerics,
     ProcessTimes,
     RewriteStep,
+    ScriptRecord,
     Sha256,
     Size,
     Symbol,
@@ -78,6 +79,7 @@ class Manifest:
         cases: Inputs at which it was verified and measured, where there are several.
         online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
         rewrites: Our own rewrites around the script, as ``name@version``, in order; empty in older bundles.
+        script: The user's own script that was tuned, open.mlir; `None` where families of schedules were.
     """
 
     format_version: int
@@ -108,6 +110,7 @@ class Manifest:
     cases: Annotated[tuple[CaseRecord, ...], Field(max_length=1000)] = field(default=())
     online: tuple[Name, ...] = field(default=())
     rewrites: tuple[RewriteStep, ...] = field(default=())
+    script: ScriptRecord | None = None
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

@@ -71,6 +71,7 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
     wanted = {"payload.mlir", "tagged.mlir", "schedule.mlir", *(f"tasks/{tag}.mlir" for tag in manifest.tasks)}
     wanted |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
     wanted |= {"prepared.mlir"} if manifest.panels or manifest.online else set()
+    wanted |= {"open.mlir"} if manifest.script is not None else set()
     for name in sorted(wanted ^ set(manifest.sha256)):
         yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
     for key, tags in (("panels", manifest.panels), ("online", manifest.online)):

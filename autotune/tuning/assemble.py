@@ -14,6 +14,7 @@ from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, panels_of
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
+from autotune.tuning.own import written
 from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
@@ -83,7 +84,7 @@ def assemble_model(
     notes: list[str] = []
     tried: list[Evaluation] = []
     for kept, why in fallbacks(choices):
-        steps = script_steps(kept)
+        steps = written(script_steps(kept))
         script, panels = assemble(steps), panels_of(steps)
         candidate = Candidate(script, TAIL, parts.payload.text, panels)
         theirs, ours = time_both(payload, baseline.candidate, candidate, machine=machine, seed=seed, worker=worker)

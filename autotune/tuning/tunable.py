@@ -13,7 +13,7 @@ from autotune.core.script import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.registry import families
-from autotune.worker.reading import open_payload, partition
+from autotune.worker.reading import ScriptFile, open_payload, partition
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,17 @@ class TransformScript:
 
     text: str
     panel: int = 0
+
+    @property
+    def file(self) -> ScriptFile:
+        """The script as a file, as `tune` takes it: ops on ``%op`` become a sequence over one op."""
+        if "transform.named_sequence" in self.text:
+            return ScriptFile("script", self.text)
+        head = "transform.named_sequence @schedule(%op: !transform.any_op {transform.consumed}) {"
+        return ScriptFile(
+            "script",
+            f"module attributes {{transform.with_named_sequence}} {{ {head}\n{self.text}\ntransform.yield }} }}\n",
+        )
 
 
 @dataclass(frozen=True)

@@ -2,35 +2,66 @@
 
 One process reads for all of the program, as long as it lives: a text that ends it costs a new one.
 
-    payload, module, script --text--> isolated process --Payload, Partition, Stage--> tuner
+    payload, module, script --text--> isolated process --Payload, Partition, OpenScript, Stage--> tuner
 """
 
 import atexit
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
+from autotune.compiler.concrete import concrete_sequences, concrete_text
 from autotune.compiler.guard import BundleTexts, check_texts
 from autotune.compiler.object_code import disassemble
+from autotune.compiler.open_script import read_open_script
+from autotune.compiler.rehearsal import Rehearsal, rehearse
 from autotune.compiler.stages import Stage
 from autotune.compiler.stages import compile_to as compile_here
 from autotune.compiler.tasks.partition import Partition
 from autotune.compiler.tasks.partition import partition as partition_here
 from autotune.compiler.tasks.payload_file import read_payload
-from autotune.core.candidate import Candidate
-from autotune.core.errors import AutotuneError, BundleError, CompileError, PayloadError
+from autotune.core.candidate import Candidate, Script
+from autotune.core.errors import AutotuneError, BundleError, CompileError, PayloadError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.files import read_file
+from autotune.core.open_script import ChosenScript, OpenScript
 from autotune.core.payload import Payload
 from autotune.registry import load_payload
-from autotune.worker.limits import READ_SECONDS
+from autotune.worker.limits import READ_SECONDS, SCRIPT_SECONDS
 from autotune.worker.worker import Worker
 
 A = TypeVar("A")
 T = TypeVar("T")
 MOST_BYTES = 256 << 20  # of a payload's text
+MOST_SCRIPT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class ScriptFile:
+    """A user's own script, not yet parsed.
+
+    Attributes:
+        source: Name of the file.
+        text: Text of the file.
+    """
+
+    source: str
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> "ScriptFile":
+        """A file as it is.
+
+        Raises:
+            ScheduleError: It cannot be read, is no text, or is far longer than any script.
+        """
+        try:
+            return cls(str(path), read_file(path, MOST_SCRIPT_BYTES).decode())
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise ScheduleError(f"a schedule must be a readable MLIR file, {path} is not: {reason}") from error
 
 
 @cache
@@ -127,3 +158,56 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     if isinstance(found, Evaluation):
         raise CompileError("compile", f"{found.outcome}: {found.diagnostic}")
     return Stage(disassemble(found.code, payload.entry), found.buffers) if stage == "code" else found
+
+
+def read_script(file: ScriptFile) -> OpenScript:
+    """The knobs and laws of a user's own script.
+
+    Raises:
+        ScheduleError: It cannot be read or tuned; the error has its line and column.
+    """
+    return script_apart(partial(read_open_script, source=file.source), file.text, file.source)
+
+
+def script_text(script: Script | None) -> str:
+    """A script as text; a user's own with what is chosen.
+
+    Raises:
+        CompileError: A value is none that its op takes.
+        ScheduleError: The process failed over the script.
+    """
+    return script_apart(concrete_text, script, script.source) if isinstance(script, ChosenScript) else script or ""
+
+
+def script_sequences(chosen: ChosenScript, prefix: str) -> tuple[str, str]:
+    """A user's own script of one op as named sequences, and the ops that include them; raises as `script_text`.
+
+    Args:
+        chosen: The script.
+        prefix: What the names of its sequences are to begin with.
+    """
+    return script_apart(concrete_sequences, (chosen, prefix), chosen.source)
+
+
+def rehearse_script(rehearsal: Rehearsal) -> tuple[str, ...]:
+    """What a user's own script does to a payload, once, before it is searched: notes, a sentence each.
+
+    Raises:
+        ScheduleError: The process failed over the script.
+    """
+    return script_apart(rehearse, rehearsal, rehearsal.script.source)
+
+
+def script_apart(function: Callable[[A], T], argument: A, source: str) -> T:
+    """Call a function of a user's own script in the isolated process.
+
+    Raises:
+        AutotuneError: The function raised it.
+        ScheduleError: The process failed over the script.
+    """
+    found = reader().call(function, argument, SCRIPT_SECONDS)
+    if isinstance(found, Evaluation):
+        raise ScheduleError(
+            f"{source} must be a script that MLIR takes and ends, it {found.outcome}: {found.diagnostic}"
+        )
+    return found

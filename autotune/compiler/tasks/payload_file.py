@@ -9,6 +9,7 @@ from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
 
 ROLE = "autotune.role"
+MAIN, SEQUENCE = "__transform_main", "transform.named_sequence"
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
 
@@ -20,7 +21,8 @@ def read_payload(name: str, text: str) -> Payload:
     ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
     ``"state"`` says that it is read as well and kept from call to call.
 
-    Transform ops beside the function, and modules of such ops, are left out of the text; a note says so.
+    Transform ops beside the function, and modules of such ops, are left out of the text. Where they have an entry,
+    ``@__transform_main``, the payload has the file as its schedule; else a note says that they are not used.
 
     Args:
         name: Path of the file, for messages.
@@ -30,20 +32,23 @@ def read_payload(name: str, text: str) -> Payload:
         PayloadError: The text does not parse, is no such function, or no bundle of it could be replayed.
     """
     notes: tuple[str, ...] = ()
+    schedule = ""
     check(name, nesting_fault(text))
     with context():
         try:
             module = parse(text, name)
         except CompileError as error:
             raise PayloadError(str(error)) from error
+        has_entry = any(op.operation.name == SEQUENCE and symbol(op) == MAIN for op in schedules_in(module))
         if leave_out_schedules(module):
-            text, notes = str(module), (f"{name} holds a schedule of its own; it is not used",)
+            text, schedule = str(module), text if has_entry else ""
+            notes = () if has_entry else (f"{name} holds transform ops without @{MAIN}; they are not used",)
         function = only_public_function(module, name)
         arguments = read_arguments(function, name)
         check(name, program_fault(module))
         reduction = longest_reduction(function)
         entry = str(symbol(function))
-    return Payload(name, text, entry, arguments, reduction=reduction, notes=notes)
+    return Payload(name, text, entry, arguments, reduction=reduction, notes=notes, schedule=schedule)
 
 
 def longest_reduction(function: ir.OpView) -> int:
@@ -71,6 +76,15 @@ def leave_out_schedules(module: ir.Module) -> bool:
     if found and SCHEDULES in module.operation.attributes:
         del module.operation.attributes[SCHEDULES]
     return bool(found)
+
+
+def schedules_in(module: ir.Module) -> list[ir.OpView]:
+    """The transform ops beside a payload, and those in modules that are there for them."""
+    found = list(module.body.operations)
+    for op in found:
+        if op.operation.name == "builtin.module":
+            found += list(op.operation.regions[0].blocks[0].operations)
+    return found
 
 
 def is_schedule(op: ir.Operation) -> bool:
