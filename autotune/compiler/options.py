@@ -35,7 +35,7 @@ def read_options(attribute: ir.Attribute) -> Options:
     """The values of an ``options`` attribute.
 
     Raises:
-        SpaceError: It lists or spans nothing; the rest of a sentence that begins with the knob.
+        SpaceError: The options list or span nothing; the rest of a sentence that begins with the knob.
     """
     if isinstance(attribute, ir.ArrayAttr):
         return options_of(list(attribute))
@@ -116,7 +116,7 @@ def number_of(name: str, attribute: ir.Attribute) -> int:
     """The number of a span's key.
 
     Raises:
-        SpaceError: It is none, or a zero that would divide.
+        SpaceError: The value is none, or a zero that would divide.
     """
     if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
         raise SpaceError(f"must have a number as {name}, has {attribute}")
