@@ -21,6 +21,7 @@ COST_OF_LEFT_ROWS = 4  # times that of others, where they read B in place for wa
 L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
 BEYOND_L2_BYTES_A_CYCLE = 16  # that a core sustains from what lies behind its L2
 DEEP = 256  # steps of k that make up for reading and writing C
+TALL = 640  # rows that share a copy of B which then takes a twentieth of the time: 2 x 16 FMAs a cycle, 4 bytes of B
 LEAST_PACKED_ROWS = 32
 
 
@@ -97,8 +98,8 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
 
 
 def is_tall(c: Contraction, machine: Machine) -> bool:
-    """Tell whether there are too many rows for their share of A to stay in L2 from one block of B to the next."""
-    return BYTES * c.m * min(c.k, DEEP) > machine.l2_bytes // 4
+    """Tell whether rows are many: bringing B costs little, and A does not stay in L2 from one block of B to the next."""
+    return c.m >= TALL and BYTES * c.m * min(c.k, DEEP) > machine.l2_bytes // 4
 
 
 def flow(c: Contraction, config: Config, machine: Machine) -> float:
@@ -106,6 +107,8 @@ def flow(c: Contraction, config: Config, machine: Machine) -> float:
 
     Low et al., "Analytical modeling is enough for high-performance BLIS" (2016), with A and B in each other's place.
     """
+    if c.m < TALL:
+        return 1.0
     n = cut(c.n, int(config["tile_n"]), columns_of(config), powers_of_two=True)[0]
     k = cut(c.k, int(config["tile_k"]), 1)[0]
     a = BYTES / n.cache if is_tall(c, machine) else 0.0

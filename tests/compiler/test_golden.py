@@ -17,7 +17,7 @@ CASES = {
         lambda: load_payload("matmul,m=256,n=256,k=256"),
         0,
         "avx2",
-        {"tile_m": 64, "tile_n": 128, "tile_k": 128, "order": "nkm", "unroll_k": 2, "prefetch": True},
+        {"tile_m": 64, "tile_n": 128, "tile_k": 128, "order": "nkm", "unroll_k": 2},
     ),
     "matmul_transposed_a_neon": (lambda: contraction_payload(16, 16, 8, a="km"), 0, "neon", {}),
     "batch_matmul_transposed_b_sse": (
