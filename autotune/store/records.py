@@ -163,7 +163,7 @@ class BaselineRecord:
 
     Attributes:
         name: Name of the baseline.
-        pipeline: Its passes.
+        pipeline: Passes of the baseline.
         part: One in so many iterations of its outermost loops was run, and times multiplied by as many; 1 for all.
         part_error: Relative error of such times; 0 of whole calls.
     """

@@ -97,9 +97,7 @@ def time_baseline(
     return TimedBaseline(baseline, part, abs(less / more - 1))
 
 
-def time_whole(
-    payload: Payload, baseline: Baseline, *, machine: Machine, seed: int, worker: Worker
-) -> TimedBaseline:
+def time_whole(payload: Payload, baseline: Baseline, *, machine: Machine, seed: int, worker: Worker) -> TimedBaseline:
     """A baseline of which no part can be taken: whole calls, if one ends in time."""
     job = Job(payload, (Candidate(None, baseline.pipeline),), machine, seed, Effort(samples=1, seconds=0.0))
     (found,) = worker.evaluate(job, BUDGET_SECONDS)
