@@ -98,7 +98,7 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
 
 
 def is_tall(c: Contraction, machine: Machine) -> bool:
-    """Tell whether rows are many: bringing B costs little, and A does not stay in L2 from one block of B to the next."""
+    """Tell whether rows are many: bringing B costs little, and A does not stay in L2 between blocks of B."""
     return c.m >= TALL and BYTES * c.m * min(c.k, DEEP) > machine.l2_bytes // 4
 
 
