@@ -121,7 +121,7 @@ class OpenScript:
         source: Name of the file.
         text: The file as it is.
         digest: Hash of what it does: comments, layout and a payload in the same file have no part in it.
-        entry: Entry of the script: ``__transform_main`` for a script of the whole payload, another name for one of one op.
+        entry: Entry of the script: ``__transform_main`` where it takes the whole payload, another name where one op.
         knobs: Open choices, in the order of the text.
         laws: Laws between them.
         notes: Notes for the user, a sentence each.
