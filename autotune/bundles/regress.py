@@ -103,21 +103,18 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
         notes=differences_now(bundle, machine),
     )
     looks: list[Look] = []
-    waited, pause = 0.0, FIRST_PAUSE
-    while True:
+    for pause in (*pauses_within(0.0 if options.update else options.wait), inf):
         begun = time.perf_counter()
         finding, look = look_once(finding, bundle, machine, options, listener)
         if look is None:
             return finding
         looks.append(look)
         finding = conclude_looks(finding, bundle, looks, options)
-        lasts = time.perf_counter() - begun
-        late = waited + pause > options.wait or time.perf_counter() + pause + lasts > until
-        if finding.verdict not in ("slower", "inconclusive") or options.update or late or is_seen(looks, options):
+        now = time.perf_counter()
+        if finding.verdict != "inconclusive" or pause == inf or now + pause + (now - begun) > until:
             break
         listener.stage(f"{finding.payload}: {look.saw}; waits {pause:.0f} s and looks again")
         sleep(pause)
-        waited, pause = waited + pause, 2 * pause
     sessions = looks[-1].sessions
     if options.update:
         accept(bundle, sessions, machine)
@@ -149,9 +146,15 @@ def look_once(
     return finding, Look(tuple(sessions), f"{finding.why}{beside}")
 
 
-def is_seen(looks: Sequence[Look], options: RegressOptions) -> bool:
-    """Tell whether no further look is needed: none may be taken, or a slowdown has been seen often enough."""
-    return options.wait == 0 or len(looks) >= MOST_LOOKS
+def pauses_within(patience: float) -> list[float]:
+    """Seconds to wait before the second look and those after it, each twice the one before, as patience lasts.
+
+    Example:
+        >>> pauses_within(60)
+        [10.0, 20.0]
+    """
+    pauses = [FIRST_PAUSE * 2**place for place in range(MOST_LOOKS - 1)]
+    return [pause for place, pause in enumerate(pauses, 1) if sum(pauses[:place]) <= patience]
 
 
 def conclude_looks(
