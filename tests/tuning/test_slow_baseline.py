@@ -13,8 +13,8 @@ from autotune.core.machine import this_machine
 from autotune.registry import load_baseline, load_payload
 from autotune.reports.winner import describe
 from autotune.store.bundle import read_bundle
-from autotune.store.manifest_checks import seen_speedup, speedup_of
 from autotune.store.records import ProcessTimes
+from autotune.store.sessions import seen_speedup, speedup_of
 from autotune.tuning import slow_baseline as module
 from autotune.tuning.slow_baseline import TimedBaseline, part_for, time_baseline
 from autotune.worker.worker import Worker
@@ -130,7 +130,7 @@ def test_bundle_without_the_keys_is_one_of_whole_calls(bundle):
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_interval_of_few_samples_claims_no_precision(count):
     session = ProcessTimes((1.0,) * count, (40.0,) * count, ())
-    found = speedup_of([session])
+    found = speedup_of([session], 0.0)
     assert found.low < 38
     assert found.estimate == 40
     assert found.high > 42
