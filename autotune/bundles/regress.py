@@ -10,7 +10,7 @@ from time import sleep
 
 from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
 from autotune.bundles.finding import Look, RegressionFinding, RegressOptions
-from autotune.bundles.replay import Timing, time_bundle
+from autotune.bundles.replay import Timing, expected_seconds, time_bundle
 from autotune.bundles.verdict import LOOKS, RegressionVerdict, against_reference, conclude, is_settled
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
@@ -74,9 +74,9 @@ def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener
 
 
 def cost(bundle: BundleFiles) -> float:
-    """Seconds of a call of a bundle's baseline, or schedule where it has none."""
-    session = bundle.manifest.samples[0]
-    return median(session.baseline_seconds or session.best_seconds)
+    """Seconds of a call of what a bundle times of its baseline, or of its schedule where it has none."""
+    session, part = bundle.manifest.samples[0], bundle.manifest.baseline.part
+    return median(session.baseline_seconds) / part if session.baseline_seconds else median(session.best_seconds)
 
 
 def left_out(bundle: BundleFiles) -> RegressionFinding:
@@ -119,7 +119,12 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
     if options.update:
         accept(bundle, sessions, machine)
     saw = tuple(f"look {number}: {look.saw}" for number, look in enumerate(looks, 1)) if len(looks) > 1 else ()
-    return replace(finding, speedup=speedup_of(sessions), samples=sessions, notes=(*finding.notes, *saw))
+    return replace(
+        finding,
+        speedup=speedup_of(sessions, manifest.baseline.part_error),
+        samples=sessions,
+        notes=(*finding.notes, *saw),
+    )
 
 
 def look_once(
@@ -168,7 +173,7 @@ def conclude_looks(
 def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
     """Build and time a bundle in a process of its own; what fails is tried once more."""
     for _ in range(2):
-        with Worker(MODEL_SECONDS) as worker:
+        with Worker(expected_seconds(bundle)) as worker:
             timing = time_bundle(bundle, machine, worker, effort)
         if timing.session is not None:
             break
@@ -215,7 +220,7 @@ def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machi
     manifest = replace(
         bundle.manifest,
         samples=tuple(sessions),
-        speedup=speedup_of(sessions),
+        speedup=speedup_of(sessions, bundle.manifest.baseline.part_error),
         machine=machine,
         fingerprint=machine.fingerprint,
         versions=versions(),

@@ -15,19 +15,19 @@ from pathlib import Path
 
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
-from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
-from autotune.core.script import assemble, origin, panels_of, write_step
+from autotune.core.script import origin, panels_of, script_of, write_step
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
-from autotune.registry import load_family, load_payload
+from autotune.registry import load_family
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.task_search import SHARED
+from autotune.worker.reading import open_payload, partition, script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)
@@ -94,7 +94,7 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
     task = find_task(payload, trial.task)
     family = load_family(trial.family)
     step = write_step(task, family, trial.config, machine, alone=True, note=origin(task, family, trial.config))
-    candidate = Candidate(assemble([step]), TAIL, panels=panels_of([step]))
+    candidate = Candidate(script_of([step]), TAIL, panels=panels_of([step]))
     key = trial_key(task.payload.text, step.body, trial.config, SHARED, compiler_version())
     changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
     write_files(folder, trial, task, candidate, location)
@@ -109,7 +109,7 @@ def find_task(payload: str, tag: str) -> Task:
     Raises:
         StoreError: The payload has no such task any more.
     """
-    for task in partition(load_payload(payload)).tasks:
+    for task in partition(open_payload(payload)).tasks:
         if task.tag == tag:
             return task
     raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")
@@ -119,7 +119,7 @@ def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, lo
     """Write what shows a trial again."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "payload.mlir").write_text(task.payload.text)
-    (folder / "schedule.mlir").write_text(candidate.script or "")
+    (folder / "schedule.mlir").write_text(script_text(candidate.script))
     (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n")
     (folder / "README").write_text(
         f"{trial.outcome}: {trial.diagnostic}\n\n"

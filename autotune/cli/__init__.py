@@ -25,6 +25,7 @@ from autotune.cli import (
     show,
     tune,
 )
+from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError
 
 INTERRUPTED = 130
@@ -67,7 +68,7 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except AutotuneError as error:
-        complain(" ".join(str(error).split()))
+        complain(str(error))
         code = 2
     except MemoryError:
         complain(out_of_memory())
@@ -102,9 +103,3 @@ def check_folder() -> None:
         Path.cwd()
     except FileNotFoundError as error:
         raise MachineError("the current folder must exist, it was deleted; change to one that does") from error
-
-
-def complain(sentence: str) -> None:
-    """One line on stderr, whatever characters are in it."""
-    line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in sentence)
-    sys.stderr.write(f"autotune: {line}\n")  # plainly: there may be no memory for more

@@ -39,15 +39,16 @@ def compare(
     Example: autotune compare nano --against numpy,onnxruntime
     """
     from autotune.cli.progress import ProgressLine
-    from autotune.registry import COMPARATORS, load_payload, registered
+    from autotune.registry import COMPARATORS, registered
     from autotune.reports.compare import CompareOptions, compare
+    from autotune.worker.reading import open_payload
 
     check_seed(seed)
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
-    others = tuple(map(load_payload, beside or []))
+    others = tuple(map(open_payload, beside or []))
     options = CompareOptions(tuple(names), None if baseline == "none" else baseline, bundle, seed, others)
     with ProgressLine() as line:
-        found = compare(load_payload(payload), home() / "bundles", options, line)
+        found = compare(open_payload(payload), home() / "bundles", options, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

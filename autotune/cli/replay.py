@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, StorePath, whole
+from autotune.cli.options import AsJson, StorePath, real, whole
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
@@ -27,6 +27,9 @@ def replay(
     store: StorePath = None,
     into: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where --retune writes its bundle; default FOLDER-retuned.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(parser=real, help="Seconds one process may take; by default by what is recorded.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +63,8 @@ def replay(
         else:
             show_result(result)
         return
-    found = replay(bundle)
+    with ProgressLine(str(bundle), is_spoken=True) as line:
+        found = replay(bundle, timeout, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

@@ -76,6 +76,18 @@ def symbol(op: ir.OpView) -> str | None:
     return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else None
 
 
+def every_name(module: ir.Module) -> set[str]:
+    """Names of all ops in a module."""
+    names: set[str] = set()
+
+    def note(op: ir.Operation) -> ir.WalkResult:
+        names.add(op.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    return names
+
+
 def first_lines(text: str, count: int = 3, width: int = 500) -> str:
     """The first lines of a diagnostic, on one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -10,13 +10,14 @@ from autotune.compiler.passes.empty_handles import ENTRY
 from autotune.core.errors import CompileError
 
 
-def run_script(module: ir.Module, script: ir.Module | None, text: str) -> None:
+def run_script(module: ir.Module, script: ir.Module | None, text: str, source: str = "schedule") -> None:
     """Apply a transform script to a module, in place.
 
     Args:
         module: The payload.
         script: The script.
         text: The script as it was parsed, for messages.
+        source: Name that the user knows it by.
 
     Raises:
         CompileError: Stage ``transform``, with the op and location the interpreter names.
@@ -29,11 +30,11 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str) -> None:
         interpreter.apply_named_sequence(module.operation, entry, script.operation)
     except (ValueError, ir.MLIRError) as error:
         said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("transform", name_op(without_preamble(said), text)) from error
+        raise CompileError("transform", name_op(without_preamble(said), text, source)) from error
 
 
-def name_op(said: str, script: str) -> str:
-    """A diagnostic of the interpreter, with the place in the script as ``schedule:line:column`` and the op there.
+def name_op(said: str, script: str, source: str = "schedule") -> str:
+    """A diagnostic of the interpreter, with the place in the script as ``source:line:column`` and the op there.
 
     A place with a name is one of `empty_handles`, and the name says all.
 
@@ -47,7 +48,7 @@ def name_op(said: str, script: str) -> str:
     line, column = int(place[2]), int(place[3])
     lines = script.splitlines()
     op = re.search(r"transform\.[\w.]+", lines[line - 1][column - 1 :]) if line <= len(lines) else None
-    return f"schedule:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or said[place.end() :]}"
+    return f"{source}:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or said[place.end() :]}"
 
 
 def without_preamble(said: str) -> str:

@@ -101,6 +101,7 @@ class Payload:
             as of a file.
         cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
         notes: Notes for the user on how the payload was read, a sentence each.
+        schedule: The whole file that it was read from, where that also holds a schedule of the user's own.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Payload:
     graph: Graph = ()
     cases: tuple[Case, ...] = ()
     notes: tuple[str, ...] = ()
+    schedule: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(SYMBOL, self.entry):

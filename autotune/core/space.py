@@ -41,11 +41,37 @@ class Constraint:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """Where a knob counts; elsewhere it changes nothing, so that it keeps one value there.
+
+    Attributes:
+        knob: Name of the knob.
+        places: It counts where, in one of these, every named knob has the value beside it.
+        otherwise: Its value where it does not count.
+    """
+
+    knob: str
+    places: tuple[tuple[tuple[str, Value], ...], ...]
+    otherwise: Value
+
+    def counts(self, config: Config) -> bool:
+        """Tell whether the knob counts in a config."""
+        return any(all(config[name] == value for name, value in place) for place in self.places)
+
+    @property
+    def law(self) -> str:
+        """The sentence that is true of every settled config."""
+        places = " or where ".join(" and ".join(f"{name} is {value}" for name, value in p) for p in self.places)
+        return f"{self.knob} must be {self.otherwise}, as it counts only where {places}"
+
+
+@dataclass(frozen=True)
 class Space:
-    """Knobs and the joint constraints between them."""
+    """Knobs, the joint constraints between them, and where knobs count that do not count everywhere."""
 
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...] = field(default=())
+    conditions: tuple[Condition, ...] = field(default=())
 
     def __post_init__(self) -> None:
         names = [knob.name for knob in self.knobs]
@@ -73,8 +99,19 @@ class Space:
         if unknown:
             raise SpaceError(f"config must set only knobs of its space; got {', '.join(sorted(unknown))}")
 
+    def settled(self, config: Config) -> dict[str, Value]:
+        """The config that is the same program, with knobs that do not count at the one value they have there."""
+        settled = dict(config)
+        for condition in self.conditions:
+            if not condition.counts(settled):
+                settled[condition.knob] = condition.otherwise
+        return settled
+
     def broken_law(self, config: Config) -> str | None:
         """The first constraint that `config` breaks, as a sentence; `None` if it obeys them all."""
+        for condition in self.conditions:
+            if config[condition.knob] != condition.otherwise and not condition.counts(config):
+                return condition.law
         for constraint in self.constraints:
             if not constraint.holds(config):
                 return constraint.law

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import Machine
@@ -13,6 +12,7 @@ from autotune.core.technique import Technique, without
 from autotune.registry import load_baseline, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
+from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"

@@ -9,7 +9,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.family import Family
 from autotune.core.machine import Machine
-from autotune.core.script import assemble, origin, panels_of, write_step
+from autotune.core.script import origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.registry import family_for, load_family
@@ -117,4 +117,4 @@ def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None 
         if each.family is not None and each.config is not None:
             note = origin(each.task, each.family, each.config)
             steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
-    return Candidate(assemble(steps), TAIL, text, panels_of(steps))
+    return Candidate(script_of(steps), TAIL, text, panels_of(steps))

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.stages import COMPILED, STEPS, compile_to
-from autotune.compiler.tasks.partition import partition
+from autotune.compiler.stages import COMPILED, STEPS
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
-from autotune.registry import load_payload
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.scheduled import as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
+from autotune.worker.reading import compile_to, open_payload, partition, script_text
 
 STAGES = ("payload", "tasks", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
 DEFAULT = "default"
@@ -56,7 +55,7 @@ def show(source: str, stage: str, task: str | None = None, config: str | None = 
     if stage not in STAGES:
         raise PayloadError(f"stage must be one of {', '.join(STAGES)}; got {stage!r}")
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
-    payload = bundle.payload if bundle is not None else load_payload(source)
+    payload = bundle.payload if bundle is not None else open_payload(source)
     recorded = recorded_tasks(bundle) if bundle is not None else None
     machine = this_machine()
     if task is not None or config is not None:
@@ -110,7 +109,7 @@ def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine)
     if stage == "payload":
         return Shown(payload.text)
     if stage == "schedule":
-        return Shown(candidate.script or "")
+        return Shown(script_text(candidate.script))
     if stage == "asm":
         return Shown(describe_hot_loop(payload, candidate, machine))
     compiled = compile_to(stage, payload, candidate)

@@ -13,7 +13,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
 from autotune.core.family import Rewrites
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
-from autotune.core.script import Step, assemble, panels_of
+from autotune.core.script import Step, panels_of, script_of
 from autotune.core.space import Value
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.tuning.tunable import TransformScript, TunableTask
@@ -94,7 +94,7 @@ def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformSc
         return Candidate(candidate.text, TAIL, panels=panels)
     else:
         step = Step(task.tag, 1, candidate.text, rewrites=Rewrites(candidate.panel))
-    return Candidate(assemble([step]), TAIL, panels=panels_of([step]))
+    return Candidate(script_of([step]), TAIL, panels=panels_of([step]))
 
 
 def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str:

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from re import match
 from typing import TypeVar
 
+from autotune.compiler.guard import OPEN
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
 from autotune.compiler.passes.panels import PanelWeight
@@ -15,9 +16,9 @@ from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
+from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.script import assemble
-from autotune.registry import load_baseline
 from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest
 from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.records import (
@@ -28,6 +29,7 @@ from autotune.store.records import (
     Numerics,
     OutputNumerics,
     ProcessTimes,
+    ScriptRecord,
     TaskRecord,
     Versions,
     WeightRecord,
@@ -35,7 +37,9 @@ from autotune.store.records import (
 from autotune.store.sessions import speedup_of
 from autotune.tuning.assemble import Assembly
 from autotune.tuning.choose import Choice
+from autotune.tuning.own import written
 from autotune.tuning.result import TuneResult
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.tuning.warm_start import sizes_of, structure_of
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import OutputError, Transformed, hash_stages, measure_errors, transform
@@ -51,6 +55,7 @@ def record(
     *,
     assembly: Assembly,
     choices: Sequence[Choice],
+    baseline: TimedBaseline,
     result: TuneResult,
     sessions: Sequence[ProcessTimes],
     seed: int,
@@ -62,10 +67,12 @@ def record(
     Raises:
         BundleError: A program that was right a moment ago cannot be built again.
     """
-    baseline = load_baseline(result.baseline_name)
-    claim = Claim(payload, assembly.candidates(baseline, parts.payload.text)[1], seed)
+    claim = Claim(payload, assembly.candidate(parts.payload.text), seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
     texts = files_of(payload, parts, assembly, choices) | rewritten(applied)
+    own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
+    if own is not None:
+        texts[OPEN] = own.script.text
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         payload=payload.name,
@@ -79,10 +86,10 @@ def record(
         panels=dict(assembly.panels),
         weights=weight_records(payload, applied),
         buffers=Buffers(**assembly.buffers.to_json()) if assembly.buffers else None,
-        baseline=BaselineRecord(baseline.name, baseline.pipeline),
+        baseline=BaselineRecord(baseline.baseline.name, baseline.baseline.pipeline, baseline.part, baseline.error),
         tasks={c.search.task.tag: task_record(c, assembly) for c in choices},
         samples=tuple(sessions),
-        speedup=speedup_of(sessions),
+        speedup=speedup_of(sessions, baseline.error),
         numerics=numerics(payload, seed, called(worker.call(measure_errors, claim, MODEL_SECONDS))),
         ir_sha256=called(worker.call(hash_stages, claim, MODEL_SECONDS)),
         machine=result.machine,
@@ -95,6 +102,7 @@ def record(
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
         online=applied.online,
         rewrites=tuple(map(str, REWRITES)),
+        script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
     )
     return texts, manifest
 
@@ -122,7 +130,7 @@ def files_of(payload: Payload, parts: Partition, assembly: Assembly, choices: Se
         task = choice.search.task
         texts[f"tasks/{task.tag}.mlir"] = task.payload.text
         if choice.config is not None and assembly.uses(choice):
-            texts[f"schedules/{task.tag}.mlir"] = assemble([choice.search.script_step(choice.config)])
+            texts[f"schedules/{task.tag}.mlir"] = assemble(written([choice.search.script_step(choice.config)]))
     return texts
 
 
@@ -134,7 +142,7 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
         schedule=search.family.name,
         config=dict(choice.config) if choice.config is not None and used else None,
         knobs={knob.name: knob.values for knob in search.space.knobs},
-        structure=structure_of(search.task),
+        structure=structure_of(search.task, search.family),
         sizes=sizes_of(search.task),
         ops=search.task.ops,
         count=search.task.count,

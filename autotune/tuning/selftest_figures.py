@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine
@@ -17,6 +16,7 @@ from autotune.store.store import Store
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.evaluate import evaluate
 from autotune.worker.noise import NoisePair, floor_of
+from autotune.worker.reading import partition
 
 BLOCK = 10  # trials whose times are added up before those with isolation and without are compared
 SIZES = (96, 80, 64)  # of the product that sweeps are over: m, n, k

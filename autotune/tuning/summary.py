@@ -46,16 +46,18 @@ def summarize(
     start: float,
     floor: float,
     unlike: int,
+    said: Sequence[str] = (),
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
     flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
-    notes = list(payload.notes)
+    notes = [*payload.notes, *said]
     if not searches:
         notes.append("it has no linalg op on static tensors, so that nothing could be tuned")
     if unlike:
         notes.append(
-            f"{unlike} trials in the store are of another machine, compiler, payload text or family; they are not used"
+            f"{unlike} trials in the store are of another machine, compiler, payload text, family or script; "
+            "they are not used"
         )
     dead = [(search.task.tag, knob) for search in searches for knob in dead_knobs(search.trials)]
     notes += [f"{tag}: knob {knob} made no difference to the code; a dead knob of its family" for tag, knob in dead]

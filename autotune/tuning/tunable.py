@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
@@ -13,7 +12,8 @@ from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
-from autotune.registry import families, load_payload
+from autotune.registry import families
+from autotune.worker.reading import ScriptFile, open_payload, partition
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,17 @@ class TransformScript:
 
     text: str
     panel: int = 0
+
+    @property
+    def file(self) -> ScriptFile:
+        """The script as a file, as `tune` takes it: ops on ``%op`` become a sequence over one op."""
+        if "transform.named_sequence" in self.text:
+            return ScriptFile("script", self.text)
+        head = "transform.named_sequence @schedule(%op: !transform.any_op {transform.consumed}) {"
+        return ScriptFile(
+            "script",
+            f"module attributes {{transform.with_named_sequence}} {{ {head}\n{self.text}\ntransform.yield }} }}\n",
+        )
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ def payload(spec: str | Path | Payload, **parameters: object) -> Payload:
     """
     if isinstance(spec, Payload):
         return spec
-    return load_payload(",".join([str(spec), *(f"{name}={value}" for name, value in parameters.items())]))
+    return open_payload(",".join([str(spec), *(f"{name}={value}" for name, value in parameters.items())]))
 
 
 def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import SpaceError
 from autotune.core.evaluator import Evaluator
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
+from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import family_for, load_baseline
@@ -21,17 +21,20 @@ from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import choose
+from autotune.tuning.own import open_own, parts_of, rehearse_all
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
-from autotune.tuning.roofline import roof_seconds
+from autotune.tuning.roofline import needed_flops, roof_seconds
 from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.search import SAMPLERS
 from autotune.tuning.sessions import measure_sessions
+from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
+from autotune.worker.reading import ScriptFile
 from autotune.worker.worker import Worker
 
 
@@ -48,6 +51,8 @@ class TuneOptions:
         timeout: Seconds one candidate may take to compile, verify and measure.
         known: Recorded configs; each task starts from the nearest.
         least_floor: Differences below it are ties, however quiet the machine seems: what `doctor --noise` kept.
+        script: A user's own script, whose knobs are searched; `None` for families of schedules.
+        tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
     """
 
     trials: int = 100
@@ -58,6 +63,8 @@ class TuneOptions:
     timeout: float = 60.0
     known: tuple[KnownConfig, ...] = ()
     least_floor: float = 0.0
+    script: ScriptFile | None = None
+    tasks: str = "*"
 
     def __post_init__(self) -> None:
         check_whole("trials", self.trials, 1, MOST_COUNT)
@@ -73,7 +80,9 @@ class TuneOptions:
         bound = ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
         choices = ["--sampler", self.sampler, "--seed", str(self.seed), "--baseline", self.baseline]
         cold = [] if self.known else ["--cold"]
-        return ["autotune", "tune", payload, "--trials", str(self.trials), *bound, *choices, *cold]
+        own = ["--schedule", self.script.source] if self.script is not None else []
+        own += ["--task", self.tasks] if self.tasks != "*" else []
+        return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
 
 def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, listener: Listener = SILENT) -> TuneResult:
@@ -100,17 +109,24 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
         listener.stage("partitioning the payload")
-        parts = partition(payload)
-        searches = open_searches(payload, parts.tasks, machine, store, options)
+        own = open_own(options.script, options.tasks) if options.script is not None else None
+        parts = parts_of(payload, own)
+        searches = open_searches(payload, parts.tasks, machine, store, options, own=own)
+        said = rehearse_all(parts, own, machine) if own is not None else ()
+        for note in said:
+            listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
         listener.stage("searching")
         ran = run_searches(searches, options, worker, listener)
         listener.stage("measuring finalists")
         choices = [choose(search, baseline, floor, worker) for search in searches]
+        listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
+        flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+        timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)
         listener.stage("assembling and proving the whole")
-        assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
+        assembly = assemble_model(payload, parts, choices, timed, machine=machine, seed=options.seed, worker=worker)
         listener.stage("timing the whole in more processes")
-        both = assembly.candidates(baseline, parts.payload.text)
+        both = (timed.candidate, assembly.candidate(parts.payload.text))
         sessions = measure_sessions(payload, assembly, both, machine, options.seed)
         result = summarize(
             payload,
@@ -120,11 +136,12 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             searches=searches,
             choices=choices,
             assembly=assembly,
-            figures=figures_of(sessions),
+            figures=figures_of(sessions, timed.error),
             ran=ran,
             start=start,
             floor=floor,
             unlike=unlike,
+            said=said,
         )
         listener.stage("recording the bundle")
         texts, manifest = record(
@@ -132,6 +149,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             parts,
             assembly=assembly,
             choices=choices,
+            baseline=timed,
             result=result,
             sessions=sessions,
             seed=options.seed,
@@ -145,12 +163,18 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
 
 
 def open_searches(
-    payload: Payload, tasks: Sequence[Task], machine: Machine, store: Store, options: TuneOptions
+    payload: Payload,
+    tasks: Sequence[Task],
+    machine: Machine,
+    store: Store,
+    options: TuneOptions,
+    *,
+    own: OwnFamily | None = None,
 ) -> list[TaskSearch]:
-    """A search for every task that a family covers."""
+    """A search for every task that the user's own script, or a family, covers."""
     searches = []
     for task in tasks:
-        family = family_for(task)
+        family = own if own is not None and own.covers(task) else family_for(task)
         if family is not None:
             opened = TaskSearch.open(
                 task,

@@ -13,7 +13,7 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Case, Payload
 from autotune.core.stopwatch import Stopwatch
 from autotune.core.trial import Outcome, Samples
-from autotune.worker.evaluate import build_and_verify
+from autotune.worker.evaluate import build_and_verify, multiplied
 from autotune.worker.measure import Run, measure_interleaved
 from autotune.worker.roofs import reference_run
 from autotune.worker.testbench import Testbench, open_testbench
@@ -89,7 +89,13 @@ def race(job: Race) -> list[Samples]:
             raise ComparatorError(f"{entry.name} must be right every time, now it is {standing.status}")
         runs.append(run)
     *mine, beside = measure_interleaved([*runs, reference_run(job.machine)], job.effort)
+    mine = [multiplied(samples, part_of(entry)) for samples, entry in zip(mine, job.entries, strict=True)]
     return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+
+
+def part_of(entry: Entry) -> int:
+    """One in so many iterations of an entry is run."""
+    return entry.contender.part if isinstance(entry.contender, Candidate) else 1
 
 
 def admit(entry: Entry) -> tuple[Standing, Run | None]:

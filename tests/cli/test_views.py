@@ -71,7 +71,9 @@ MEASURED = (
 EXPLANATION = Explanation(
     PAYLOAD, "leave-one-out", MEASURED, Counts({"cycles": 1.234e9}, NOTE), Memory(1, 2**20, 2**21, 2**30), MACHINE
 )
-DIAGNOSIS = Diagnosis(replace(MACHINE, cpu="A CPU " * 12), ROOFS, 0.0123, "MLIR 22.1.8", (NOTE,), (NOTE,))
+DIAGNOSIS = Diagnosis(
+    replace(MACHINE, cpu="A CPU " * 12), ROOFS, 0.0123, "MLIR 22.1.8", (NOTE,), (NOTE,), ("seccomp",), ("fork",)
+)
 RESULT = TuneResult(
     payload=PAYLOAD,
     machine=MACHINE,

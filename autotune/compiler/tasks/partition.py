@@ -13,6 +13,7 @@ from mlir.dialects import bufferization, linalg
 from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
 from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
+from autotune.compiler.packs import lower_packs
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
@@ -55,6 +56,7 @@ def partition(payload: Payload) -> Partition:
     """
     with context():
         module = parse(payload.text, payload.name)
+        lower_packs(module)
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
         function = find_function(module, payload.entry)
