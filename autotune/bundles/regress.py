@@ -119,7 +119,12 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
     if options.update:
         accept(bundle, sessions, machine)
     saw = tuple(f"look {number}: {look.saw}" for number, look in enumerate(looks, 1)) if len(looks) > 1 else ()
-    return replace(finding, speedup=speedup_of(sessions, bundle.manifest.baseline.part_error), samples=sessions, notes=(*finding.notes, *saw))
+    return replace(
+        finding,
+        speedup=speedup_of(sessions, manifest.baseline.part_error),
+        samples=sessions,
+        notes=(*finding.notes, *saw),
+    )
 
 
 def look_once(
