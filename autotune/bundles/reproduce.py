@@ -27,7 +27,7 @@ from autotune.registry import load_family
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.task_search import SHARED
-from autotune.worker.reading import open_payload, partition, script_text
+from autotune.worker.reading import partition, reopen_payload, script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)
@@ -109,7 +109,7 @@ def find_task(payload: str, tag: str) -> Task:
     Raises:
         StoreError: The payload has no such task any more.
     """
-    for task in partition(open_payload(payload)).tasks:
+    for task in partition(reopen_payload(payload)).tasks:
         if task.tag == tag:
             return task
     raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")
