@@ -46,6 +46,7 @@ class OpenKnob:
         attributes: The same as MLIR's text of the attribute that is selected.
         selected: Value that the script selects; `None` if it selects none.
         sites: Places that it is declared at.
+        used: Choices that lead to a place where its value is read.
         regions: Whether it chooses between regions of ``transform.tune.alternatives``, which are numbered from 0.
     """
 
@@ -54,6 +55,7 @@ class OpenKnob:
     attributes: tuple[str, ...]
     selected: Value | None
     sites: tuple[Site, ...]
+    used: tuple[Taken, ...] = ()
     regions: bool = False
 
     @property
@@ -63,9 +65,8 @@ class OpenKnob:
 
     @property
     def condition(self) -> Condition | None:
-        """Where it counts; `None` for everywhere."""
-        places = tuple(dict.fromkeys(site.taken for site in self.sites))
-        return None if () in places else Condition(self.name, places, self.first)
+        """Where it counts, which is where its value is read; `None` for everywhere."""
+        return None if () in self.used else Condition(self.name, self.used, self.first)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,14 @@ def test_transform_ops_of_a_file_are_no_part_of_its_payload(name, tmp_path):
     with context():
         assert payload.text == str(parse(PAYLOAD.text, "the function alone"))
     assert [(a.type, a.role) for a in payload.arguments] == [(a.type, a.role) for a in PAYLOAD.arguments]
-    assert payload.notes == (f"{tmp_path}/mine.mlir holds a schedule of its own; it is not used",)
+    assert payload.schedule == FILES[name]
+    assert payload.notes == ()
+
+
+def test_transform_ops_without_an_entry_are_not_used_and_that_is_said(tmp_path):
+    payload = loaded(tmp_path, f"{WITH} {{{FUNCTION}  {sequence('tile', TILE)}}}")
+    assert payload.schedule == ""
+    assert payload.notes == (f"{tmp_path}/mine.mlir holds transform ops without @__transform_main; they are not used",)
 
 
 def test_a_file_without_transform_ops_is_taken_as_it_is_written(tmp_path):
@@ -59,22 +66,28 @@ def test_a_file_without_transform_ops_is_taken_as_it_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["nested", "sibling", "several"])
-def test_bundle_of_a_file_with_a_schedule_of_its_own_replays(name, tmp_path):
+def test_bundle_of_a_file_with_a_schedule_of_its_own_is_of_that_schedule_and_replays(name, tmp_path):
     (tmp_path / "mine.mlir").write_text(FILES[name])
     folder = make_bundle(tmp_path, str(tmp_path / "mine.mlir"), trials=2)
     bundle = read_bundle(folder)
-    assert len(bundle.manifest.tasks) == 1
-    assert f"{tmp_path}/mine.mlir holds a schedule of its own; it is not used" in bundle.manifest.notes
+    assert list(bundle.manifest.tasks) == ["whole"]
+    assert "tile_using_for" in bundle.script
     with no_care():
         assert replay(folder).is_right
 
 
-def test_the_user_is_told_that_a_schedule_is_not_used(autotune, tmp_path, monkeypatch):
+def test_a_file_with_two_schedules_is_refused_with_the_place_of_the_second(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.mlir").write_text(FILES["nested"])
+    (tmp_path / "mine.mlir").write_text(FILES["libraries"])
+    refused("tune", "mine.mlir", "--cold", words="mine.mlir:24:70: a schedule must have one entry, this is in a second")
+
+
+def test_the_user_is_told_that_transform_ops_are_not_used(autotune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.mlir").write_text(f"{WITH} {{{FUNCTION}  {sequence('tile', TILE)}}}")
     monkeypatch.setattr("autotune.tuning.tune.tune", stop)
     _, _, said = autotune("tune", "mine.mlir", "--cold")
-    assert "autotune: mine.mlir holds a schedule of its own; it is not used" in said.splitlines()
+    assert "autotune: mine.mlir holds transform ops without @__transform_main; they are not used" in said.splitlines()
 
 
 def stop(*arguments):
