@@ -21,7 +21,7 @@ from autotune.core.terms import CHOOSE, CONSTANT, GIVEN, Term
 KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
 LAW, INCLUDE, PARAM = "transform.smt.constrain_params", "transform.include", "transform.param.constant"
 PASSING = (INCLUDE, "transform.yield")  # their operands are read elsewhere
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 Terms = dict[ir.Value, Term]
 
 
@@ -111,7 +111,7 @@ class ScriptWalk:
         """
         name = self.name_of(op)
         try:
-            options = read_options(op.attributes["options"])
+            options = read_options(op.attributes["options"], op.attributes.get("selected", None))
         except SpaceError as error:
             raise refuse_at(self.source, op, f"knob {name!r} {error}") from error
         selected: Value | None = None
