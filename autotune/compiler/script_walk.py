@@ -31,8 +31,8 @@ class ScriptWalk:
 
     Attributes:
         source: Name of the file, for messages.
-        sequences: Its named sequences.
-        numbers: Its laws, numbered.
+        sequences: Named sequences of the script.
+        numbers: Laws of the script, numbered.
         knobs: Knobs so far, by name.
         laws: Laws so far.
         reached: Names of the sequences that are run.
@@ -54,7 +54,7 @@ class ScriptWalk:
         """Walk a sequence that is given some params.
 
         Raises:
-            ScheduleError: It includes itself.
+            ScheduleError: The sequence includes itself.
         """
         sequence = self.sequences[name]
         if name in self._inside:
@@ -107,7 +107,7 @@ class ScriptWalk:
         """A ``transform.tune.knob``.
 
         Raises:
-            ScheduleError: Its options cannot be read, or another knob of its name has others.
+            ScheduleError: The options cannot be read, or another knob of its name has others.
         """
         name = self.name_of(op)
         try:
@@ -166,7 +166,7 @@ class ScriptWalk:
         """A ``transform.smt.constrain_params``.
 
         Raises:
-            ScheduleError: It is no law of knobs; or its results have other values where it is included again.
+            ScheduleError: The op is no law of knobs; or its results have other values where it is included again.
         """
         asserted, results = read_law(op, terms, self.source)
         terms.update(zip(op.results, results, strict=True))
@@ -224,7 +224,7 @@ class ScriptWalk:
         """The name of a choice.
 
         Raises:
-            ScheduleError: It is no name that a command line can spell.
+            ScheduleError: The name is none that a command line can spell.
         """
         name = str(ir.StringAttr(op.attributes["name"]).value)
         if not NAME.fullmatch(name):

@@ -41,7 +41,7 @@ class OpenKnob:
     """A choice that a script leaves open.
 
     Attributes:
-        name: Its name in the script.
+        name: Name in the script.
         values: Values it may take; what is no number, truth value or string is spelled as in MLIR.
         attributes: The same as MLIR's text of the attribute that is selected.
         selected: Value that the script selects; `None` if it selects none.
@@ -74,10 +74,10 @@ class ScriptLaw:
     """A ``transform.smt.constrain_params``.
 
     Attributes:
-        number: Its position among those of the script, in the order of the text.
+        number: Position among those of the script, in the order of the text.
         asserted: What must hold.
         results: What the op gives to the script.
-        site: Where it is.
+        site: Place of the op.
     """
 
     number: int
@@ -122,8 +122,8 @@ class OpenScript:
         source: Name of the file.
         text: The file as it is.
         digest: Hash of what it does: comments, layout and a payload in the same file have no part in it.
-        entry: Its entry: ``__transform_main`` for a script of the whole payload, another name for one of one op.
-        knobs: Its open choices, in the order of the text.
+        entry: Name of the entry: ``__transform_main`` for a script of the whole payload, another for one of one op.
+        knobs: Open choices, in the order of the text.
         laws: Laws between them.
         notes: Notes for the user, a sentence each.
     """

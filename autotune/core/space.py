@@ -46,8 +46,8 @@ class Condition:
 
     Attributes:
         knob: Name of the knob.
-        places: It counts where, in one of these, every named knob has the value beside it.
-        otherwise: Its value where it does not count.
+        places: Places where the knob counts: each is a list of knobs that must have the value beside them.
+        otherwise: Value of the knob where it does not count.
     """
 
     knob: str

@@ -41,7 +41,7 @@ class ScriptFile:
         """A file as it is.
 
         Raises:
-            ScheduleError: It cannot be read, is no text, or is far longer than any script.
+            ScheduleError: The file cannot be read, is no text, or is far longer than any script.
         """
         try:
             if path.stat().st_size > MOST_BYTES:
@@ -56,7 +56,7 @@ def read_script(file: ScriptFile, worker: Worker | None = None) -> OpenScript:
     """The knobs and laws of a user's script.
 
     Raises:
-        ScheduleError: It cannot be read or tuned; the error has its line and column.
+        ScheduleError: The script cannot be read or tuned; the error has its line and column.
     """
     return called(read_file, file, file.source, worker)
 
