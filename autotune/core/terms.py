@@ -84,7 +84,7 @@ def evaluate(term: Term, given: Mapping[str, Value]) -> int:
         given: Value of every name in it.
 
     Raises:
-        ZeroDivisionError: It divides by zero, of which SMT-LIB says nothing.
+        ZeroDivisionError: The term divides by zero, of which SMT-LIB says nothing.
         SpaceError: A name is given no number.
 
     Example:

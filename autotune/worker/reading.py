@@ -55,7 +55,7 @@ class ScriptFile:
         """A file as it is.
 
         Raises:
-            ScheduleError: It cannot be read, is no text, or is far longer than any script.
+            ScheduleError: The file cannot be read, is no text, or is far longer than any script.
         """
         try:
             return cls(str(path), read_file(path, MOST_SCRIPT_BYTES).decode())
@@ -164,7 +164,7 @@ def read_script(file: ScriptFile) -> OpenScript:
     """The knobs and laws of a user's own script.
 
     Raises:
-        ScheduleError: It cannot be read or tuned; the error has its line and column.
+        ScheduleError: The script cannot be read or tuned; the error has its line and column.
     """
     return script_apart(partial(read_open_script, source=file.source), file.text, file.source)
 

@@ -98,7 +98,7 @@ def stop(*arguments):
     ("text", "words"),
     [
         (f"func.func private @other()\n{FUNCTION}", "must define every function it calls, @other is outside"),
-        (f"llvm.func @other()\n{FUNCTION}", "must hold ops of builtin, func, .* alone, it has llvm.func"),
+        (f"llvm.func @other()\n{FUNCTION}", "must hold ops that compute alone, it has llvm.func"),
         (PAYLOAD.text.replace("@product", '@"a product"'), "must have a name of letters, digits, .* it is 'a product'"),
         (f"{PAYLOAD.text}// {'(' * 300}", "must not nest deeper than 200 brackets, it goes to 30[0-9]"),
     ],
