@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
-from autotune.bundles.replay import Timing, time_bundle
+from autotune.bundles.replay import Timing, expected_seconds, time_bundle
 from autotune.bundles.verdict import ALARMS, RegressionVerdict, against_reference, is_settled, judge
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
@@ -17,6 +17,7 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.options import check_real
 from autotune.core.stats import Interval
+from autotune.core.trial import UNTOLD
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.records import ProcessTimes
@@ -125,9 +126,9 @@ def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener
 
 
 def cost(bundle: BundleFiles) -> float:
-    """Seconds of a call of a bundle's baseline, or schedule where it has none."""
-    session = bundle.manifest.samples[0]
-    return median(session.baseline_seconds or session.best_seconds)
+    """Seconds of a call of what a bundle times of its baseline, or of its schedule where it has none."""
+    session, part = bundle.manifest.samples[0], bundle.manifest.baseline.part
+    return median(session.baseline_seconds) / part if session.baseline_seconds else median(session.best_seconds)
 
 
 def left_out(bundle: BundleFiles) -> RegressionFinding:
@@ -149,20 +150,21 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener) -> R
         listener.stage(f"{name}: process {len(sessions) + 1} of up to {most}")
         timing = measure_once(bundle, machine, effort)
         if timing.session is None:
-            return replace(finding, verdict="wrong", why=f"{timing.ours.outcome}: {timing.ours.diagnostic}")
+            verdict: RegressionVerdict = "inconclusive" if timing.ours.outcome in UNTOLD else "wrong"
+            return replace(finding, verdict=verdict, why=f"{timing.ours.outcome}: {timing.ours.diagnostic}")
         if not timing.session.baseline_seconds:
             return finding
         sessions.append(timing.session)
         finding = assess(finding, bundle, sessions, options.factor)
     if options.update:
         accept(bundle, sessions, machine)
-    return replace(finding, speedup=speedup_of(sessions), samples=tuple(sessions))
+    return replace(finding, speedup=speedup_of(sessions, manifest.baseline.part_error), samples=tuple(sessions))
 
 
 def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
     """Build and time a bundle in a process of its own; what fails is tried once more."""
     for _ in range(2):
-        with Worker(MODEL_SECONDS) as worker:
+        with Worker(expected_seconds(bundle)) as worker:
             timing = time_bundle(bundle, machine, worker, effort)
         if timing.session is not None:
             break
@@ -205,7 +207,7 @@ def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machi
     manifest = replace(
         bundle.manifest,
         samples=tuple(sessions),
-        speedup=speedup_of(sessions),
+        speedup=speedup_of(sessions, bundle.manifest.baseline.part_error),
         machine=machine,
         fingerprint=machine.fingerprint,
         versions=versions(),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson
+from autotune.cli.say import complain
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def doctor(
     found = examine(MANY_PAIRS if noise else A_A_PAIRS)
     if noise:
         path = write_floor(home(), found.machine, found.noise_floor, MANY_PAIRS)
-        typer.echo(f"autotune: noise floor {found.noise_floor:.2%} kept in {path}", err=True)
+        complain(f"noise floor {found.noise_floor:.2%} kept in {path}")
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

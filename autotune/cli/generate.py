@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autotune.cli.options import AsJson, real, whole
+from autotune.cli.say import complain
 from autotune.core.machine import this_machine
 from autotune.store.places import home
 
@@ -108,10 +109,10 @@ def report(prompt: int, paces: "tuple[Pace, ...]") -> bool:
         )
     if len(paces) > 1:
         gain = cache_gain(paces, len(paces[0].tokens))
-        typer.echo(f"autotune: {gain:.3g} times as fast with the cache as without", err=True)
+        complain(f"{gain:.3g} times as fast with the cache as without")
     same = len({pace.tokens for pace in paces}) == 1
     if not same:
-        typer.echo("autotune: tokens must be the same with and without the cache, they differ", err=True)
+        complain("tokens must be the same with and without the cache, they differ")
     return same
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.say import complain
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -115,7 +117,7 @@ def save(pictures: "Iterable[Picture]", folder: Path) -> None:
     from autotune.reports.pictures.gallery import save_all
 
     for path in save_all(pictures, folder):
-        typer.echo(f"autotune: {path}", err=True)
+        complain(str(path))
 
 
 def draw_past(location: str | Path, history: Path | None, payload: str | None) -> "Iterable[Picture]":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, StorePath, whole
+from autotune.cli.options import AsJson, StorePath, real, whole
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
@@ -27,6 +27,9 @@ def replay(
     store: StorePath = None,
     into: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where --retune writes its bundle; default FOLDER-retuned.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(parser=real, help="Seconds one process may take; by default by what is recorded.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +63,8 @@ def replay(
         else:
             show_result(result)
         return
-    found = replay(bundle)
+    with ProgressLine(str(bundle), is_spoken=True) as line:
+        found = replay(bundle, timeout, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
@@ -75,8 +79,10 @@ def show_replay(found: "Replay") -> None:
     from autotune.reports.format import duration, factor, out
 
     console = out()
-    right = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
-    show_sentence(console, f"{found.payload}: {right if found.is_right else f'{found.outcome}: {found.diagnostic}'}")
+    what = f"{found.outcome}: {found.diagnostic}"
+    if found.is_right:
+        what = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
+    show_sentence(console, f"{found.payload}: {what}")
     show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
     why = f", for {found.why}" if found.why else ""
     show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}{why}", 2)

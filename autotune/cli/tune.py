@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson, Payloads, StorePath, real, whole
+from autotune.cli.say import complain
 from autotune.core.machine import this_machine
 from autotune.store.places import bundle_folder, home, recorded_folders
 
@@ -75,15 +76,15 @@ def tune(
     loaded = [open_payload(spec) for spec in payloads]
     with Store.open(store or home() / "store.journal", pause=wait_for_room) as opened:
         for message in opened.messages:
-            typer.echo(f"autotune: {message}", err=True)
+            complain(message)
         for payload in loaded:
             for note in payload.notes:
-                typer.echo(f"autotune: {note}", err=True)
+                complain(note)
             own = own_script(payload, script)
             folder = bundle or bundle_folder(payload.name, own.source if own is not None else "")
             known = () if cold else tuple(read_known(recorded_folders(), payload.name))
             if known and own is None:
-                typer.echo(f"autotune: {len(known)} recorded configs are known; --cold ignores them", err=True)
+                complain(f"{len(known)} recorded configs are known; --cold ignores them")
             with ProgressLine(payload.name, trials) as line:
                 result = tune(payload, opened, folder, replace(options, known=known, script=own, tasks=task), line)
             if as_json:
@@ -94,7 +95,7 @@ def tune(
 
 def wait_for_room(sentence: str) -> None:
     """Say that the disk is full, and wait a little."""
-    typer.echo(f"autotune: {sentence}", err=True)
+    complain(sentence)
     time.sleep(PAUSE_SECONDS)
 
 

@@ -42,7 +42,7 @@ def disassemble(code: bytes, function: str) -> str:
     """Machine code of a function in an object file, as llvm-objdump prints it.
 
     Raises:
-        CompileError: It is no object file.
+        CompileError: The bytes are no object file.
         MachineError: There is no llvm-objdump.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:

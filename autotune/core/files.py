@@ -26,7 +26,7 @@ def read_file(path: str | Path, most_bytes: int) -> bytes:
         most_bytes: Most bytes that it may hold.
 
     Raises:
-        OSError: It cannot be opened, is no regular file, or holds more.
+        OSError: The file cannot be opened, is no regular file, or holds more.
     """
     with open(path, "rb", opener=open_at_once) as file:
         check_status(os.fstat(file.fileno()), path, most_bytes)
@@ -45,7 +45,7 @@ def check_file(path: str | Path, most_bytes: int | None = None) -> None:
     """Refuse a path that a library is about to open, unless it is a regular file.
 
     Raises:
-        OSError: It is not there, is no regular file, or holds more than `most_bytes`.
+        OSError: The path is of nothing, of no regular file, or of more than `most_bytes`.
     """
     check_status(os.stat(path), path, most_bytes)
 
@@ -54,7 +54,7 @@ def check_status(found: os.stat_result, path: str | Path, most_bytes: int | None
     """Refuse what is no regular file, or too large.
 
     Raises:
-        OSError: It is.
+        OSError: The path is of something else, or holds too much.
     """
     if not stat.S_ISREG(found.st_mode):
         kind = KINDS.get(stat.S_IFMT(found.st_mode), "no file")

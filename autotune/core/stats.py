@@ -27,6 +27,8 @@ QUIET = 0.25
 FEWEST_FOR_BOOTSTRAP = 5
 # Shorter or longer is no time of anything, and ratios of such times would overflow.
 SHORTEST, LONGEST = 1e-150, 1e150
+# How far a program may be from itself in two calls, on machines as noisy as these: what so few samples cannot show.
+FEW_SPREAD = 0.1
 # Distance from 1.0 to the next number, by MLIR element type; integer arithmetic is exact.
 EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-7, "i8": 0.0}
 TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-126, "i8": 0.0}
@@ -43,6 +45,10 @@ class Interval:
     def to_json(self) -> dict[str, float]:
         """Plain data: the three numbers by name."""
         return asdict(self)
+
+    def widened(self, error: float) -> "Interval":
+        """The same estimate of a ratio, of which nothing is known more precisely than to a relative error."""
+        return Interval(self.low / (1 + error), self.estimate, self.high * (1 + error))
 
 
 def ratio_interval(

@@ -26,6 +26,7 @@ Outcome = Literal[
 ]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 RIGHT = ("ok", "noisy")  # what computes what it should
+UNTOLD = ("out-of-memory", "timed-out")  # what had too little room or time to show what it computes
 
 
 @dataclass(frozen=True)

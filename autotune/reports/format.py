@@ -3,16 +3,33 @@
 import os
 from collections.abc import Iterable
 
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable, RenderHook
+from rich.text import Text
 
+from autotune.core.printable import is_plain, lines
 from autotune.core.stats import Interval
 
 PIPE_WIDTH = 80
 
 
+class PrintableText(RenderHook):
+    """Spells out what is no character to print: text from elsewhere cannot command the terminal."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """What is printed, texts of it without control characters but for lines and tabs."""
+        return [Text(lines(r.plain)) if isinstance(r, Text) and not is_plain(r.plain) else r for r in renderables]
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """A console that prints text as it is written, wherever it comes from."""
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console.push_render_hook(PrintableText())
+    return console
+
+
 def out() -> Console:
     """The console for results: stdout, as wide as its terminal; elsewhere as ``COLUMNS`` says, or else `PIPE_WIDTH`."""
-    console = Console(highlight=False)
+    console = terminal()
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = PIPE_WIDTH
     return console

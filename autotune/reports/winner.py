@@ -99,7 +99,7 @@ def read_winner(folder: Path) -> Winner:
 def describe(bundle: BundleFiles) -> Winner:
     """What a bundle's manifest says."""
     data = bundle.manifest
-    figures, flops = figures_of(data.samples), data.flops
+    figures, flops = figures_of(data.samples, data.baseline.part_error), data.flops
     beside = figures.reference_seconds
     share = share_beside(flops, figures.best_seconds, beside, data.machine) if flops and beside is not None else None
     above = why_above(share, beside, data.machine, data.roofs["flops"])

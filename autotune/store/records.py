@@ -174,10 +174,19 @@ class Buffers:
 
 @dataclass(frozen=True)
 class BaselineRecord:
-    """What the speed-up is quoted against."""
+    """What the speed-up is quoted against.
+
+    Attributes:
+        name: Name of the baseline.
+        pipeline: Pass pipeline of the baseline.
+        part: One in so many iterations of its outermost loops was run, and times multiplied by as many; 1 for all.
+        part_error: Relative error of such times; 0 of whole calls.
+    """
 
     name: Name
     pipeline: Text
+    part: Annotated[int, Field(ge=1, le=2**20)] = 1
+    part_error: Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)] = 0.0
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.family import Baseline
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, panels_of
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
@@ -46,14 +46,9 @@ class Assembly:
     buffers: BufferPlan | None = None
     notes: tuple[str, ...] = ()
 
-    def candidates(self, baseline: Baseline, tagged: str) -> tuple[Candidate, Candidate]:
-        """The baseline and the assembled payload, as a worker takes them.
-
-        Args:
-            baseline: The baseline.
-            tagged: Text of the payload whose ops carry the tags of their tasks.
-        """
-        return Candidate(None, baseline.pipeline), Candidate(self.script, TAIL, tagged, self.panels)
+    def candidate(self, tagged: str) -> Candidate:
+        """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""
+        return Candidate(self.script, TAIL, tagged, self.panels)
 
     def uses(self, choice: Choice) -> bool:
         """Tell whether the script schedules the choice's task."""
@@ -75,7 +70,7 @@ def assemble_model(
     payload: Payload,
     parts: Partition,
     choices: Sequence[Choice],
-    baseline: Baseline,
+    baseline: TimedBaseline,
     *,
     machine: Machine,
     seed: int,
@@ -91,17 +86,13 @@ def assemble_model(
     for kept, why in fallbacks(choices):
         steps = written(script_steps(kept))
         script, panels = assemble(steps), panels_of(steps)
-        candidates = (Candidate(None, baseline.pipeline), Candidate(script, TAIL, parts.payload.text, panels))
-        job = Job(payload, candidates, machine, seed=seed, effort=MODEL_EFFORT)
-        theirs, ours = worker.evaluate(job, seconds=MODEL_SECONDS)
-        if ours.samples is None and theirs.samples is None and ours.outcome == theirs.outcome:
-            # a process that died takes both candidates with it: see what ours does alone
-            alone = Job(payload, candidates[1:], machine, seed=seed, effort=MODEL_EFFORT)
-            (ours,) = worker.evaluate(alone, seconds=MODEL_SECONDS)
+        candidate = Candidate(script, TAIL, parts.payload.text, panels)
+        theirs, ours = time_both(payload, baseline.candidate, candidate, machine=machine, seed=seed, worker=worker)
         tried.append(ours)
         if ours.samples is not None:
-            if theirs.samples is None:
-                notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
+            notes += baseline.notes
+            if theirs.samples is None and baseline.candidate is not None:
+                notes.append(f"baseline {baseline.baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
             tags = tuple(c.search.task.tag for c in kept if c.config is not None)
             return Assembly(
                 script=script,
@@ -118,6 +109,21 @@ def assemble_model(
         f"{payload.name} must compile and verify without any schedule, it was {tried[-1].outcome}: "
         f"{tried[-1].diagnostic}"
     )
+
+
+def time_both(
+    payload: Payload, baseline: Candidate | None, candidate: Candidate, *, machine: Machine, seed: int, worker: Worker
+) -> tuple[Evaluation, Evaluation]:
+    """What became of a baseline, and of ours beside it; of ours alone where there is no baseline, or both fell."""
+    fallen = Evaluation("timed-out")
+    if baseline is not None:
+        job = Job(payload, (baseline, candidate), machine, seed=seed, effort=MODEL_EFFORT)
+        fallen, ours = worker.evaluate(job, seconds=MODEL_SECONDS)
+        if ours.samples is not None or fallen.samples is not None or ours.outcome != fallen.outcome:
+            return fallen, ours
+        # a process that died takes both candidates with it: see what ours does alone
+    (ours,) = worker.evaluate(Job(payload, (candidate,), machine, seed=seed, effort=MODEL_EFFORT), MODEL_SECONDS)
+    return fallen, ours
 
 
 def fallbacks(choices: Sequence[Choice]) -> list[tuple[list[Choice], list[str]]]:

@@ -19,7 +19,6 @@ from autotune.core.evaluator import Evaluation
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.script import assemble
-from autotune.registry import load_baseline
 from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest
 from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.records import (
@@ -40,6 +39,7 @@ from autotune.tuning.assemble import Assembly
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
 from autotune.tuning.result import TuneResult
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.tuning.warm_start import sizes_of, structure_of
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import OutputError, Transformed, hash_stages, measure_errors, transform
@@ -55,6 +55,7 @@ def record(
     *,
     assembly: Assembly,
     choices: Sequence[Choice],
+    baseline: TimedBaseline,
     result: TuneResult,
     sessions: Sequence[ProcessTimes],
     seed: int,
@@ -66,8 +67,7 @@ def record(
     Raises:
         BundleError: A program that was right a moment ago cannot be built again.
     """
-    baseline = load_baseline(result.baseline_name)
-    claim = Claim(payload, assembly.candidates(baseline, parts.payload.text)[1], seed)
+    claim = Claim(payload, assembly.candidate(parts.payload.text), seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
     texts = files_of(payload, parts, assembly, choices) | rewritten(applied)
     own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
@@ -86,10 +86,10 @@ def record(
         panels=dict(assembly.panels),
         weights=weight_records(payload, applied),
         buffers=Buffers(**assembly.buffers.to_json()) if assembly.buffers else None,
-        baseline=BaselineRecord(baseline.name, baseline.pipeline),
+        baseline=BaselineRecord(baseline.baseline.name, baseline.baseline.pipeline, baseline.part, baseline.error),
         tasks={c.search.task.tag: task_record(c, assembly) for c in choices},
         samples=tuple(sessions),
-        speedup=speedup_of(sessions),
+        speedup=speedup_of(sessions, baseline.error),
         numerics=numerics(payload, seed, called(worker.call(measure_errors, claim, MODEL_SECONDS))),
         ir_sha256=called(worker.call(hash_stages, claim, MODEL_SECONDS)),
         machine=result.machine,

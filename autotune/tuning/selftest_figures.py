@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine
 from autotune.core.payload import Argument, Payload
@@ -159,7 +160,8 @@ func.func @product({", ".join(f"%m{a.name}: {a.type}" for a in arguments)}) {{
 def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSearch:
     """A search of the task."""
     family = family_for(task)
-    assert family is not None  # some family covers a matrix product
+    if family is None:
+        raise ScheduleError("some family must cover a matrix product, none does; install the families")
     return TaskSearch.open(task, family, machine, store, payload=f"selftest-{seed}", sampler="random", seed=seed)
 
 

@@ -17,15 +17,24 @@ QUICK_SECONDS = 0.1  # a baseline's call; slower payloads are timed by the first
 
 
 def measure_sessions(
-    payload: Payload, assembly: Assembly, candidates: tuple[Candidate, ...], machine: Machine, seed: int
+    payload: Payload, assembly: Assembly, candidates: tuple[Candidate | None, Candidate], machine: Machine, seed: int
 ) -> tuple[ProcessTimes, ...]:
-    """What the assembly measured, and for quick payloads what fresh processes measure."""
+    """What the assembly measured, and for quick payloads what fresh processes measure.
+
+    Args:
+        payload: Payload that both compute.
+        assembly: What the first process measured.
+        candidates: The baseline, `None` where it cannot be timed, and the assembled payload.
+        machine: Host.
+        seed: Seed of the input data.
+    """
     sessions = [session_of(assembly.best, assembly.baseline)]
-    if assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
+    plain, whole = candidates
+    if plain is None or assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
         return tuple(sessions)
     for _ in range(1, SESSIONS):
         with Worker(MODEL_SECONDS) as worker:
-            theirs, ours = worker.evaluate(Job(payload, candidates, machine, seed, MODEL_EFFORT))
+            theirs, ours = worker.evaluate(Job(payload, (plain, whole), machine, seed, MODEL_EFFORT))
         if theirs.samples is not None and ours.samples is not None:
             sessions.append(session_of(ours.samples, theirs.samples))
     return tuple(sessions)

@@ -24,10 +24,11 @@ from autotune.tuning.choose import choose
 from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
-from autotune.tuning.roofline import roof_seconds
+from autotune.tuning.roofline import needed_flops, roof_seconds
 from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.search import SAMPLERS
 from autotune.tuning.sessions import measure_sessions
+from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
@@ -120,10 +121,13 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         ran = run_searches(searches, options, worker, listener)
         listener.stage("measuring finalists")
         choices = [choose(search, baseline, floor, worker) for search in searches]
+        listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
+        flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+        timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)
         listener.stage("assembling and proving the whole")
-        assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
+        assembly = assemble_model(payload, parts, choices, timed, machine=machine, seed=options.seed, worker=worker)
         listener.stage("timing the whole in more processes")
-        both = assembly.candidates(baseline, parts.payload.text)
+        both = (timed.candidate, assembly.candidate(parts.payload.text))
         sessions = measure_sessions(payload, assembly, both, machine, options.seed)
         result = summarize(
             payload,
@@ -133,7 +137,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             searches=searches,
             choices=choices,
             assembly=assembly,
-            figures=figures_of(sessions),
+            figures=figures_of(sessions, timed.error),
             ran=ran,
             start=start,
             floor=floor,
@@ -146,6 +150,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             parts,
             assembly=assembly,
             choices=choices,
+            baseline=timed,
             result=result,
             sessions=sessions,
             seed=options.seed,

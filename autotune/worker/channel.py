@@ -62,9 +62,9 @@ class Channel:
         """The next message.
 
         Raises:
-            TimeoutError: It did not come whole in time.
+            TimeoutError: The message did not come whole in time.
             EOFError: The other end hung up.
-            UnpicklingError: It is of more than `MOST_BYTES`.
+            UnpicklingError: The message is of more than `MOST_BYTES`.
         """
         (length,) = HEADER.unpack(self._exactly(HEADER.size, until))
         if length > MOST_BYTES:

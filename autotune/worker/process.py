@@ -8,6 +8,7 @@ import os
 import pickle
 import resource
 import signal
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -102,6 +103,7 @@ def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
         os._exit(1)
     if around.sandboxed:
         os.environ[SCRATCH] = around.scratch
+        os.close(os.open(around.scratch, os.O_WRONLY | os.O_CREAT, 0o600))
         raise_walls(around.scratch)
     me = os.getpid()
     limited = False
@@ -154,11 +156,13 @@ def set_up(log: str, memory_bytes: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    most = bounded(memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1])
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     os.close(descriptor)
+    tempfile.tempdir = os.environ["TMPDIR"] = os.path.dirname(log)  # what is left there goes with the worker
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
@@ -177,9 +181,12 @@ def set_limits(limits: Limits | None) -> None:
         }
     for what, soft in wanted.items():
         hard = resource.getrlimit(what)[1]
-        unlimited = hard == resource.RLIM_INFINITY
-        bound = hard if soft is None else soft if unlimited else min(soft, hard)
-        resource.setrlimit(what, (bound, hard))
+        resource.setrlimit(what, (hard if soft is None else bounded(soft, hard), hard))
+
+
+def bounded(wanted: int, hard: int) -> int:
+    """A limit that may be set: not above the hard one, which only the system's administrator may raise."""
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def mapped_bytes() -> int:

@@ -77,7 +77,7 @@ def read_apart(function: Callable[[A], T], argument: A, what: str, error: type[A
 
     Args:
         function: Function to call.
-        argument: Its argument.
+        argument: Argument of the call.
         what: What is read, for the message.
         error: Class of the error where the process does not survive the text.
 
@@ -111,7 +111,7 @@ def read_text(path: Path) -> str:
     """The text of a payload's file.
 
     Raises:
-        PayloadError: It cannot be read, or is no text.
+        PayloadError: The file cannot be read, or is no text.
     """
     try:
         return read_file(path, MOST_BYTES).decode()

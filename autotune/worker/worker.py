@@ -3,10 +3,7 @@
 The process persists from job to job; when one ends it, the candidate gets an outcome and the next a new process.
 """
 
-import os
 import pickle
-import shutil
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from multiprocessing.connection import wait
-from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import TypeVar
@@ -32,14 +28,15 @@ from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
 from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, MEMORY_SHARE, CallTimeline
 from autotune.worker.process import Call, Limits, Raised, Returned, Surroundings
+from autotune.worker.scratch import Scratch
 
 A = TypeVar("A")
 T = TypeVar("T")
 SECONDS = 60.0
+ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 PRELOAD = ("autotune.worker.evaluate",)
-FOLDERS = "autotune-worker-"  # names of workers' folders begin so
 
 
 class Worker:
@@ -55,9 +52,8 @@ class Worker:
     def __init__(self, seconds: float = SECONDS, memory_bytes: int | None = None, *, sandboxed: bool = True) -> None:
         self.seconds = seconds
         self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
-        self._around = Surroundings(tempfile.mkdtemp(prefix=FOLDERS), self.memory_bytes, sandboxed)
-        for path in (self._around.log, self._around.scratch):
-            Path(path).touch()
+        self._scratch = Scratch()
+        self._around = Surroundings(str(self._scratch.path), self.memory_bytes, sandboxed)
         self._keeper = self._start_keeper()
         self._process: IsolatedProcess | None = None
         self._timeline = CallTimeline()
@@ -79,7 +75,7 @@ class Worker:
         """Stop the process, whatever it is doing."""
         self._drop_cell()
         self._keeper.close()
-        shutil.rmtree(self._around.folder, ignore_errors=True)
+        self._scratch.close()
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
@@ -140,15 +136,17 @@ class Worker:
         Raises:
             MachineError: The process failed over it.
         """
-        found = self.call(roofs, machine)
+        found = self.call(roofs, machine, ROOF_SECONDS)
         if not isinstance(found, Evaluation):
             return found
-        raise MachineError(f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again")
+        raise MachineError(
+            f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again on a quieter machine"
+        )
 
     def _call(self, call: Call, time_limits: TimeLimits) -> "T | Evaluation":
         """Make a call; its value, or an `Evaluation` of why there is none."""
         for _ in range(2):
-            os.truncate(self._around.log, 0)
+            open(self._around.log, "wb").close()  # anew
             self._timeline = CallTimeline()
             process, deadline = self._ready_process(), time.monotonic() + time_limits.seconds
             try:

@@ -9,6 +9,7 @@ from listener_support import Recorder
 
 from autotune.bundles.replay import Timing, compare, is_open, replay, summarize
 from autotune.bundles.retune import retune_bundle
+from autotune.cli.replay import show_replay
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.core.stats import Interval
@@ -93,12 +94,43 @@ def test_nothing_is_unknown_of_a_bundle_that_claims_nothing(pristine):
     assert (found.verdict, found.why, found.is_fine) == ("unknown", "no speed-up was recorded", True)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [("out-of-memory", "unknown"), ("timed-out", "unknown"), ("crashed", "wrong"), ("wrong-result", "wrong")],
+)
+def test_too_little_memory_or_time_is_not_called_wrong(pristine, capsys, outcome, verdict):
+    timing = Timing(Evaluation(outcome, diagnostic="why"), Evaluation(outcome, diagnostic="why"))
+    found = summarize(read_bundle(pristine), timing, [], this_machine(), None)
+    assert (found.verdict, found.is_right, found.is_fine) == (verdict, False, False)
+    show_replay(found)
+    assert f"{outcome}: why" in capsys.readouterr().out
+
+
 def test_an_unknown_speedup_is_measured_by_more_processes_for_a_while(manifest):
     (session,) = manifest.samples[:1]
     noisy = replace(session, best_seconds=tuple(s * (18 if i % 2 else 1) for i, s in enumerate(session.best_seconds)))
-    assert [is_open([noisy] * count, manifest.speedup, 1.0) for count in (1, 3, 4)] == [True, True, False]
-    assert not is_open([noisy], manifest.speedup, 500.0)
-    assert not is_open([session], manifest.speedup, 1.0)
+    assert [is_open([noisy] * count, manifest, 1.0) for count in (1, 3, 4)] == [True, True, False]
+    assert not is_open([noisy], manifest, 500.0)
+    assert not is_open([session], manifest, 1.0)
+
+
+def test_the_error_of_a_part_of_the_baseline_widens_what_is_seen_now(pristine):
+    bundle = read_bundle(pristine)
+    (session,) = bundle.manifest.samples
+    whole, part = (with_part(bundle, error) for error in (0.0, 0.1))
+    assert seen_again(part, session).speedup == seen_again(whole, session).speedup.widened(0.1)
+    assert seen_again(part, session).verdict == "holds"
+
+
+def test_no_other_process_is_asked_where_a_part_of_the_baseline_says_nothing(pristine):
+    bundle = with_part(read_bundle(pristine), 0.5)
+    assert not is_open(bundle.manifest.samples, bundle.manifest, 1.0)
+
+
+def with_part(bundle, error):
+    """A bundle whose baseline was timed by a part of it, with a relative error."""
+    baseline = replace(bundle.manifest.baseline, part=64, part_error=error)
+    return replace(bundle, manifest=replace(bundle.manifest, baseline=baseline))
 
 
 def seen_again(bundle, session, outcome="ok"):
@@ -153,9 +185,9 @@ def test_another_compiler_is_explained_by_what_it_makes_of_the_script(manifest):
 def test_speedup_is_over_all_sessions(manifest):
     (session,) = manifest.samples
     slow = replace(session, best_seconds=tuple(2 * s for s in session.best_seconds))
-    assert speedup_of([session]).estimate == manifest.speedup.estimate
-    assert speedup_of([session, slow, slow]).estimate < manifest.speedup.estimate
-    assert speedup_of([replace(session, baseline_seconds=())]) is None
+    assert speedup_of([session], 0.0).estimate == manifest.speedup.estimate
+    assert speedup_of([session, slow, slow], 0.0).estimate < manifest.speedup.estimate
+    assert speedup_of([replace(session, baseline_seconds=())], 0.0) is None
 
 
 def test_manifest_survives_its_own_text(pristine, manifest):

@@ -160,7 +160,7 @@ def test_bundle_is_plain_files_that_tell_all(tuned):
     assert manifest.buffers.peak_bytes <= manifest.buffers.naive_bytes
     assert len(manifest.samples[0].best_seconds) == len(manifest.samples[0].baseline_seconds) > 2
     assert manifest.speedup == result.speedup
-    figures, winner = figures_of(manifest.samples), read_winner(bundle.folder)
+    figures, winner = figures_of(manifest.samples, manifest.baseline.part_error), read_winner(bundle.folder)
     assert figures.best_seconds == result.best_seconds == winner.seconds.estimate
     assert figures.baseline_seconds == result.baseline_seconds == winner.baseline_seconds
     assert result.speedup.low <= result.baseline_seconds / result.best_seconds <= result.speedup.high
