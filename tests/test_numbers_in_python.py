@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import autotune as at
-from autotune.bundles.regress import RegressOptions
+from autotune.bundles.finding import RegressOptions
 from autotune.bundles.session import Session
 from autotune.core.errors import AutotuneError
 from autotune.core.generator import GenerationRequest, Sampling

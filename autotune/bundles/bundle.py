@@ -7,7 +7,8 @@ from pathlib import Path
 from autotune.bundles.call import PayloadFunction, compile_bundle
 from autotune.bundles.candidates import differences_now
 from autotune.bundles.emit import emit_bundle
-from autotune.bundles.regress import RegressionFinding, RegressOptions, regress
+from autotune.bundles.finding import RegressionFinding, RegressOptions
+from autotune.bundles.regress import regress
 from autotune.bundles.replay import Replay, replay
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Array, Payload

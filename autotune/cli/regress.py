@@ -12,7 +12,7 @@ from autotune.cli.options import real
 from autotune.store.places import home
 
 if TYPE_CHECKING:
-    from autotune.bundles.regress import RegressionFinding
+    from autotune.bundles.finding import RegressionFinding
 
 
 def regress(
@@ -21,6 +21,10 @@ def regress(
     ] = None,
     factor: Annotated[float, typer.Option(parser=real, help="A slowdown by this much is to be found.")] = 1.05,
     quick: Annotated[bool, typer.Option("--quick", help="End within two minutes.")] = False,
+    patience: Annotated[
+        float | None,
+        typer.Option(parser=real, help="Seconds to wait, and look again, before an alarm; by default 150, --quick 30."),
+    ] = None,
     update: Annotated[bool, typer.Option("--update", help="Accept what is measured, and write the history.")] = False,
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of --update; default results/MACHINE/history.jsonl.")
@@ -35,12 +39,13 @@ def regress(
 
     Example: autotune regress results/MACHINE/bundles/nano --quick
     """
+    from autotune.bundles.finding import RegressOptions
     from autotune.bundles.junit import junit, to_checks
-    from autotune.bundles.regress import RegressOptions, bundles_in, regress
+    from autotune.bundles.regress import bundles_in, regress
     from autotune.cli.progress import ProgressLine
     from autotune.store.history import HISTORY_FILE, append_history
 
-    options = RegressOptions(factor, quick, update)
+    options = RegressOptions(factor, quick, update, patience)
     with ProgressLine() as line:
         found = regress(bundles or bundles_in(home() / "bundles"), options, line)
     show_findings(found)

@@ -26,7 +26,7 @@ def check_op(op: ir.Operation, source: str) -> None:
     """Refuse an op that would abort MLIR.
 
     Raises:
-        ScheduleError: It would.
+        ScheduleError: The script holds such an op.
     """
     if op.name in ABORTS and any(str(operand.type) == "!transform.any_param" for operand in op.operands):
         raise refuse_at(

@@ -47,7 +47,7 @@ class Interval:
         return asdict(self)
 
     def widened(self, error: float) -> "Interval":
-        """The same estimate of a ratio, of which nothing is known more precisely than to a relative error."""
+        """The same estimate, of which nothing is known more precisely than to a relative error."""
         return Interval(self.low / (1 + error), self.estimate, self.high * (1 + error))
 
 

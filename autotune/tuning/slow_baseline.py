@@ -21,7 +21,7 @@ PART_FLOPS = 2.0**28  # in a part; a pass pipeline does one or less a nanosecond
 FINEST_PART = 64
 WHOLE_SECONDS = 1.0  # a call of so long is made whole
 BUDGET_SECONDS = 120.0  # for all that is to be known of a baseline, compilation included
-PARTS_EFFORT = Effort(samples=5, seconds=2.0)
+PARTS_EFFORT = Effort(samples=9, seconds=4.0)
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,13 @@ def time_baseline(
         return TimedBaseline(baseline)
     programs = tuple(Candidate(None, baseline.pipeline, part=each) for each in (part, 2 * part))
     job = Job(payload, programs, machine, seed, PARTS_EFFORT)
-    more, less = (seconds_of(each) for each in worker.evaluate(job, BUDGET_SECONDS))
-    if more is None or less is None:
+    found = worker.evaluate(job, BUDGET_SECONDS)
+    if any(each.outcome == "lowering-failed" for each in found):
         return time_whole(payload, baseline, machine=machine, seed=seed, worker=worker)
+    for each in found:
+        if each.samples is None:
+            return TimedBaseline(baseline, why_not=reason(each))
+    more, less = (min(each.samples.seconds) for each in found if each.samples is not None)
     if more <= WHOLE_SECONDS:
         return TimedBaseline(baseline)
     return TimedBaseline(baseline, part, abs(less / more - 1))
@@ -97,10 +101,9 @@ def time_whole(payload: Payload, baseline: Baseline, *, machine: Machine, seed: 
     """A baseline of which no part can be taken: whole calls, if one ends in time."""
     job = Job(payload, (Candidate(None, baseline.pipeline),), machine, seed, Effort(samples=1, seconds=0.0))
     (found,) = worker.evaluate(job, BUDGET_SECONDS)
-    why_not = "" if found.samples is not None else f"{found.outcome}: {found.diagnostic}"
-    return TimedBaseline(baseline, why_not=why_not)
+    return TimedBaseline(baseline, why_not="" if found.samples is not None else reason(found))
 
 
-def seconds_of(found: Evaluation) -> float | None:
-    """Seconds a call, undisturbed; `None` if it could not be run."""
-    return min(found.samples.seconds) if found.samples is not None else None
+def reason(found: Evaluation) -> str:
+    """Why a baseline could not be timed."""
+    return f"{found.outcome}: {found.diagnostic}"

@@ -8,7 +8,7 @@ import pytest
 from sweep_support import FLOPS, WIDE, WIDE_DEFAULT, WIDE_TASK, fill_store, fill_wide_store
 from tuning_support import MACHINES
 
-from autotune.bundles.regress import RegressionFinding
+from autotune.bundles.finding import RegressionFinding
 from autotune.bundles.replay import Replay
 from autotune.bundles.reproduce import Reproduction
 from autotune.cli.compare import show_comparison
