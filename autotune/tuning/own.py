@@ -1,7 +1,8 @@
 """A user's own script in a tuning run: read, rehearsed, and written out for the whole."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from autotune.compiler.guard import OPEN
 from autotune.compiler.rehearsal import Rehearsal
@@ -54,6 +55,16 @@ def own_of(bundle: BundleFiles) -> OwnFamily | None:
     if record is None:
         return None
     return open_own(ScriptFile(record.source, bundle.texts[OPEN]), record.tasks)
+
+
+def own_in(about: Mapping[str, Any]) -> OwnFamily | None:
+    """The user's script that a sweep of a store records; `None` where there is none.
+
+    Raises:
+        ScheduleError: This release cannot read it.
+    """
+    kept = about.get("script")
+    return open_own(ScriptFile(kept["source"], kept["text"]), kept["tasks"]) if kept else None
 
 
 def parts_of(payload: Payload, own: OwnFamily | None) -> Partition:

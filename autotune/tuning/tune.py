@@ -21,7 +21,7 @@ from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import choose
-from autotune.tuning.own import open_own, parts_of, rehearse_all
+from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
 from autotune.tuning.roofline import needed_flops, roof_seconds
@@ -51,7 +51,7 @@ class TuneOptions:
         timeout: Seconds one candidate may take to compile, verify and measure.
         known: Recorded configs; each task starts from the nearest.
         least_floor: Differences below it are ties, however quiet the machine seems: what `doctor --noise` kept.
-        script: A user's own script, whose knobs are searched; `None` for families of schedules.
+        script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
         tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
     """
 
@@ -109,7 +109,8 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
         listener.stage("partitioning the payload")
-        own = open_own(options.script, options.tasks) if options.script is not None else None
+        file = own_script(payload, options.script)
+        own = open_own(file, options.tasks) if file is not None else None
         parts = parts_of(payload, own)
         searches = open_searches(payload, parts.tasks, machine, store, options, own=own)
         said = rehearse_all(parts, own, machine) if own is not None else ()
