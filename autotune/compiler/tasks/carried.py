@@ -35,14 +35,14 @@ def carry_in_place(module: ir.Module, name: str) -> bool:
     """
     if not loops_of(module) or (why := why_not_buffers(module)) is None or CARRIED not in why:
         return False
-    for loop in loops_of(module):
+    for loop in reversed(loops_of(module)):  # inner ones first: an outer one may then need nothing
         put_in_place(loop)
-    if (why := why_not_buffers(module)) is not None:
-        raise PayloadError(
-            f"{name} must carry tensors through loops so that each can lie where the last one did, "
-            f"one cannot: {why}; carry it as an output argument instead"
-        )
-    return True
+        if (why := why_not_buffers(module)) is None:
+            return True
+    raise PayloadError(
+        f"{name} must carry tensors through loops so that each can lie where the last one did, "
+        f"one cannot: {why}; carry it as an output argument instead"
+    )
 
 
 def loops_of(module: ir.Module) -> list[ir.Operation]:
@@ -56,11 +56,21 @@ def put_in_place(loop: ir.Operation) -> None:
     body = loop.regions[0].blocks[0]
     last = list(body.operations)[-1]
     carried = list(body.arguments)[1:]
-    for place, (argument, value) in enumerate(zip(carried, last.operation.operands, strict=True)):
-        if isinstance(value.type, ir.RankedTensorType) and value != argument:
-            with ir.InsertionPoint(last), last.location:
-                put = bufferization.MaterializeInDestinationOp(value.type, value, argument)
+    moved = [place for place, argument in enumerate(carried) if is_moved(argument, last.operation.operands[place])]
+    with ir.InsertionPoint(last), last.location:
+        for place in moved:
+            value = last.operation.operands[place]
+            if value in carried:  # another one of the last iteration, which is about to be overwritten
+                last.operation.operands[place] = bufferization.AllocTensorOp(value.type, [], copy=value).results[0]
+        for place in moved:
+            value = last.operation.operands[place]
+            put = bufferization.MaterializeInDestinationOp(value.type, value, carried[place])
             last.operation.operands[place] = put.results[0]
+
+
+def is_moved(argument: ir.Value, value: ir.Value) -> bool:
+    """Whether a loop yields another tensor than the one it was given."""
+    return isinstance(value.type, ir.RankedTensorType) and value != argument
 
 
 def why_not_buffers(module: ir.Module) -> str | None:
