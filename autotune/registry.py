@@ -57,15 +57,11 @@ def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def load_payload(spec: str) -> Payload:
-    """Build the payload a user names: a registered name with parameters, or a path to an ``.mlir`` file.
+    """Build the payload of a registered name with parameters.
 
     Raises:
         PayloadError: The name is unknown, or its parameters are impossible.
     """
-    if spec.endswith(".mlir") or "/" in spec.partition(",")[0]:
-        from autotune.compiler.tasks.payload_file import load_mlir_file  # noqa: PLC0415 - names must list without MLIR
-
-        return load_mlir_file(Path(spec))
     name, parameters = parse_spec(spec)
     points = registered(PAYLOADS)
     if name not in points:

@@ -19,16 +19,17 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import this_machine
+from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.own_family import OwnFamily
 from autotune.core.script import origin, panels_of, script_of, write_step
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
-from autotune.registry import load_family, load_payload
+from autotune.registry import load_family
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.own import own_in, parts_of
 from autotune.tuning.task_search import SHARED
-from autotune.worker.own_scripts import script_text
+from autotune.worker.reading import open_payload, script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)
@@ -83,10 +84,12 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
         seconds: Seconds the trial may take.
 
     Raises:
+        OptionError: The time is out of range.
         StoreError: There is no such trial.
         PayloadError: The trial's payload cannot be built here.
         ScheduleError: The trial's family is not installed.
     """
+    check_real("timeout", seconds, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     with Store.open(location, create=False, exclusive=False) as store:
         trial, sweep = find_trial(store, wanted)
     payload, machine, own = str(sweep.about["payload"]), this_machine(), own_in(sweep.about)
@@ -108,7 +111,7 @@ def find_task(payload: str, tag: str, own: OwnFamily | None = None) -> Task:
     Raises:
         StoreError: The payload has no such task any more.
     """
-    for task in parts_of(load_payload(payload), own).tasks:
+    for task in parts_of(open_payload(payload), own).tasks:
         if task.tag == tag:
             return task
     raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")

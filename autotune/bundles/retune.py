@@ -10,7 +10,7 @@ from autotune.tuning.own import own_of
 from autotune.tuning.result import TuneResult
 from autotune.tuning.tune import TuneOptions, tune
 from autotune.tuning.warm_start import known_in
-from autotune.worker.own_scripts import ScriptFile
+from autotune.worker.reading import ScriptFile
 
 
 def retune_bundle(

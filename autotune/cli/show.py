@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from autotune.core.printable import one_line
+
 
 def show(
     source: Annotated[str, typer.Argument(metavar="PAYLOAD|BUNDLE", help="A payload as for `tune`, or a folder.")],
@@ -50,4 +52,4 @@ def show(
     else:
         print_code(shown.text.rstrip(), is_diff=diff is not None)
     if shown.note:
-        typer.echo(shown.note, err=True)
+        typer.echo(one_line(shown.note), err=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, Payloads, StorePath
+from autotune.cli.options import AsJson, Payloads, StorePath, real, whole
+from autotune.cli.say import complain
 from autotune.core.machine import this_machine
 from autotune.store.places import bundle_folder, home, recorded_folders
 
@@ -20,12 +21,14 @@ PAUSE_SECONDS = 10.0  # between looks at a full disk
 
 def tune(
     payloads: Payloads,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to run over all tasks of a payload.")] = 100,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop searching a payload after this long.")] = None,
+    trials: Annotated[int, typer.Option(parser=whole, help="Candidates to run over all tasks of a payload.")] = 100,
+    seconds: Annotated[
+        float | None, typer.Option(parser=real, help="Stop searching a payload after this long.")
+    ] = None,
     sampler: Annotated[str, typer.Option(help="tpe, random, cmaes or grid.")] = "tpe",
-    seed: Annotated[int, typer.Option(help="Of the sampler and the input data.")] = 0,
+    seed: Annotated[int, typer.Option(parser=whole, help="Of the sampler and the input data.")] = 0,
     baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds one candidate may take.")] = 60.0,
+    timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
     schedule: Annotated[
@@ -52,13 +55,13 @@ def tune(
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
     from autotune.cli.progress import ProgressLine
-    from autotune.registry import load_baseline, load_family, load_payload
+    from autotune.registry import load_baseline, load_family
     from autotune.store.store import Store
     from autotune.tuning.own import own_script
     from autotune.tuning.tune import TuneOptions, tune
     from autotune.tuning.warm_start import read_known
     from autotune.worker.noise import read_floor
-    from autotune.worker.own_scripts import ScriptFile
+    from autotune.worker.reading import ScriptFile, open_payload
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
@@ -77,18 +80,18 @@ def tune(
         load_family(family)
     load_baseline(baseline)
     script = ScriptFile.read(schedule) if schedule is not None else None
-    loaded = [load_payload(spec) for spec in payloads]
+    loaded = [open_payload(spec) for spec in payloads]
     with Store.open(store or home() / "store.journal", pause=wait_for_room) as opened:
         for message in opened.messages:
-            typer.echo(f"autotune: {message}", err=True)
+            complain(message)
         for payload in loaded:
             for note in payload.notes:
-                typer.echo(f"autotune: {note}", err=True)
+                complain(note)
             own = own_script(payload, script) if not family else None
             folder = bundle or bundle_folder(payload.name, own.source if own is not None else "")
             known = () if cold else tuple(read_known(recorded_folders(), payload.name))
             if known and own is None:
-                typer.echo(f"autotune: {len(known)} recorded configs are known; --cold ignores them", err=True)
+                complain(f"{len(known)} recorded configs are known; --cold ignores them")
             with ProgressLine(payload.name, trials) as line:
                 result = tune(
                     payload, opened, folder, replace(options, known=known, script=own, tasks=task, family=family), line
@@ -101,7 +104,7 @@ def tune(
 
 def wait_for_room(sentence: str) -> None:
     """Say that the disk is full, and wait a little."""
-    typer.echo(f"autotune: {sentence}", err=True)
+    complain(sentence)
     time.sleep(PAUSE_SECONDS)
 
 

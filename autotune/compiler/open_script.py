@@ -7,7 +7,8 @@ from dataclasses import replace
 from mlir import ir
 
 from autotune.compiler.module import context, symbol
-from autotune.compiler.own_module import find_entry, open_module, sequences_of
+from autotune.compiler.own_module import find_entry, parse_file, sequences_of, transform_ops
+from autotune.compiler.script_checks import check_file
 from autotune.compiler.script_walk import LAW, ScriptWalk
 from autotune.core.open_script import OpenScript, Taken
 
@@ -24,7 +25,9 @@ def read_open_script(text: str, source: str) -> OpenScript:
             line and column.
     """
     with context():
-        own = open_module(text, source)
+        module = parse_file(text, source)
+        check_file(module, source)
+        own = transform_ops(module, source)
         entry = str(symbol(find_entry(own, source)))
         walk = ScriptWalk(source, sequences_of(own.operation), numbered_laws(own))
         walk.follow(entry, (), [])

@@ -40,12 +40,21 @@ def open_module(text: str, source: str) -> ir.Module:
     Raises:
         ScheduleError: The file does not parse, or has no named sequence, or several modules have an entry.
     """
+    return transform_ops(parse_file(text, source), source)
+
+
+def parse_file(text: str, source: str) -> ir.Module:
+    """A file as a module, in the current context; raises as `open_module`."""
     if (fault := nesting_fault(text)) is not None:
         raise ScheduleError(f"{source} {fault}; write it flatter")
     try:
-        module = parse(text, source)
+        return parse(text, source)
     except CompileError as error:
         raise ScheduleError(str(error)) from error
+
+
+def transform_ops(module: ir.Module, source: str) -> ir.Module:
+    """The transform ops of a file as a module of their own; raises as `open_module`."""
     holder = find_holder(module, source)
     own = ir.Module.create()
     own.operation.attributes[SCHEDULES] = ir.UnitAttr.get()
@@ -116,7 +125,7 @@ def checked_entry(entry: ir.Operation, source: str) -> ir.Operation:
     """The entry, if it takes one handle and gives nothing.
 
     Raises:
-        ScheduleError: The entry does not.
+        ScheduleError: The entry takes something else, or gives something.
     """
     block = entry.regions[0].blocks[0]
     kinds = [str(argument.type) for argument in block.arguments]

@@ -1,18 +1,32 @@
-"""What a user's own script may not ask for: what aborts MLIR, and passes that a bundle could not ask for either."""
+"""What a user's own script may not ask for: what no bundle of it may hold, and what aborts MLIR."""
 
 from mlir import ir
 
-from autotune.compiler.guard import PASS_OP, PASSES, passes_of
-from autotune.compiler.own_module import refuse_at
+from autotune.compiler.guard import PASS_OP, open_fault
+from autotune.compiler.laws import every_op
+from autotune.compiler.own_module import refuse_at, sets_of
 
 ABORTS = ("transform.structured.tile_using_for",)  # on a param of any type
 
 
-def check_op(op: ir.Operation, source: str) -> None:
-    """Refuse an op that would abort MLIR, and one that runs a pass that no bundle may ask for.
+def check_file(module: ir.Module, source: str) -> None:
+    """Refuse ops that no bundle may hold: with choices made, a script has the same ops, or less.
 
     Raises:
-        ScheduleError: The op does one of these.
+        ScheduleError: There is such an op, or one to which a knob gives the name of a pass.
+    """
+    for op in every_op(module):
+        if (fault := open_fault(op)) is not None:
+            raise refuse_at(source, op, f"a schedule {fault}; leave it out")
+        if op.name == PASS_OP and "pass_name" in sets_of(op):
+            raise refuse_at(source, op, "a pass must be named in the script, a knob gives its name; choose by regions")
+
+
+def check_op(op: ir.Operation, source: str) -> None:
+    """Refuse an op that would abort MLIR.
+
+    Raises:
+        ScheduleError: The script holds such an op.
     """
     if op.name in ABORTS and any(str(operand.type) == "!transform.any_param" for operand in op.operands):
         raise refuse_at(
@@ -21,8 +35,3 @@ def check_op(op: ir.Operation, source: str) -> None:
             f"{op.name} must be given sizes of type !transform.param<i64>, one is a !transform.any_param, which aborts "
             "MLIR; give its knob that type",
         )
-    if op.name == PASS_OP:
-        name = ir.StringAttr(op.attributes["pass_name"]).value
-        if unknown := passes_of(name) - PASSES:
-            names = ", ".join(sorted(unknown))
-            raise refuse_at(source, op, f"a pass must be one that lowers or simplifies, {names} is not known as such")

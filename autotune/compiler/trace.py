@@ -5,7 +5,6 @@ Before every op of the copy that is run stands a remark with its number; the las
 
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
@@ -14,6 +13,7 @@ from mlir import ir
 from mlir.dialects.transform import interpreter
 
 from autotune.compiler.module import copy_module, symbol
+from autotune.compiler.object_code import scratch_file
 
 STARTED = "autotune.started"
 SAID = re.compile(rf"{re.escape(STARTED)} (\d+) : i64")
@@ -71,7 +71,7 @@ def below(ops: Sequence[ir.Operation]) -> Iterator[ir.Operation]:
 @contextmanager
 def captured() -> Iterator[IO[bytes]]:
     """A file that takes what is written to stderr meanwhile: the bindings print remarks there."""
-    with tempfile.TemporaryFile() as file:
+    with scratch_file() as path, path.open("w+b") as file:
         kept = os.dup(2)
         os.dup2(file.fileno(), 2)
         try:

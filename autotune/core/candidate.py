@@ -17,12 +17,15 @@ class Candidate:
         pipeline: Passes after it.
         text: The module it starts from, where that is not the payload's own text (the tagged module).
         panels: Tags whose op reads its weight from panels, with their columns.
+        part: One in so many iterations of the outermost long loops is run, and times are multiplied by as many; 1 runs
+            all. The results of a part are not right, and are not looked at.
     """
 
     script: Script | None
     pipeline: str
     text: str | None = None
     panels: tuple[tuple[str, int], ...] = ()
+    part: int = 1
 
 
 @dataclass(frozen=True)

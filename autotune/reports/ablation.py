@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autotune.compiler.tasks.partition import partition
+from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import Machine
@@ -15,6 +15,9 @@ from autotune.registry import load_baseline, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.own import own_of, parts_of
+from autotune.tuning.roofline import needed_flops
+from autotune.tuning.slow_baseline import part_for
+from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"
@@ -132,7 +135,7 @@ def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, bas
     parts = partition(payload)
     full = [as_recorded(task, None, machine) for task in parts.tasks]
     techniques = load_techniques()
-    variants = [Variant(baseline, Candidate(None, load_baseline(baseline).pipeline), ())] if baseline else []
+    variants = [baseline_variant(baseline, payload, parts)] if baseline else []
     before: list[Scheduled] = [Scheduled(task) for task in parts.tasks]
     for count, name in enumerate((VECTORIZE, *(technique.name for technique in techniques))):
         missing = techniques[count:]
@@ -149,6 +152,13 @@ def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, bas
         candidate = candidate_of(found, machine, text) if changed else variants[-1].candidate
         variants.append(Variant(f"+ {SEARCH}", candidate, changed))
     return variants
+
+
+def baseline_variant(name: str, payload: Payload, parts: Partition) -> Variant:
+    """A pass pipeline, or a part of it where it has much to do."""
+    part = part_for(payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks))
+    said = f"{name}, one in {part} iterations" if part > 1 else name
+    return Variant(said, Candidate(None, load_baseline(name).pipeline, part=part), ())
 
 
 def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine) -> Scheduled:

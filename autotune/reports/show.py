@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.stages import COMPILED, STEPS, compile_to
+from autotune.compiler.stages import COMPILED, STEPS
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
-from autotune.registry import families_for, load_family, load_payload
+from autotune.registry import families_for, load_family
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.space import describe_space
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.own import open_own, own_of, own_script, parts_of
-from autotune.worker.own_scripts import ScriptFile, script_text
+from autotune.worker.reading import ScriptFile, compile_to, open_payload, script_text
 
 STAGES = ("payload", "tasks", "space", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
 DEFAULT = "default"
@@ -70,7 +70,7 @@ def show(
     if stage not in STAGES:
         raise PayloadError(f"stage must be one of {', '.join(STAGES)}; got {stage!r}")
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
-    payload = bundle.payload if bundle is not None else load_payload(source)
+    payload = bundle.payload if bundle is not None else open_payload(source)
     recorded = recorded_tasks(bundle) if bundle is not None else None
     machine = this_machine()
     script = own_of(bundle) if bundle is not None else read_own(payload, schedule) if not family else None

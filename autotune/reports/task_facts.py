@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import AutotuneError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.core.task_names import readable_names
-from autotune.registry import load_family, load_payload
+from autotune.registry import load_family
 from autotune.reports.holdings import Holdings
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.roofline import needed_flops
+from autotune.worker.reading import open_payload, partition
 
 MACHINE: TypeAdapter[Machine] = TypeAdapter(Machine)
 
@@ -53,7 +53,7 @@ def facts_of_store(holdings: Holdings) -> dict[tuple[str, str], TaskFacts]:
         machine = machine_of(holdings, str(rows["machine"].iloc[-1]))
         families = dict(zip(rows["task"].map(str), rows["family"].map(str), strict=True))
         try:
-            payload: Payload | None = load_payload(str(name))
+            payload: Payload | None = open_payload(str(name))
         except (AutotuneError, OSError):
             payload = None
         facts = facts_of(payload, texts, machine, families)

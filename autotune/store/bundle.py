@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.compiler.guard import PASSES, check_pipeline, check_texts, passes_of
+from autotune.compiler.guard import PASSES, BundleTexts, check_pipeline, passes_of
 from autotune.core.errors import AutotuneError, BundleError
 from autotune.core.payload import Payload
 from autotune.registry import BASELINES, load_baseline, load_payload, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
 from autotune.store.manifest_checks import check_manifest
+from autotune.worker.reading import check_bundle
 
 PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
 FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
@@ -120,7 +121,7 @@ def read_bundle(folder: Path) -> BundleFiles:
         reduction=manifest.reduction,
         cases=tuple(case.restore() for case in manifest.cases),
     )
-    check_texts(str(folder), texts, payload)
+    check_bundle(BundleTexts(str(folder), texts, payload))
     return BundleFiles(folder, with_reference(payload), texts, manifest)
 
 

@@ -16,7 +16,7 @@ Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
 File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
-Seconds = Annotated[float, Field(gt=0, lt=1e6, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=1e-15, lt=1e6, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
@@ -174,10 +174,19 @@ class Buffers:
 
 @dataclass(frozen=True)
 class BaselineRecord:
-    """What the speed-up is quoted against."""
+    """What the speed-up is quoted against.
+
+    Attributes:
+        name: Name of the baseline.
+        pipeline: Pass pipeline of the baseline.
+        part: One in so many iterations of its outermost loops was run, and times multiplied by as many; 1 for all.
+        part_error: Relative error of such times; 0 of whole calls.
+    """
 
     name: Name
     pipeline: Text
+    part: Annotated[int, Field(ge=1, le=2**20)] = 1
+    part_error: Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)] = 0.0
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.family import Baseline
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, panels_of
-from autotune.core.stats import Interval, ratio_interval
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
@@ -33,7 +32,6 @@ class Assembly:
         tags: Tasks it schedules; the others keep the plain lowering.
         best: Times of the assembled payload.
         baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
-        speedup: Baseline over best; `None` without a baseline.
         max_error: Largest absolute difference to the oracle.
         buffers: Plan of the arena that intermediates lie in.
         notes: Notes on what was left out, and why.
@@ -44,10 +42,13 @@ class Assembly:
     tags: tuple[str, ...]
     best: Samples
     baseline: Samples | None
-    speedup: Interval | None
     max_error: float | None
     buffers: BufferPlan | None = None
     notes: tuple[str, ...] = ()
+
+    def candidate(self, tagged: str) -> Candidate:
+        """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""
+        return Candidate(self.script, TAIL, tagged, self.panels)
 
     def uses(self, choice: Choice) -> bool:
         """Tell whether the script schedules the choice's task."""
@@ -69,7 +70,7 @@ def assemble_model(
     payload: Payload,
     parts: Partition,
     choices: Sequence[Choice],
-    baseline: Baseline,
+    baseline: TimedBaseline,
     *,
     machine: Machine,
     seed: int,
@@ -83,20 +84,15 @@ def assemble_model(
     notes: list[str] = []
     tried: list[Evaluation] = []
     for kept, why in fallbacks(choices):
-        steps = written(script_steps(kept), worker)
+        steps = written(script_steps(kept))
         script, panels = assemble(steps), panels_of(steps)
-        candidates = (Candidate(None, baseline.pipeline), Candidate(script, TAIL, parts.payload.text, panels))
-        job = Job(payload, candidates, machine, seed=seed, effort=MODEL_EFFORT)
-        theirs, ours = worker.evaluate(job, seconds=MODEL_SECONDS)
-        if ours.samples is None and theirs.samples is None and ours.outcome == theirs.outcome:
-            # a process that died takes both candidates with it: see what ours does alone
-            alone = Job(payload, candidates[1:], machine, seed=seed, effort=MODEL_EFFORT)
-            (ours,) = worker.evaluate(alone, seconds=MODEL_SECONDS)
+        candidate = Candidate(script, TAIL, parts.payload.text, panels)
+        theirs, ours = time_both(payload, baseline.candidate, candidate, machine=machine, seed=seed, worker=worker)
         tried.append(ours)
         if ours.samples is not None:
-            speedup = ratio_interval(theirs.samples.seconds, ours.samples.seconds) if theirs.samples else None
-            if theirs.samples is None:
-                notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
+            notes += baseline.notes
+            if theirs.samples is None and baseline.candidate is not None:
+                notes.append(f"baseline {baseline.baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
             tags = tuple(c.search.task.tag for c in kept if c.config is not None)
             return Assembly(
                 script=script,
@@ -104,7 +100,6 @@ def assemble_model(
                 tags=tags,
                 best=ours.samples,
                 baseline=theirs.samples,
-                speedup=speedup,
                 max_error=ours.max_error,
                 buffers=ours.buffers,
                 notes=(*notes, *why),
@@ -114,6 +109,21 @@ def assemble_model(
         f"{payload.name} must compile and verify without any schedule, it was {tried[-1].outcome}: "
         f"{tried[-1].diagnostic}"
     )
+
+
+def time_both(
+    payload: Payload, baseline: Candidate | None, candidate: Candidate, *, machine: Machine, seed: int, worker: Worker
+) -> tuple[Evaluation, Evaluation]:
+    """What became of a baseline, and of ours beside it; of ours alone where there is no baseline, or both fell."""
+    fallen = Evaluation("timed-out")
+    if baseline is not None:
+        job = Job(payload, (baseline, candidate), machine, seed=seed, effort=MODEL_EFFORT)
+        fallen, ours = worker.evaluate(job, seconds=MODEL_SECONDS)
+        if ours.samples is not None or fallen.samples is not None or ours.outcome != fallen.outcome:
+            return fallen, ours
+        # a process that died takes both candidates with it: see what ours does alone
+    (ours,) = worker.evaluate(Job(payload, (candidate,), machine, seed=seed, effort=MODEL_EFFORT), MODEL_SECONDS)
+    return fallen, ours
 
 
 def fallbacks(choices: Sequence[Choice]) -> list[tuple[list[Choice], list[str]]]:

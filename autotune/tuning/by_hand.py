@@ -12,6 +12,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
 from autotune.core.family import Rewrites
+from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.script import Step, panels_of, script_of
 from autotune.core.space import Value
 from autotune.tuning.roofline import needed_flops, share_of_roof
@@ -47,11 +48,16 @@ def measure(
         oracle) and ``diagnostic``. Times are missing where the outcome is not ``ok`` or ``noisy``.
 
     Raises:
+        OptionError: A number is out of range.
         SpaceError: A knob or value is not of the family's space.
         PayloadError: There is no candidate.
     """
     if not candidates:
         raise PayloadError("there must be a candidate to measure, got none; give a config or a script")
+    check_whole("samples", samples, 1, MOST_COUNT)
+    check_real("seconds", seconds, 0.0, MOST_SECONDS)
+    check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
+    check_seed(seed)
     laws = [broken_law(task, each) for each in candidates]
     built = tuple(candidate_of(task, each) for each, law in zip(candidates, laws, strict=True) if law is None)
     limits = TimeLimits(compile_seconds=timeout, run_seconds=timeout)

@@ -16,7 +16,7 @@ from autotune.tuning.tune import TuneOptions
 from autotune.tuning.tune import tune as tune_into
 from autotune.tuning.warm_start import read_known
 from autotune.worker.noise import read_floor
-from autotune.worker.own_scripts import ScriptFile
+from autotune.worker.reading import ScriptFile
 
 
 def tune(

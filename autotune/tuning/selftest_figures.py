@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine
 from autotune.core.payload import Argument, Payload
@@ -16,6 +16,7 @@ from autotune.store.store import Store
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.evaluate import evaluate
 from autotune.worker.noise import NoisePair, floor_of
+from autotune.worker.reading import partition
 
 BLOCK = 10  # trials whose times are added up before those with isolation and without are compared
 SIZES = (96, 80, 64)  # of the product that sweeps are over: m, n, k
@@ -159,7 +160,8 @@ func.func @product({", ".join(f"%m{a.name}: {a.type}" for a in arguments)}) {{
 def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSearch:
     """A search of the task."""
     family = family_for(task)
-    assert family is not None  # some family covers a matrix product
+    if family is None:
+        raise ScheduleError("some family must cover a matrix product, none does; install the families")
     return TaskSearch.open(task, family, machine, store, payload=f"selftest-{seed}", sampler="random", seed=seed)
 
 

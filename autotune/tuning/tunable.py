@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
-from autotune.registry import families, load_payload
-from autotune.worker.own_scripts import ScriptFile
+from autotune.registry import families
+from autotune.worker.reading import ScriptFile, open_payload, partition
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def payload(spec: str | Path | Payload, **parameters: object) -> Payload:
     """
     if isinstance(spec, Payload):
         return spec
-    return load_payload(",".join([str(spec), *(f"{name}={value}" for name, value in parameters.items())]))
+    return open_payload(",".join([str(spec), *(f"{name}={value}" for name, value in parameters.items())]))
 
 
 def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
@@ -164,5 +164,10 @@ def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
 
 
 def script(text: str, *, panel: int = 0) -> TransformScript:
-    """A transform script of one's own, for `measure`; see `TransformScript`."""
+    """A transform script of one's own, for `measure`; see `TransformScript`.
+
+    Raises:
+        OptionError: The panel is no number of columns.
+    """
+    check_whole("panel", panel, 0, MOST_COUNT)
     return TransformScript(text, panel)

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from autotune.core.errors import ScheduleError, SpaceError
@@ -10,25 +11,30 @@ from autotune.core.evaluator import Evaluator
 from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import families_for, family_for, load_baseline, load_family, rank
 from autotune.store.bundle import check_target, write_bundle
+from autotune.store.room import with_room
+from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import choose
 from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
-from autotune.tuning.roofline import roof_seconds
+from autotune.tuning.roofline import needed_flops, roof_seconds
 from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.search import SAMPLERS
+from autotune.tuning.sessions import measure_sessions
+from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
-from autotune.worker.own_scripts import ScriptFile
+from autotune.worker.reading import ScriptFile
 from autotune.worker.worker import Worker
 
 
@@ -63,6 +69,11 @@ class TuneOptions:
     family: str = ""
 
     def __post_init__(self) -> None:
+        check_whole("trials", self.trials, 1, MOST_COUNT)
+        if self.seconds is not None:
+            check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
+        check_seed(self.seed)
+        check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
         if self.sampler not in SAMPLERS:
             raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
 
@@ -93,7 +104,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
     """
     start = time.perf_counter()
     check_memory(payload)
-    check_target(bundle)
+    with_room(partial(check_target, bundle), bundle, store.pause)
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:
@@ -102,11 +113,11 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         floor = max(options.least_floor, measure_noise(machine, worker))
         listener.stage("partitioning the payload")
         file = own_script(payload, options.script) if not options.family else None
-        own = open_own(file, options.tasks, worker) if file is not None else None
+        own = open_own(file, options.tasks) if file is not None else None
         parts = parts_of(payload, own)
         wanted = own or (load_family(options.family) if options.family else None)
         searches = open_searches(payload, parts.tasks, machine, store, options, wanted=wanted)
-        said = rehearse_all(parts, own, machine, worker) if own is not None else ties(parts.tasks, wanted)
+        said = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
         for note in said:
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
@@ -114,8 +125,14 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         ran = run_searches(searches, options, worker, listener)
         listener.stage("measuring finalists")
         choices = [choose(search, baseline, floor, worker) for search in searches]
+        listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
+        flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+        timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)
         listener.stage("assembling and proving the whole")
-        assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
+        assembly = assemble_model(payload, parts, choices, timed, machine=machine, seed=options.seed, worker=worker)
+        listener.stage("timing the whole in more processes")
+        both = (timed.candidate, assembly.candidate(parts.payload.text))
+        sessions = measure_sessions(payload, assembly, both, machine, options.seed)
         result = summarize(
             payload,
             machine,
@@ -124,6 +141,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             searches=searches,
             choices=choices,
             assembly=assembly,
+            figures=figures_of(sessions, timed.error),
             ran=ran,
             start=start,
             floor=floor,
@@ -136,13 +154,15 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             parts,
             assembly=assembly,
             choices=choices,
+            baseline=timed,
             result=result,
+            sessions=sessions,
             seed=options.seed,
             command=options.command(payload.name),
             worker=worker,
         )
-    folder = write_bundle(bundle, texts, manifest)
-    result = result.with_bundle(folder, manifest.speedup)
+    folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
+    result = replace(result, bundle=str(folder))
     store.write_summary(payload.name, result.to_json())
     return result
 

@@ -270,7 +270,7 @@ INNER = ENTRY_OF_ONE.partition("{\n")[2].rpartition("}")[0]
         (own_module(knob("a", "[4]", "!transform.any_param") + tiled("%a").replace(SIZE, "!transform.any_param")),
          "one is a !transform.any_param, which aborts MLIR"),
         (own_module(f'transform.apply_registered_pass "gpu-kernel-outlining" to %module : {TO}', mode="consumed"),
-         "gpu-kernel-outlining is not known as such"),
+         "must use passes that lower, .* asks for .gpu-kernel-outlining."),
         (own_module(f'{MATCH}\ntransform.annotate %op "x" {{autotune.sets = {{x = "y"}}}} : {HANDLE}'),
          "autotune.sets must name a knob of the script, 'y' is none of none"),
         (own_module("", before=INNER, name="other"), "it has @tile, @other"),

@@ -20,7 +20,7 @@ from autotune.store.store import Store
 from autotune.store.store import trials as frame_of
 from autotune.tuning.search import SAMPLERS, Search
 from autotune.tuning.tune import TuneOptions, tune
-from autotune.worker.own_scripts import ScriptFile, called, read_script
+from autotune.worker.reading import ScriptFile, read_script, script_apart
 
 PAYLOAD = at.payload("matmul,m=32,n=48,k=16")
 SCRIPT = own_module(THREE_WAYS)
@@ -198,9 +198,9 @@ def test_ops_by_hand_with_knobs_are_a_script_of_one_op(tmp_path):
 
 
 def test_a_script_without_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("autotune.worker.own_scripts.SECONDS", 1.0)
+    monkeypatch.setattr("autotune.worker.reading.SCRIPT_SECONDS", 1.0)
     with pytest.raises(ScheduleError, match=r"mine\.mlir must be a script that MLIR takes and ends, it timed-out"):
-        called(wait_for_ever, 0, "mine.mlir", None)
+        script_apart(wait_for_ever, 0, "mine.mlir")
 
 
 def wait_for_ever(argument):

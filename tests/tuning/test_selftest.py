@@ -84,9 +84,16 @@ def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, m
     monkeypatch.setattr(promises, "FULL", few)
     code, out, said = autotune("selftest", "--json")
     found = json.loads(out)
-    assert len(found["figures"]) == 8
+    assert len(found["figures"]) == 10
     assert code == int(not all(figure["holds"] for figure in found["figures"]))  # as it may be beside other work
-    assert [line.split()[1] for line in said.splitlines()] == ["crashes", "kill", "isolation", "statistics", "winners"]
+    assert [line.split()[1] for line in said.splitlines()] == [
+        "crashes",
+        "kill",
+        "isolation",
+        "sandbox",
+        "statistics",
+        "winners",
+    ]
     (path,) = tmp_path.glob("results/*/selftest.json")
     assert json.loads(path.read_text()) == found
     assert found["machine"]["cpu"] == this_machine().cpu

@@ -1,7 +1,5 @@
 """A user's own ``.mlir`` file as a payload: one public function over statically shaped memrefs."""
 
-from pathlib import Path
-
 from mlir import ir
 
 from autotune.compiler.laws import nesting_fault, program_fault
@@ -16,8 +14,8 @@ SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that ho
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
 
 
-def load_mlir_file(path: Path) -> Payload:
-    """Read a payload from a file; its oracle is the plain lowering of the same function.
+def read_payload(name: str, text: str) -> Payload:
+    """Read a payload from the text of a file; its oracle is the plain lowering of the same function.
 
     An argument is an output if the function writes it: as the ``outs`` of a linalg op, or by a store, a copy or
     ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
@@ -26,42 +24,31 @@ def load_mlir_file(path: Path) -> Payload:
     Transform ops beside the function, and modules of such ops, are left out of the text. Where they have an entry,
     ``@__transform_main``, the payload has the file as its schedule; else a note says that they are not used.
 
+    Args:
+        name: Path of the file, for messages.
+        text: Text of the file.
+
     Raises:
-        PayloadError: The file cannot be read or parsed, is no such function, or no bundle of it could be replayed.
+        PayloadError: The text does not parse, is no such function, or no bundle of it could be replayed.
     """
-    text = read_text(path)
-    whole, schedule = text, ""
     notes: tuple[str, ...] = ()
+    schedule = ""
+    check(name, nesting_fault(text))
     with context():
         try:
-            module = parse(text, str(path))
+            module = parse(text, name)
         except CompileError as error:
             raise PayloadError(str(error)) from error
         has_entry = any(op.operation.name == SEQUENCE and symbol(op) == MAIN for op in schedules_in(module))
         if leave_out_schedules(module):
-            text, schedule = str(module), whole if has_entry else ""
-            notes = () if has_entry else (f"{path} holds transform ops without @{MAIN}; they are not used",)
-        function = only_public_function(module, path)
-        arguments = read_arguments(function, path)
-        check(path, program_fault(module))
+            text, schedule = str(module), text if has_entry else ""
+            notes = () if has_entry else (f"{name} holds transform ops without @{MAIN}; they are not used",)
+        function = only_public_function(module, name)
+        arguments = read_arguments(function, name)
+        check(name, program_fault(module))
         reduction = longest_reduction(function)
         entry = str(symbol(function))
-    return Payload(str(path), text, entry, arguments, reduction=reduction, notes=notes, schedule=schedule)
-
-
-def read_text(path: Path) -> str:
-    """The text of a file, if a parser may have it.
-
-    Raises:
-        PayloadError: The file cannot be read, is no text, or is nested too deep.
-    """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise PayloadError(f"a payload file must be readable MLIR text, {path} is not: {reason}") from error
-    check(path, nesting_fault(text))
-    return text
+    return Payload(name, text, entry, arguments, reduction=reduction, notes=notes, schedule=schedule)
 
 
 def longest_reduction(function: ir.OpView) -> int:
@@ -71,7 +58,7 @@ def longest_reduction(function: ir.OpView) -> int:
     return max((size for size, kind in loops if kind == "reduction"), default=1)
 
 
-def check(path: Path, fault: str | None) -> None:
+def check(path: str, fault: str | None) -> None:
     """Raise if there is a fault that would make readers refuse a bundle.
 
     Raises:
@@ -108,7 +95,7 @@ def is_schedule(op: ir.Operation) -> bool:
     return SCHEDULES in op.attributes or (bool(held) and all(is_schedule(inner.operation) for inner in held))
 
 
-def only_public_function(module: ir.Module, path: Path) -> ir.OpView:
+def only_public_function(module: ir.Module, path: str) -> ir.OpView:
     """The one public function with a body.
 
     Raises:
@@ -128,7 +115,7 @@ def only_public_function(module: ir.Module, path: Path) -> ir.OpView:
     return found[0]
 
 
-def read_arguments(function: ir.OpView, path: Path) -> tuple[Argument, ...]:
+def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
     """Name, role, shape and dtype of every argument.
 
     Raises:
