@@ -25,6 +25,9 @@ def show(
     schedule: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A transform script of your own, as for `tune`.")
     ] = None,
+    family: Annotated[
+        str, typer.Option(metavar="NAME|FILE.py:NAME", help="A family of schedules, as for `tune`.")
+    ] = "",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
 ) -> None:
     """Print a payload, or a bundle, after a stage of the flow; on stderr, how much memory its buffers take.
@@ -41,7 +44,7 @@ def show(
     from autotune.reports.show import show, show_difference
 
     if diff is None:
-        shown = show(source, stage, task, config, schedule)
+        shown = show(source, stage, task, config, schedule, family=family)
     else:
         shown = show_difference(source, stage, *diff, task=task, config=config, schedule=schedule)
     if output is not None:

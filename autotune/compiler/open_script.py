@@ -1,6 +1,7 @@
 """The reader of open scripts: what a user's schedule leaves open, as plain data."""
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mlir import ir
@@ -9,7 +10,7 @@ from autotune.compiler.module import context, symbol
 from autotune.compiler.own_module import find_entry, parse_file, sequences_of, transform_ops
 from autotune.compiler.script_checks import check_file
 from autotune.compiler.script_walk import LAW, ScriptWalk
-from autotune.core.open_script import OpenScript
+from autotune.core.open_script import OpenScript, Taken
 
 
 def read_open_script(text: str, source: str) -> OpenScript:
@@ -32,10 +33,26 @@ def read_open_script(text: str, source: str) -> OpenScript:
         walk.follow(entry, (), [])
         walk.check_sets()
         digest = hashlib.sha256(str(own).encode()).hexdigest()
-        knobs = tuple(replace(knob, used=tuple(walk.used.get(knob.name, ()))) for knob in walk.in_order())
+        counts = {knob.name: len(knob.values) for knob in walk.in_order()}
+        knobs = tuple(replace(knob, used=merged(walk.used.get(knob.name, ()), counts)) for knob in walk.in_order())
         notes = [f"{source}: knob {knob.name!r} is read nowhere" for knob in knobs if not knob.used]
         notes += [f"{source}: @{name} is included nowhere" for name in walk.sequences if name not in walk.reached]
         return OpenScript(source, text, digest, entry, knobs, tuple(walk.laws), tuple(notes))
+
+
+def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...]:
+    """Choices that lead to where a knob is read; one that leads there whatever is chosen last is left out.
+
+    Args:
+        used: Choices that lead there.
+        counts: Number of values of every knob.
+    """
+    found = dict.fromkeys(used)
+    for taken in sorted(found, key=len, reverse=True):
+        siblings = [each for each in found if taken and each[:-1] == taken[:-1] and each[-1][0] == taken[-1][0]]
+        if siblings and len(siblings) == counts[taken[-1][0]]:
+            return merged([*(each for each in found if each not in siblings), taken[:-1]], counts)
+    return tuple(found)
 
 
 def numbered_laws(own: ir.Module) -> dict[ir.Operation, int]:

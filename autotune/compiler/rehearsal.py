@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from mlir import ir
 
 from autotune.compiler.concrete import ops_of, write_concrete
-from autotune.compiler.module import context, parse
+from autotune.compiler.module import context, parse, run_passes
 from autotune.compiler.own_module import MAIN, place_of, sequences_of
 from autotune.compiler.passes.empty_handles import HANDLES, neighbours
 from autotune.compiler.script import run_script
@@ -56,7 +56,7 @@ def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
                 run_script(module, own, rehearsal.script.text, source)
                 said = written_to(file)
         except CompileError as error:
-            return (f"the config that the search begins with fails: {error}",)
+            return (f"the config that the search begins with fails: {plain_error(rehearsal) or error}",)
         least: dict[tuple[int, int], int] = {}
         for line, column, count in SAID.findall(said):
             least[int(line), int(column)] = max(int(count), least.get((int(line), int(column)), 0))
@@ -69,6 +69,18 @@ def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
                 f"{source} consumes its payload, so that it must bufferize all of it; {left} is left on tensors"
             )
         return tuple(notes)
+
+
+def plain_error(rehearsal: Rehearsal) -> str:
+    """What a script fails with that is applied without remarks, which the error of one with remarks is full of."""
+    module = parse(rehearsal.text, rehearsal.payload.name)
+    run_passes(module, "builtin.module(strip-debuginfo)")
+    try:
+        own = write_concrete(replace(rehearsal.script, lowers=False))
+        run_script(module, own, rehearsal.script.text, rehearsal.script.source)
+    except CompileError as error:
+        return str(error)
+    return ""
 
 
 def count_handles(own: ir.Module) -> dict[tuple[int, int], str]:

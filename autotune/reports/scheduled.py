@@ -10,7 +10,6 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.family import Family
 from autotune.core.machine import Machine
-from autotune.core.own_family import OwnFamily
 from autotune.core.script import origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
@@ -41,7 +40,7 @@ def recorded_tasks(bundle: BundleFiles) -> dict[str, dict[str, Any]]:
 
 
 def as_recorded(
-    task: Task, recorded: Mapping[str, Any] | None, machine: Machine, own: OwnFamily | None = None
+    task: Task, recorded: Mapping[str, Any] | None, machine: Machine, own: Family | None = None
 ) -> Scheduled:
     """A task as a bundle records it; without a bundle, with the default config of its family.
 
@@ -49,7 +48,7 @@ def as_recorded(
         task: The task.
         recorded: What the bundle's manifest says of every task; `None` without a bundle.
         machine: The host.
-        own: A user's own script, which comes before families.
+        own: A user's own script, or a family that is wanted, which comes before others.
 
     Raises:
         BundleError: The bundle holds no such task.

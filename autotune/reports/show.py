@@ -13,6 +13,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
+from autotune.registry import families_for, load_family
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.space import describe_space
@@ -40,7 +41,13 @@ class Shown:
 
 
 def show(
-    source: str, stage: str, task: str | None = None, config: str | None = None, schedule: Path | None = None
+    source: str,
+    stage: str,
+    task: str | None = None,
+    config: str | None = None,
+    schedule: Path | None = None,
+    *,
+    family: str = "",
 ) -> Shown:
     """A stage of a payload or bundle, or of one of its tasks alone.
 
@@ -51,6 +58,7 @@ def show(
         config: Knobs of that task as ``name=value,...``; the others are as in the default or in the bundle; an
             empty text changes none.
         schedule: A transform script of the user's own; by default the bundle's, or that of the payload's file.
+        family: Family to show schedules of, an installed one's name or ``mine.py:FAMILY``.
 
     Raises:
         ScheduleError: The script cannot be read or tuned.
@@ -65,8 +73,9 @@ def show(
     payload = bundle.payload if bundle is not None else open_payload(source)
     recorded = recorded_tasks(bundle) if bundle is not None else None
     machine = this_machine()
-    own = own_of(bundle) if bundle is not None else read_own(payload, schedule)
-    parts = parts_of(payload, own)
+    script = own_of(bundle) if bundle is not None else read_own(payload, schedule) if not family else None
+    parts = parts_of(payload, script)
+    own = script or (load_family(family) if family else None)
     if stage == "space":
         shown = [as_recorded(each, recorded, machine, own) for each in parts.tasks if task in (None, each.tag)]
         return Shown("\n\n".join(describe_space(each, machine) for each in shown))
@@ -79,7 +88,7 @@ def show(
         return render(stage, payload, recorded_candidate(bundle), machine)
     tasks = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
     if stage == "tasks":
-        return Shown("\n".join(describe(each.task.tag, each.record()) for each in tasks))
+        return Shown("\n".join(describe(each.task.tag, each.record()) + others(each) for each in tasks))
     return render(stage, payload, candidate_of(tasks, machine, parts.payload.text), machine)
 
 
@@ -130,6 +139,13 @@ def show_difference(
     before, after = (text.splitlines() for text in texts)
     lines = unified_diff(before, after, first, second, n=3, lineterm="")
     return Shown("\n".join(lines) or f"{first} and {second} are the same")
+
+
+def others(scheduled: Scheduled) -> str:
+    """The other families that cover a task."""
+    mine = scheduled.family.name if scheduled.family is not None else ""
+    names = [family.name for family in families_for(scheduled.task) if family.name != mine]
+    return f"  (also {', '.join(names)})" if names else ""
 
 
 def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine) -> Shown:

@@ -91,7 +91,10 @@ def rehearse_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[st
     for task in parts.tasks:
         if own.covers(task):
             chosen = own.choose(own.default(task, machine), machine, 1, task)
-            notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen))
+            try:
+                notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen))
+            except ScheduleError as error:  # the process is gone; other configs may fare better
+                notes.append(f"the config that the search begins with fails: {error}")
     return tuple(dict.fromkeys(notes))
 
 

@@ -96,6 +96,29 @@ def test_the_configs_of_a_script_differ_and_obey():
     assert all(space.settled(config) == config for config in configs)
 
 
+def test_a_knob_that_every_region_reads_counts_everywhere():
+    body = f"""{MATCH}
+    {knob("size", "[4, 8]")}
+    transform.tune.alternatives<"ways"> {{
+      transform.annotate %op "size" = %size : {HANDLE}, {SIZE}
+      transform.yield
+    }}, {{
+      transform.tune.alternatives<"more"> {{
+        transform.annotate %op "size" = %size : {HANDLE}, {SIZE}
+        transform.yield
+      }}, {{
+        transform.annotate %op "twice" = %size : {HANDLE}, {SIZE}
+        transform.yield
+      }}
+      transform.yield
+    }}"""
+    assert {each.name: each.used for each in read(own_module(body)).knobs} == {
+        "size": ((),),
+        "ways": ((),),
+        "more": ((("ways", 1),),),
+    }
+
+
 def test_a_knob_in_an_included_sequence_counts_where_that_is_included():
     inner = f"""  transform.named_sequence @inner(%op: {HANDLE} {{transform.readonly}}) {{
     {knob("unroll", "[2, 4]")}
