@@ -1,10 +1,12 @@
 """Content by name, through Python entry points: payloads, schedules, baselines, ... Plug-ins count."""
 
 import re
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import cast
 
@@ -12,6 +14,7 @@ from autotune.core.comparator import Comparator
 from autotune.core.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
 from autotune.core.family import Baseline, Family
 from autotune.core.generator import Generator
+from autotune.core.guarded_family import GuardedFamily
 from autotune.core.imported import Importer
 from autotune.core.payload import Payload
 from autotune.core.task import Task
@@ -20,6 +23,8 @@ from autotune.core.technique import Technique
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
 GENERATORS, IMPORTERS = "autotune.generators", "autotune.importers"
+DISTRIBUTION = "mlir-schedule-autotune"
+METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 GROUPS = (PAYLOADS, IMPORTERS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
@@ -107,9 +112,28 @@ def import_file(spec: str, folder: Path) -> None:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Every schedule family; those that only step in where no other covers a task come last."""
-    loaded = [cast(Family, point.load()) for point in registered(SCHEDULES).values()]
-    return tuple(sorted(loaded, key=lambda family: family.fallback))
+    """Every schedule family: the more specific first, plug-ins before our own, fallbacks last."""
+    points = sorted(registered(SCHEDULES).values(), key=is_ours)
+    loaded = [cast(Family, point.load()) for point in points]
+    guarded = [
+        family if is_ours(point) else GuardedFamily(family) for family, point in zip(loaded, points, strict=True)
+    ]
+    return tuple(sorted(guarded, key=rank))
+
+
+def is_ours(point: EntryPoint) -> bool:
+    """Tell whether this distribution brings an entry point."""
+    return point.dist is None or point.dist.name == DISTRIBUTION
+
+
+def rank(family: Family) -> tuple[bool, int]:
+    """Where a family stands among those that cover a task, the first first."""
+    return family.fallback, -int(getattr(family, "specific", 0))
+
+
+def families_for(task: Task) -> tuple[Family, ...]:
+    """Every family that covers a task, the one that is searched first."""
+    return tuple(family for family in families() if family.covers(task))
 
 
 def family_for(task: Task) -> Family | None:
@@ -117,16 +141,43 @@ def family_for(task: Task) -> Family | None:
     return next((family for family in families() if family.covers(task)), None)
 
 
-def load_family(name: str) -> Family:
-    """The family called `name`.
+def load_family(spec: str) -> Family:
+    """The family that somebody names: an installed one, or one of a file, ``mine.py:FAMILY``.
 
     Raises:
-        ScheduleError: The family is not installed.
+        ScheduleError: The family is not installed, or not in the file.
     """
+    path, colon, name = spec.rpartition(":")
+    if colon and path.endswith(".py"):
+        return load_family_file(Path(path), name)
     for family in families():
-        if family.name == name:
+        if family.name == spec:
             return family
-    raise ScheduleError(f"schedule must be one of {', '.join(f.name for f in families())}; got {name!r}")
+    have = ", ".join(f.name for f in families())
+    raise ScheduleError(f"schedule must be one of {have}, or in a file as mine.py:FAMILY; got {spec!r}")
+
+
+def load_family_file(path: Path, name: str) -> Family:
+    """A family of a Python file, which is run.
+
+    Raises:
+        ScheduleError: The file does not run, or has no such family.
+    """
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ScheduleError(f"a family's file must be readable Python, {path} is not")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their own module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ScheduleError(f"{path} must run, it raised {type(error).__name__}: {error}") from error
+    family = getattr(module, name, None)
+    missing = [method for method in METHODS if not hasattr(family, method)]
+    if missing:
+        said = "holds none" if family is None else f"lacks {', '.join(missing)}"
+        raise ScheduleError(f"{path}:{name} must be a family of schedules, it {said}; see at.Family")
+    return GuardedFamily(cast(Family, family))
 
 
 @cache

@@ -21,7 +21,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.machine import this_machine
 from autotune.core.script import Step, assemble
-from autotune.reports.show import STAGES
+from autotune.reports.show import STAGES, show
 from autotune.worker.reading import open_payload
 
 ROOT = Path(__file__).parent.parent
@@ -76,6 +76,15 @@ def test_payload_in_the_documents_can_be_tuned(tmp_path):
 def test_payload_in_python_in_the_documents_computes_what_its_oracle_says():
     (out,), (expected,) = outputs_and_reference(documented_payload())
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_own_schedule_in_the_documents_has_the_space_that_is_shown_there(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "own-schedule.md").read_text()
+    (text,) = re.findall(r"```mlir .*?\n(.*?)```", page, re.S)
+    (shown,) = re.findall(r"```text\n(.*?)\n```", page, re.S)
+    (tmp_path / "mine.mlir").write_text(text)
+    found = show("matmul,m=256,n=256,k=256", "space", schedule=tmp_path / "mine.mlir").text
+    assert found.replace(f"{tmp_path}/", "") == shown
 
 
 def test_family_in_the_documents_works(tmp_path):

@@ -38,6 +38,9 @@ def tune(
     task: Annotated[
         str, typer.Option(metavar="TAG|GLOB", help="Tasks that a script of one op is for; see `show --stage tasks`.")
     ] = "*",
+    family: Annotated[
+        str, typer.Option(metavar="NAME|FILE.py:NAME", help="Family of schedules to search; see `show --stage tasks`.")
+    ] = "",
     cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles know.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -52,7 +55,7 @@ def tune(
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
     from autotune.cli.progress import ProgressLine
-    from autotune.registry import load_baseline
+    from autotune.registry import load_baseline, load_family
     from autotune.store.store import Store
     from autotune.tuning.own import own_script
     from autotune.tuning.tune import TuneOptions, tune
@@ -71,6 +74,10 @@ def tune(
         timeout=timeout,
         least_floor=read_floor(home(), this_machine()),
     )
+    if family and schedule is not None:
+        raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
+    if family:
+        load_family(family)
     load_baseline(baseline)
     script = ScriptFile.read(schedule) if schedule is not None else None
     loaded = [open_payload(spec) for spec in payloads]
@@ -80,13 +87,15 @@ def tune(
         for payload in loaded:
             for note in payload.notes:
                 complain(note)
-            own = own_script(payload, script)
+            own = own_script(payload, script) if not family else None
             folder = bundle or bundle_folder(payload.name, own.source if own is not None else "")
             known = () if cold else tuple(read_known(recorded_folders(), payload.name))
             if known and own is None:
                 complain(f"{len(known)} recorded configs are known; --cold ignores them")
             with ProgressLine(payload.name, trials) as line:
-                result = tune(payload, opened, folder, replace(options, known=known, script=own, tasks=task), line)
+                result = tune(
+                    payload, opened, folder, replace(options, known=known, script=own, tasks=task, family=family), line
+                )
             if as_json:
                 typer.echo(json.dumps(result.to_json()))
             else:

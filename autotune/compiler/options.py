@@ -31,11 +31,11 @@ class Options:
         return self.values[self.attributes.index(spelled)] if spelled in self.attributes else None
 
 
-def read_options(attribute: ir.Attribute) -> Options:
-    """The values of an ``options`` attribute.
+def read_options(attribute: ir.Attribute, selected: ir.Attribute | None = None) -> Options:
+    """The values of an ``options`` attribute; of one that lists nothing, such as an affine set, what is selected alone.
 
     Raises:
-        SpaceError: The options list or span nothing; the rest of a sentence that begins with the knob.
+        SpaceError: The attribute lists or spans nothing; the rest of a sentence that begins with the knob.
     """
     if isinstance(attribute, ir.ArrayAttr):
         return options_of(list(attribute))
@@ -46,6 +46,8 @@ def read_options(attribute: ir.Attribute) -> Options:
         if isinstance(attribute, kind):
             word = ir.IntegerType.get_signless(64 if kind is ir.DenseI64ArrayAttr else 32)
             return options_of([ir.IntegerAttr.get(word, number) for number in attribute])
+    if selected is not None:
+        return options_of([selected])
     raise SpaceError(f"must have options as a list or a span, has {str(attribute)[:80]}; write [1, 2, 4]")
 
 
@@ -116,7 +118,7 @@ def number_of(name: str, attribute: ir.Attribute) -> int:
     """The number of a span's key.
 
     Raises:
-        SpaceError: The value is none, or a zero that would divide.
+        SpaceError: The attribute is no number, or a zero that would divide.
     """
     if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
         raise SpaceError(f"must have a number as {name}, has {attribute}")

@@ -3,21 +3,17 @@
 A handle that holds nothing is no error in a user's script, as it is none upstream; it is said once, here.
 """
 
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import IO
 
 from mlir import ir
 
 from autotune.compiler.concrete import ops_of, write_concrete
-from autotune.compiler.module import context, parse
-from autotune.compiler.object_code import scratch_file
+from autotune.compiler.module import context, parse, run_passes
 from autotune.compiler.own_module import MAIN, place_of, sequences_of
 from autotune.compiler.passes.empty_handles import HANDLES, neighbours
 from autotune.compiler.script import run_script
+from autotune.compiler.trace import captured, written_to
 from autotune.core.errors import CompileError
 from autotune.core.marks import FOREIGN
 from autotune.core.open_script import ChosenScript
@@ -60,7 +56,7 @@ def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
                 run_script(module, own, rehearsal.script.text, source)
                 said = written_to(file)
         except CompileError as error:
-            return (f"the config that the search begins with fails: {error}",)
+            return (f"the config that the search begins with fails: {plain_error(rehearsal) or error}",)
         least: dict[tuple[int, int], int] = {}
         for line, column, count in SAID.findall(said):
             least[int(line), int(column)] = max(int(count), least.get((int(line), int(column)), 0))
@@ -73,6 +69,18 @@ def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
                 f"{source} consumes its payload, so that it must bufferize all of it; {left} is left on tensors"
             )
         return tuple(notes)
+
+
+def plain_error(rehearsal: Rehearsal) -> str:
+    """What a script fails with that is applied without remarks, which the error of one with remarks is full of."""
+    module = parse(rehearsal.text, rehearsal.payload.name)
+    run_passes(module, "builtin.module(strip-debuginfo)")
+    try:
+        own = write_concrete(replace(rehearsal.script, lowers=False))
+        run_script(module, own, rehearsal.script.text, rehearsal.script.source)
+    except CompileError as error:
+        return str(error)
+    return ""
 
 
 def count_handles(own: ir.Module) -> dict[tuple[int, int], str]:
@@ -104,22 +112,3 @@ def left_on_tensors(module: ir.Module) -> str:
     return ", ".join(
         sorted({op.name for op in ops if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)})
     )
-
-
-@contextmanager
-def captured() -> Iterator[IO[bytes]]:
-    """A file that takes what is written to stderr meanwhile: the bindings print remarks there."""
-    with scratch_file() as path, path.open("w+b") as file:
-        kept = os.dup(2)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield file
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-
-
-def written_to(file: IO[bytes]) -> str:
-    """What a file holds so far."""
-    file.seek(0)
-    return file.read().decode(errors="replace")

@@ -12,7 +12,7 @@ from itertools import chain
 from mlir import ir
 
 from autotune.compiler.concrete import write_concrete
-from autotune.compiler.module import find_function, parse
+from autotune.compiler.module import find_function, parse, run_passes
 from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
@@ -80,6 +80,8 @@ class Unit:
             CompileError: Stage ``parse``, with line and column; or ``transform``, where a choice is none its op takes.
         """
         module = parse(text or payload.text, payload.name)
+        if script is not None:
+            run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
         unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments))
         if isinstance(script, ChosenScript):
             unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)

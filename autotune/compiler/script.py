@@ -5,9 +5,12 @@ import re
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.module import describe, first_lines, symbol
+from autotune.compiler.module import copy_module, describe, first_lines, symbol
 from autotune.compiler.passes.empty_handles import ENTRY
+from autotune.compiler.trace import failing_op
 from autotune.core.errors import CompileError
+
+UNKNOWN = "loc(unknown)"
 
 
 def run_script(module: ir.Module, script: ir.Module | None, text: str, source: str = "schedule") -> None:
@@ -26,11 +29,15 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str, source: s
     entry = next((op for op in operations if symbol(op) == ENTRY), None)
     if script is None or entry is None:
         raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one")
+    before = copy_module(module)
     try:
         interpreter.apply_named_sequence(module.operation, entry, script.operation)
     except (ValueError, ir.MLIRError) as error:
-        said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("transform", name_op(without_preamble(said), text, source)) from error
+        said = without_preamble(describe(error) if isinstance(error, ir.MLIRError) else str(error))
+        if said.startswith(UNKNOWN):  # a place in the payload, which has none
+            place = failing_op(before, script, ENTRY)
+            said = said.replace(UNKNOWN, f"loc({place or ''})".replace("loc(loc(", "loc(").replace("))", ")"), 1)
+        raise CompileError("transform", name_op(said, text, source)) from error
 
 
 def name_op(said: str, script: str, source: str = "schedule") -> str:

@@ -64,7 +64,7 @@ def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, sourc
     operands = tuple(terms[operand] for operand in op.operands)
     name = op.name.removeprefix("smt.")
     if name == "int.constant":
-        return Term(CONSTANT, value=int(ir.IntegerAttr(op.attributes["value"])))
+        return Term(CONSTANT, value=signed(ir.IntegerAttr(op.attributes["value"])))
     if name == "constant":
         return Term(CONSTANT, value=bool(ir.BoolAttr(op.attributes["value"]).value))
     if name == "declare_fun" and str(op.results[0].type) in ("!smt.int", "!smt.bool"):
@@ -80,6 +80,12 @@ def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, sourc
     if name not in OPERATIONS:
         raise refuse_at(source, op, f"{op.name} is no op that laws are evaluated with; use integers and truth values")
     return Term(name, operands)
+
+
+def signed(attribute: ir.IntegerAttr) -> int:
+    """The number of an ``smt.int.constant``: its words are signed, though their type says otherwise."""
+    value, width = int(attribute), ir.IntegerType(attribute.type).width
+    return value - (1 << width) if value >= 1 << (width - 1) else value
 
 
 def settle(asserted: list[Term]) -> tuple[dict[str, Term], list[Term]]:

@@ -46,6 +46,7 @@ class OpenKnob:
         attributes: The same as MLIR's text of the attribute that is selected.
         selected: Value that the script selects; `None` if it selects none.
         sites: Places that it is declared at.
+        used: Choices that lead to a place where its value is read.
         regions: Whether it chooses between regions of ``transform.tune.alternatives``, which are numbered from 0.
     """
 
@@ -54,6 +55,7 @@ class OpenKnob:
     attributes: tuple[str, ...]
     selected: Value | None
     sites: tuple[Site, ...]
+    used: tuple[Taken, ...] = ()
     regions: bool = False
 
     @property
@@ -63,9 +65,8 @@ class OpenKnob:
 
     @property
     def condition(self) -> Condition | None:
-        """Where it counts; `None` for everywhere."""
-        places = tuple(dict.fromkeys(site.taken for site in self.sites))
-        return None if () in places else Condition(self.name, places, self.first)
+        """Where it counts, which is where its value is read; `None` for everywhere."""
+        return None if () in self.used else Condition(self.name, self.used, self.first)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class ScriptLaw:
         number: Position among those of the script, in the order of the text.
         asserted: What must hold.
         results: What the op gives to the script.
-        site: Place in the user's file.
+        site: Place of the op.
     """
 
     number: int
@@ -121,7 +122,7 @@ class OpenScript:
         source: Name of the file.
         text: The file as it is.
         digest: Hash of what it does: comments, layout and a payload in the same file have no part in it.
-        entry: Entry of the script: ``__transform_main`` where it takes the whole payload, another name where one op.
+        entry: Name of the entry: ``__transform_main`` for a script of the whole payload, another for one of one op.
         knobs: Open choices, in the order of the text.
         laws: Laws between them.
         notes: Notes for the user, a sentence each.

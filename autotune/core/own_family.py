@@ -52,6 +52,10 @@ class OwnFamily:
         """None: the script is all there is."""
         return Rewrites()
 
+    def record(self) -> dict[str, str]:
+        """As stores keep it, to be read again."""
+        return {"source": self.script.source, "text": self.script.text, "tasks": self.tasks}
+
     def choose(self, config: Config, machine: Machine, ops: int, task: Task) -> ChosenScript:
         """The script of a config, for `ops` ops of a task."""
         return self.script.choose(config, machine, tag="" if self.script.whole else task.tag, ops=ops)

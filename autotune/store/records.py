@@ -22,7 +22,7 @@ Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 Size = Annotated[int, Field(ge=1, lt=2**40)]
 SampleSeconds = Annotated[tuple[Seconds, ...], Field(max_length=100_000)]
-KnobName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$")]
+KnobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
 Spelled = Annotated[str, Field(pattern=r"^[ -~]{1,1000}$")]  # a name, or an attribute as MLIR spells it
 KnobValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Spelled
 

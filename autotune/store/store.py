@@ -92,6 +92,7 @@ class Store:
         size: float = 0.0,
         default: Config | None = None,
         name: str = "",
+        script: dict[str, str] | None = None,
     ) -> Sweep:
         """Open the study of a task, or create it.
 
@@ -103,6 +104,7 @@ class Store:
             size: Bytes of all arguments; 0 keeps what is recorded.
             default: Config that the family gives without any search; `None` keeps what is recorded.
             name: Name of the task for people; empty keeps what is recorded.
+            script: ``source``, ``text`` and ``tasks`` of a user's own script; `None` keeps what is recorded.
 
         Raises:
             StoreError: The write is refused.
@@ -115,6 +117,7 @@ class Store:
             told = {
                 "default": dict(default) if default is not None else about.get("default"),
                 "name": name or about.get("name"),
+                "script": script or about.get("script"),
             }
             wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
             wanted |= {key: value for key, value in told.items() if value is not None}

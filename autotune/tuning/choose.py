@@ -60,7 +60,9 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
     if not search.trials:
         return Choice(search, default, note="no trial was left for it; the default config, unmeasured alone")
     if not search.right:
-        return Choice(search, None, note=f"no config works ({search.trials[-1].diagnostic}); plain lowering instead")
+        last = search.trials[-1]
+        config = " ".join(f"{name}={value}" for name, value in last.config.items())
+        return Choice(search, None, note=f"no config works ({last.diagnostic}; with {config}); plain lowering instead")
     finalists = pick_finalists(search, default)
     plain = Candidate(None, baseline.pipeline)
     seconds = time_plain(search, baseline, worker)

@@ -33,6 +33,7 @@ def tune(
     cold: bool = False,
     schedule: str | Path | TransformScript | None = None,
     task: str = "*",
+    family: str = "",
     listener: Listener = SILENT,
 ) -> TuneResult:
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
@@ -53,6 +54,7 @@ def tune(
         schedule: A transform script of one's own, whose open knobs are searched: a file, or `script`'s. By default that
             of the payload's own file, if it holds one.
         task: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
+        family: Family of schedules to search, an installed one's name or ``mine.py:FAMILY``.
         listener: Notified of stages and trials.
 
     Returns:
@@ -68,9 +70,16 @@ def tune(
     wanted, place = payload_of(payload), home()
     known = () if cold else tuple(read_known(recorded_folders(), wanted.name))
     options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known)
-    given = schedule.file if isinstance(schedule, TransformScript) else schedule
-    own = own_script(wanted, given if isinstance(given, ScriptFile) or given is None else ScriptFile.read(Path(given)))
-    options = replace(options, least_floor=read_floor(place, this_machine()), script=own, tasks=task)
+    own = own_script(wanted, file_of(schedule)) if not family else None
+    floor = read_floor(place, this_machine())
+    options = replace(options, least_floor=floor, script=own, tasks=task, family=family)
     folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, own.source if own is not None else "")
     with Store.open(store if store is not None else place / "store.journal") as opened:
         return tune_into(wanted, opened, folder, options, listener)
+
+
+def file_of(schedule: str | Path | TransformScript | None) -> ScriptFile | None:
+    """A script of one's own as a file, whatever it is given as."""
+    if schedule is None:
+        return None
+    return schedule.file if isinstance(schedule, TransformScript) else ScriptFile.read(Path(schedule))

@@ -1,7 +1,8 @@
 """A user's own script in a tuning run: read, rehearsed, and written out for the whole."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from autotune.compiler.guard import OPEN
 from autotune.compiler.rehearsal import Rehearsal
@@ -56,6 +57,16 @@ def own_of(bundle: BundleFiles) -> OwnFamily | None:
     return open_own(ScriptFile(record.source, bundle.texts[OPEN]), record.tasks)
 
 
+def own_in(about: Mapping[str, Any]) -> OwnFamily | None:
+    """The user's script that a sweep of a store records; `None` where there is none.
+
+    Raises:
+        ScheduleError: This release cannot read it.
+    """
+    kept = about.get("script")
+    return open_own(ScriptFile(kept["source"], kept["text"]), kept["tasks"]) if kept else None
+
+
 def parts_of(payload: Payload, own: OwnFamily | None) -> Partition:
     """The tasks of a payload: itself, where a user's script takes it as a whole.
 
@@ -80,7 +91,10 @@ def rehearse_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[st
     for task in parts.tasks:
         if own.covers(task):
             chosen = own.choose(own.default(task, machine), machine, 1, task)
-            notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen))
+            try:
+                notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen))
+            except ScheduleError as error:  # the process is gone; other configs may fare better
+                notes.append(f"the config that the search begins with fails: {error}")
     return tuple(dict.fromkeys(notes))
 
 

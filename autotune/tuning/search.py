@@ -135,7 +135,7 @@ class Search:
         small = size <= MOST_ENUMERATED
         numbers = self._random.sample(range(size), size) if small else iter(self._draws(size))
         for number in numbers:
-            index = self._unravel(number)
+            index = self._settle(self._unravel(number))
             reason = self._reason(index)
             if reason is None:
                 yield index

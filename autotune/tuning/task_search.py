@@ -92,7 +92,8 @@ class TaskSearch:
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         default = family.default(task, machine)
         name = readable_name(task.tag, task.payload.text)
-        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default, name=name)
+        own = family.record() if isinstance(family, OwnFamily) else None
+        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default, name=name, script=own)
         first = starts(known, task, family, space, machine)
         search = Search(space, default, sampler=sampler, seed=seed, starts=first)
         return cls(task, family, machine, space, search, sweep, seed)

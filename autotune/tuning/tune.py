@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from autotune.core.errors import SpaceError
+from autotune.core.errors import ScheduleError, SpaceError
 from autotune.core.evaluator import Evaluator
+from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
-from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.task import Task
-from autotune.registry import family_for, load_baseline
+from autotune.registry import families_for, family_for, load_baseline, load_family, rank
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.room import with_room
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import choose
-from autotune.tuning.own import open_own, parts_of, rehearse_all
+from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
 from autotune.tuning.roofline import needed_flops, roof_seconds
@@ -51,8 +51,9 @@ class TuneOptions:
         timeout: Seconds one candidate may take to compile, verify and measure.
         known: Recorded configs; each task starts from the nearest.
         least_floor: Differences below it are ties, however quiet the machine seems: what `doctor --noise` kept.
-        script: A user's own script, whose knobs are searched; `None` for families of schedules.
+        script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
         tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
+        family: Family to search, an installed one's name or ``mine.py:FAMILY``; empty for the first that covers a task.
     """
 
     trials: int = 100
@@ -65,6 +66,7 @@ class TuneOptions:
     least_floor: float = 0.0
     script: ScriptFile | None = None
     tasks: str = "*"
+    family: str = ""
 
     def __post_init__(self) -> None:
         check_whole("trials", self.trials, 1, MOST_COUNT)
@@ -82,6 +84,7 @@ class TuneOptions:
         cold = [] if self.known else ["--cold"]
         own = ["--schedule", self.script.source] if self.script is not None else []
         own += ["--task", self.tasks] if self.tasks != "*" else []
+        own += ["--family", self.family] if self.family else []
         return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
 
@@ -109,10 +112,12 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
         listener.stage("partitioning the payload")
-        own = open_own(options.script, options.tasks) if options.script is not None else None
+        file = own_script(payload, options.script) if not options.family else None
+        own = open_own(file, options.tasks) if file is not None else None
         parts = parts_of(payload, own)
-        searches = open_searches(payload, parts.tasks, machine, store, options, own=own)
-        said = rehearse_all(parts, own, machine) if own is not None else ()
+        wanted = own or (load_family(options.family) if options.family else None)
+        searches = open_searches(payload, parts.tasks, machine, store, options, wanted=wanted)
+        said = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
         for note in said:
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
@@ -169,12 +174,19 @@ def open_searches(
     store: Store,
     options: TuneOptions,
     *,
-    own: OwnFamily | None = None,
+    wanted: Family | None = None,
 ) -> list[TaskSearch]:
-    """A search for every task that the user's own script, or a family, covers."""
+    """A search for every task that the family that is wanted, or another one, covers.
+
+    Raises:
+        ScheduleError: The family that is wanted covers none.
+    """
+    if wanted is not None and not any(wanted.covers(task) for task in tasks):
+        tags = ", ".join(task.tag for task in tasks) or "none"
+        raise ScheduleError(f"--family must cover a task of {payload.name}: {tags}; {wanted.name!r} covers none")
     searches = []
     for task in tasks:
-        family = own if own is not None and own.covers(task) else family_for(task)
+        family = wanted if wanted is not None and wanted.covers(task) else family_for(task)
         if family is not None:
             opened = TaskSearch.open(
                 task,
@@ -188,6 +200,18 @@ def open_searches(
             )
             searches.append(opened)
     return searches
+
+
+def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
+    """A sentence for every task that several families cover alike, so that nothing but their order decides."""
+    said = []
+    for task in tasks:
+        found = families_for(task) if wanted is None or not wanted.covers(task) else ()
+        first, *alike = [family.name for family in found if rank(family) == rank(found[0])] or [""]
+        if alike:
+            others = ", ".join(alike)
+            said.append(f"{task.tag}: {others} would cover it as well as {first}, which is searched; see --family")
+    return tuple(said)
 
 
 def run_searches(

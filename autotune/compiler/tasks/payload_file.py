@@ -10,6 +10,7 @@ from autotune.compiler.laws import nesting_fault, program_fault
 from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
+from autotune.compiler.tasks.carried import carry_in_place
 from autotune.compiler.tasks.ranges import range_of
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
@@ -56,6 +57,8 @@ def read_payload(name: str, text: str) -> Payload:
         function = only_public_function(module, name)
         arguments = read_arguments(function, name)
         check(name, program_fault(module))
+        if carry_in_place(module, name):
+            text = str(module)
         reduction = longest_reduction(function)
         entry = str(symbol(function))
     return Payload(name, text, entry, arguments, reduction=reduction, notes=notes, schedule=schedule, foreign=True)
