@@ -11,7 +11,7 @@ from autotune.core.marks import SUMS
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
-from schedules.blocking import cut
+from schedules.blocking import Piece, cut
 from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.moves import Script
 
@@ -45,10 +45,20 @@ class Windows:
         space.check(config)
         script, lane = Script(space.knobs, config), task.lane or 0
         choose_functions(script, config, "%op")
-        pieces = cut(task.nest.sizes[lane], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
-        parts = moves.split_into(script, "%op", lane, [piece.size for piece in pieces])
-        for piece, part in zip(pieces, parts, strict=True):
-            write_piece(script, part, task, (piece.size, piece.register))
+        nest, op, around = task.nest, "%op", ""
+        for dim, (size, kind) in enumerate(zip(nest.sizes, nest.iterators, strict=True)):
+            if kind == "parallel" and dim != lane and size > 1:
+                op, loop = moves.tile_loop(script, op, len(nest.sizes), dim, 1)
+                around = around or loop
+        pieces = cut(nest.sizes[lane], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
+        parts = list(moves.split_into(script, op, lane, [piece.size for piece in pieces]))
+        tiled = [tile_piece(script, part, task, piece) for part, piece in zip(parts, pieces, strict=True)]
+        if around:
+            tiled = [(op, around) for op in drop_unit_loops(script, [op for op, _ in tiled], around)]
+        for (part, loop), piece in zip(tiled, pieces, strict=True):
+            if piece.register > 1:  # a last column of its own stays a loop of scalars
+                inner = drop_unit_loops(script, [part], loop) if loop and not around else [part]
+                moves.vectorize(script, inner[0])
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
@@ -56,45 +66,49 @@ class Windows:
         return Rewrites()
 
 
-def write_piece(script: Script, op: str, task: Task, piece: tuple[int, int]) -> None:
-    """Loops of ones around vectors of one piece of the lane; those that sum are innermost. Consumes `op`.
+def tile_piece(script: Script, op: str, task: Task, piece: Piece) -> tuple[str, str]:
+    """Loops along the lane, and those that sum inside; consumes `op`.
 
-    y[i, c] = max over k of x[2 i + k, c]   ->   for i: for c0 step 32: for k: y[i, c0 : c0 + 32] = max(..., x[...])
+    y[c] = max over k of x[k, c]   ->   for c0 step 32: for k: y[c0 : c0 + 32] = max(y[c0 : c0 + 32], x[k, ...])
 
     Args:
         script: Script that ops are appended to.
-        op: Handle of the piece.
+        op: Handle of a piece of the lane.
         task: Task that the piece is of.
-        piece: Elements of the piece along the lane, and of a vector.
+        piece: Elements of the piece, and of a vector.
+
+    Returns:
+        Handles of the op, and of the outermost loop; empty where there is none.
     """
-    nest, lane, (size, width) = task.nest, task.lane or 0, piece
-    rank, outermost = len(nest.sizes), ""
-    steps = [(dim, 1) for dim, kind in enumerate(nest.iterators) if kind == "parallel" and dim != lane]
-    sums = [(dim, 1) for dim, kind in enumerate(nest.iterators) if kind == "reduction"]
-    for dim, step in [*steps, (lane, width), *sums]:
-        if step < (size if dim == lane else nest.sizes[dim]):
-            op, loop = moves.tile_loop(script, op, rank, dim, step)
+    nest, outermost = task.nest, ""
+    sums = [(dim, 1, size) for dim, size in enumerate(nest.sizes) if nest.iterators[dim] == "reduction"]
+    for dim, step, size in [(task.lane or 0, piece.register, piece.size), *sums]:
+        if step < size:
+            op, loop = moves.tile_loop(script, op, len(nest.sizes), dim, step)
             outermost = outermost or loop
-            if nest.iterators[dim] == "reduction" or not sums:
+            if dim != task.lane:
                 moves.annotate(script, loop, SUMS)
-    if width == 1:
-        return  # a last column of its own stays a loop of scalars
-    if outermost:
-        op = drop_unit_loops(script, op, outermost)
-    moves.vectorize(script, op)
+    return op, outermost
 
 
-def drop_unit_loops(script: Script, op: str, loop: str) -> str:
-    """Drop loops of one step from an op inside a loop; consumes `op`. One that only moves elements stays an op.
+def drop_unit_loops(script: Script, ops: list[str], loop: str) -> list[str]:
+    """Drop loops of one step from all ops inside a loop; consumes `ops`. One that only moves elements stays an op.
 
     y[0, 0, c] = x[0, 2, c]   ->   y_[c] = x_[c]
     """
-    moves.generalize(script, op)
+    for op in ops:
+        moves.generalize(script, op)
     script.emit(
         f"transform.apply_patterns to {loop} "
         f"{{ transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices }} : {moves.ANY}"
     )
-    return moves.match_inside(script, loop, "linalg.generic", stem="plain")
+    found = moves.match_inside(script, loop, "linalg.generic", stem="plain")
+    if len(ops) == 1:
+        return [found]
+    parts = [script.fresh("part") for _ in ops]
+    kinds = ", ".join([moves.ANY] * len(ops))
+    script.emit(f"{', '.join(parts)} = transform.split_handle {found} : ({moves.ANY}) -> ({kinds})")
+    return parts
 
 
 WINDOWS = Windows()

@@ -140,7 +140,8 @@ def note(bounds: dict[str, int], node: "Node", size: int) -> None:
 
 def kernels_of(graph: "Graph") -> "list[Node]":
     """Placeholders that are kernels of plain convolutions of two dimensions, and nothing else."""
-    return [node for node in graph.nodes if node.op == "placeholder" and all(is_kernel(node, u) for u in node.users)]
+    used = [node for node in graph.nodes if node.op == "placeholder" and node.users]
+    return [node for node in used if all(is_kernel(node, user) for user in node.users)]
 
 
 def is_kernel(node: "Node", user: "Node") -> bool:
