@@ -1,11 +1,12 @@
 """Content by name, through Python entry points: payloads, schedules, baselines, ... Plug-ins count."""
 
-import hashlib
-import os
+import re
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +14,8 @@ from autotune.core.comparator import Comparator
 from autotune.core.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
 from autotune.core.family import Baseline, Family
 from autotune.core.generator import Generator
-from autotune.core.imported import DESCRIPTION, Importer
+from autotune.core.guarded_family import GuardedFamily
+from autotune.core.imported import Importer
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.core.technique import Technique
@@ -21,6 +23,8 @@ from autotune.core.technique import Technique
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
 GENERATORS, IMPORTERS = "autotune.generators", "autotune.importers"
+DISTRIBUTION = "mlir-schedule-autotune"
+METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 GROUPS = (PAYLOADS, IMPORTERS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
@@ -55,73 +59,38 @@ def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def load_payload(spec: str) -> Payload:
-    """Build the payload a user names.
-
-    Args:
-        spec: A registered name with parameters, a path to an ``.mlir`` file or to an imported folder, or
-            a model's file, which is then imported once.
+    """Build the payload of a registered name with parameters.
 
     Raises:
-        PayloadError: The name is unknown, its parameters are impossible, or a file is no payload.
+        PayloadError: The name is unknown, or its parameters are impossible.
     """
-    name, points = spec.partition(",")[0], registered(PAYLOADS)
-    if name in points:
-        factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
-        return factory(parse_spec(spec)[1])
-    if Path(name).suffix.removeprefix(".") in registered(IMPORTERS):
-        return load_folder(import_once(spec), spec)
-    if (Path(name) / DESCRIPTION).is_file():
-        return load_folder(Path(spec), spec)
-    if spec.endswith(".mlir") or "/" in name:
-        from autotune.compiler.tasks.payload_file import load_mlir_file  # noqa: PLC0415 - names must list without MLIR
-
-        return load_mlir_file(Path(spec))
-    parse_spec(spec)
-    close = get_close_matches(name, points, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "give a path ending in .mlir, or see `autotune list`"
-    raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
+    name, parameters = parse_spec(spec)
+    points = registered(PAYLOADS)
+    if name not in points:
+        close = get_close_matches(name, points, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "give a path ending in .mlir, or see `autotune list`"
+        raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
+    factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
+    return factory(parameters)
 
 
-def load_folder(folder: Path, name: str) -> Payload:
-    """The payload in a folder that `import_model` wrote.
-
-    Args:
-        folder: Folder to read.
-        name: Spec that the payload is known by.
-
-    Raises:
-        PayloadError: A file is missing or damaged, or the text is no payload.
-    """
-    from autotune.compiler.tasks.payload_folder import load_payload_folder  # noqa: PLC0415 - as above
-
-    return load_payload_folder(folder, name)
+def is_registered(spec: str) -> bool:
+    """Whether a spec begins with the name of a payload."""
+    return spec.partition(",")[0] in registered(PAYLOADS)
 
 
-def import_once(spec: str) -> Path:
-    """The folder of a model's file, imported the first time that this file is asked for at these sizes.
-
-    Raises:
-        PayloadError: The file is missing, or cannot be imported.
-    """
-    path = Path(spec.partition(",")[0])
-    if not path.is_file():
-        raise PayloadError(f"a model must be a file, {path} is none; check the path")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    digest.update(spec.partition(",")[2].encode())
-    folder = imports() / f"{path.stem}-{digest.hexdigest()[:16]}"
-    if not (folder / DESCRIPTION).is_file():
-        import_model(spec, folder)
-    return folder
+def is_importable(spec: str) -> bool:
+    """Whether a spec names a file that an importer reads."""
+    return suffix_of(spec) in registered(IMPORTERS)
 
 
-def imports() -> Path:
-    """Where models that were imported on the way are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune" / "imports"
+def suffix_of(spec: str) -> str:
+    """The suffix of the file that a spec names, without its dot."""
+    return Path(spec.partition(",")[0]).suffix.removeprefix(".")
 
 
-def import_model(spec: str, folder: Path) -> None:
-    """Import a model's file into a folder, by the importer of its suffix.
+def import_file(spec: str, folder: Path) -> None:
+    """Read a model's file into a folder, by the importer of its suffix.
 
     Args:
         spec: Path of the file, and sizes of dimensions that it leaves open, ``model.onnx,batch=1``.
@@ -131,38 +100,40 @@ def import_model(spec: str, folder: Path) -> None:
         PayloadError: There is no such importer, or the file cannot be imported.
     """
     name, given = parse_spec(spec)
-    suffix = Path(name).suffix.removeprefix(".")
     points = registered(IMPORTERS)
-    if suffix not in (*points, "mlir"):
+    if not is_importable(spec):
         raise PayloadError(f"a model must end in one of {', '.join(points)}, mlir; got {name!r}; export it as ONNX")
-    check_empty(folder)
-    if suffix == "mlir":
-        from autotune.compiler.tasks.payload_folder import write_text_folder  # noqa: PLC0415 - as above
-
-        write_text_folder(Path(spec), folder)
-        return
-    wrong = [f"{key}={size}" for key, size in given.items() if not size.isdigit() or int(size) < 1]
+    wrong = [f"{key}={size}" for key, size in given.items() if not re.fullmatch("[1-9][0-9]{0,9}", size)]
     if wrong:
         raise PayloadError(f"sizes of {name} must be whole numbers of at least 1, got {', '.join(wrong)}; give name=1")
-    importer = cast(Importer, points[suffix].load())
+    importer = cast(Importer, points[suffix_of(spec)].load())
     importer(Path(name), folder, {key: int(size) for key, size in given.items()})
-
-
-def check_empty(folder: Path) -> None:
-    """Refuse a place that holds something else, before any work is done for it.
-
-    Raises:
-        PayloadError: A file is there, or a folder that no importer wrote.
-    """
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file()):
-        raise PayloadError(f"a model must be imported into a folder of its own, {folder} is in use; pass --output")
 
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Every schedule family; those that only step in where no other covers a task come last."""
-    loaded = [cast(Family, point.load()) for point in registered(SCHEDULES).values()]
-    return tuple(sorted(loaded, key=lambda family: family.fallback))
+    """Every schedule family: the more specific first, plug-ins before our own, fallbacks last."""
+    points = sorted(registered(SCHEDULES).values(), key=is_ours)
+    loaded = [cast(Family, point.load()) for point in points]
+    guarded = [
+        family if is_ours(point) else GuardedFamily(family) for family, point in zip(loaded, points, strict=True)
+    ]
+    return tuple(sorted(guarded, key=rank))
+
+
+def is_ours(point: EntryPoint) -> bool:
+    """Tell whether this distribution brings an entry point."""
+    return point.dist is None or point.dist.name == DISTRIBUTION
+
+
+def rank(family: Family) -> tuple[bool, int]:
+    """Where a family stands among those that cover a task, the first first."""
+    return family.fallback, -int(getattr(family, "specific", 0))
+
+
+def families_for(task: Task) -> tuple[Family, ...]:
+    """Every family that covers a task, the one that is searched first."""
+    return tuple(family for family in families() if family.covers(task))
 
 
 def family_for(task: Task) -> Family | None:
@@ -170,16 +141,43 @@ def family_for(task: Task) -> Family | None:
     return next((family for family in families() if family.covers(task)), None)
 
 
-def load_family(name: str) -> Family:
-    """The family called `name`.
+def load_family(spec: str) -> Family:
+    """The family that somebody names: an installed one, or one of a file, ``mine.py:FAMILY``.
 
     Raises:
-        ScheduleError: The family is not installed.
+        ScheduleError: The family is not installed, or not in the file.
     """
+    path, colon, name = spec.rpartition(":")
+    if colon and path.endswith(".py"):
+        return load_family_file(Path(path), name)
     for family in families():
-        if family.name == name:
+        if family.name == spec:
             return family
-    raise ScheduleError(f"schedule must be one of {', '.join(f.name for f in families())}; got {name!r}")
+    have = ", ".join(f.name for f in families())
+    raise ScheduleError(f"schedule must be one of {have}, or in a file as mine.py:FAMILY; got {spec!r}")
+
+
+def load_family_file(path: Path, name: str) -> Family:
+    """A family of a Python file, which is run.
+
+    Raises:
+        ScheduleError: The file does not run, or has no such family.
+    """
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ScheduleError(f"a family's file must be readable Python, {path} is not")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their own module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ScheduleError(f"{path} must run, it raised {type(error).__name__}: {error}") from error
+    family = getattr(module, name, None)
+    missing = [method for method in METHODS if not hasattr(family, method)]
+    if missing:
+        said = "holds none" if family is None else f"lacks {', '.join(missing)}"
+        raise ScheduleError(f"{path}:{name} must be a family of schedules, it {said}; see at.Family")
+    return GuardedFamily(cast(Family, family))
 
 
 @cache

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from autotune.core.errors import PayloadError
+from autotune.core.options import read_whole
 
 LARGEST_SIZE = 2**31 - 1
 STORAGES = {"f32": "f32", "bf16": "bf16", "int8": "i8"}
@@ -135,7 +136,7 @@ def check_known(payload: str, parameters: Mapping[str, str], known: Mapping[str,
 def read_number(name: str, text: str, default: int) -> int:
     """The whole number that `text` spells; `default` is what the message suggests."""
     try:
-        return int(text)
+        return read_whole(text)
     except ValueError as error:
         raise PayloadError(f"{name} must be a whole number, got {text!r}; try {name}={default}") from error
 

@@ -22,9 +22,9 @@ from blocks import Only, home, keep, read, serve, slug, table
 from autotune.bundles.regress import QUICK_SESSIONS
 from autotune.bundles.verdict import is_settled, judge
 from autotune.store.bundle import read_bundle, write_bundle
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
-from autotune.tuning.record import SESSIONS
+from autotune.store.sessions import speedup_of
+from autotune.tuning.sessions import SESSIONS
 
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
 FACTOR = 1.05
@@ -78,7 +78,8 @@ def claim_faster(bundle: Path, target: Path) -> Path:
     """A copy of a bundle that claims to have been faster by `FACTOR`."""
     read_in = read_bundle(bundle)
     samples = tuple(scaled(session, 1 / FACTOR) for session in read_in.manifest.samples)
-    return write_bundle(target, read_in.texts, replace(read_in.manifest, samples=samples, speedup=speedup_of(samples)))
+    speedup = speedup_of(samples, read_in.manifest.baseline.part_error)
+    return write_bundle(target, read_in.texts, replace(read_in.manifest, samples=samples, speedup=speedup))
 
 
 def scaled(session: ProcessTimes, factor: float) -> ProcessTimes:

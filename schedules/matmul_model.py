@@ -12,13 +12,16 @@ from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Space, Value
 from schedules.blocking import cut, nest_order
-from schedules.matmul_space import may_fetch
+from schedules.matmul_space import columns_of, may_fetch
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
 ENOUGH_FMAS_PER_LOAD = 5 / 3  # two loads a cycle feed two FMAs, and caches are filled besides
 COST_OF_LEFT_ROWS = 4  # times that of others, where they read B in place for want of a copy of their own
 L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
+BEYOND_L2_BYTES_A_CYCLE = 16  # that a core sustains from what lies behind its L2
+DEEP = 256  # steps of k that make up for reading and writing C
+TALL = 640  # rows that share a copy of B which then takes a twentieth of the time: 2 x 16 FMAs a cycle, 4 bytes of B
 LEAST_PACKED_ROWS = 32
 
 
@@ -32,12 +35,23 @@ class Shares:
 
 STORED_SHARES = Shares(strip=3 / 8, block=1 / 8)  # few blocks of k; the next block of B and A are in L2 besides
 COPIED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # copies pass through L1, and are worth more panels at a time
+# Of many rows, A passes through L2 for every block of B: the larger that is, the less often.
+TALL_STORED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # the next block of B is in L2 besides
+TALL_COPIED_SHARES = Shares(strip=3 / 16, block=1 / 2)  # a copy is made once for so many rows: nothing is fetched ahead
+
+SHARES = {
+    (True, False): STORED_SHARES,
+    (False, False): COPIED_SHARES,
+    (True, True): TALL_STORED_SHARES,
+    (False, True): TALL_COPIED_SHARES,
+}  # by whether B is stored in panels, and whether there are many rows
 
 
 def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
     """The best config by the model that obeys the space's constraints.
 
-    The cheapest test comes first: register tiles by score, then the cache tiles the model gives for each.
+    Register tiles are scored together with the cache tiles the model gives for each: where A and C pass through L2, a
+    tile that leaves k room for a few steps only is slow, however few loads it has.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     tiles = [
@@ -46,8 +60,8 @@ def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
         for n in values["register_n"]
         for w in values["vector_width"]
     ]
-    for tile in sorted(tiles, key=lambda tile: -score(c, tile, machine)):
-        config = fill_caches(c, values, tile, machine)
+    filled = [(score(c, tile, machine), fill_caches(c, values, tile, machine)) for tile in tiles]
+    for _, config in sorted(filled, key=lambda pair: -pair[0] * flow(c, pair[1], machine)):
         if space.broken_law(config) is None:
             return config
     return next(space.configs())
@@ -83,13 +97,34 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
     return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
 
 
+def is_tall(c: Contraction, machine: Machine) -> bool:
+    """Tell whether rows are many: bringing B costs little, and A does not stay in L2 between blocks of B."""
+    return c.m >= TALL and BYTES * c.m * min(c.k, DEEP) > machine.l2_bytes // 4
+
+
+def flow(c: Contraction, config: Config, machine: Machine) -> float:
+    """Share of the time that FMAs take, of that and what passes through L2: A for a block of n, C for a block of k.
+
+    Low et al., "Analytical modeling is enough for high-performance BLIS" (2016), with A and B in each other's place.
+    """
+    if c.m < TALL:
+        return 1.0
+    n = cut(c.n, int(config["tile_n"]), columns_of(config), powers_of_two=True)[0]
+    k = cut(c.k, int(config["tile_k"]), 1)[0]
+    a = BYTES / n.cache if is_tall(c, machine) else 0.0
+    stays = BYTES * c.m * n.cache <= machine.l2_bytes // 4
+    bytes_an_fma = a if stays else a + 2 * BYTES / k.cache
+    return 1 / (1 + bytes_an_fma * 2 * machine.lanes / BEYOND_L2_BYTES_A_CYCLE)
+
+
 def fill_caches(
     c: Contraction, values: dict[str, tuple[Value, ...]], tile: RegisterTile, machine: Machine
 ) -> dict[str, Value]:
     """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
     # B that is used once, by a single strip of rows, is streamed: panel after panel, each whole
     streamed = c.m <= tile.rows and BYTES * c.k * tile.columns <= machine.l2_bytes
-    shares = STORED_SHARES if c.constant_b else COPIED_SHARES
+    tall = is_tall(c, machine)
+    shares = SHARES[c.constant_b, tall]
     most_k = c.k if streamed else int(machine.l1_bytes * shares.strip) // BYTES // tile.rows
     tile_k = largest(values["tile_k"], c.k, 1, most_k)
     main_k = cut(c.k, tile_k, 1)[0]
@@ -108,7 +143,7 @@ def fill_caches(
         "unroll_k": max(values["unroll_k"], key=int),
         "pack_b": packing(c, machine),
     }
-    return {**chosen, "prefetch": may_fetch(c, chosen)}
+    return {**chosen, "prefetch": may_fetch(c, chosen) and (c.constant_b or not tall)}
 
 
 def packing(c: Contraction, machine: Machine) -> str:

@@ -10,9 +10,9 @@ import pytest
 
 from autotune.core.evaluator import Effort
 from autotune.core.machine import Roofs
-from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.tune import TuneOptions, tune
+from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
 
 ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)
@@ -24,7 +24,7 @@ def no_care():
     """No roofs and no care in measuring: they take seconds, and hardly a test is about speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
-        patch.setattr("autotune.tuning.record.SESSIONS", 1)
+        patch.setattr("autotune.tuning.sessions.SESSIONS", 1)
         modules = [module for name, module in sys.modules.items() if name.startswith("autotune.")]
         for module in modules:
             for name, value in list(vars(module).items()):
@@ -36,7 +36,7 @@ def no_care():
 def make_bundle(folder, spec, trials=1, **options):
     """Tune a payload with a few trials; gives the bundle's folder."""
     with no_care(), Store.open(folder / "store.journal") as store:
-        tune(load_payload(spec), store, folder / "bundle", TuneOptions(trials=trials, **options))
+        tune(open_payload(spec), store, folder / "bundle", TuneOptions(trials=trials, **options))
     return folder / "bundle"
 
 

@@ -29,8 +29,9 @@ EXPECTED_TYPES = {
 def emit(payload, candidate, folder, about="a test"):
     """Write a payload's object and header as `replay --emit` does; gives the weights that are stored in panels."""
     stem = c_name(payload.entry)
-    found = emit_program(Emission(Claim(payload, candidate), "object", folder / f"{stem}.o"))
-    weights = [weight_record(payload, weight) for weight in found]
+    found = emit_program(Emission(Claim(payload, candidate), "object"))
+    (folder / f"{stem}.o").write_bytes(found.data)
+    weights = [weight_record(payload, weight) for weight in found.weights]
     (folder / f"{stem}.h").write_text(c_header(payload.entry, payload.arguments, weights, about))
     return weights
 

@@ -21,8 +21,8 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.machine import this_machine
 from autotune.core.script import Step, assemble
-from autotune.registry import load_payload
-from autotune.reports.show import STAGES
+from autotune.reports.show import STAGES, show
+from autotune.worker.reading import open_payload
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -69,13 +69,22 @@ def test_stages_in_the_documents_are_those_there_are():
 def test_payload_in_the_documents_can_be_tuned(tmp_path):
     (text,) = re.findall(r"```mlir .*?\n(.*?)```", (ROOT / "docs" / "how-to" / "payload.md").read_text(), re.S)
     (tmp_path / "mine.mlir").write_text(text)
-    (task,) = partition(load_payload(str(tmp_path / "mine.mlir"))).tasks
+    (task,) = partition(open_payload(tmp_path / "mine.mlir")).tasks
     assert task.contraction.flops == 2 * 100 * 70 * 90
 
 
 def test_payload_in_python_in_the_documents_computes_what_its_oracle_says():
     (out,), (expected,) = outputs_and_reference(documented_payload())
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_own_schedule_in_the_documents_has_the_space_that_is_shown_there(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "own-schedule.md").read_text()
+    (text,) = re.findall(r"```mlir .*?\n(.*?)```", page, re.S)
+    (shown,) = re.findall(r"```text\n(.*?)\n```", page, re.S)
+    (tmp_path / "mine.mlir").write_text(text)
+    found = show("matmul,m=256,n=256,k=256", "space", schedule=tmp_path / "mine.mlir").text
+    assert found.replace(f"{tmp_path}/", "") == shown
 
 
 def test_family_in_the_documents_works(tmp_path):
@@ -85,7 +94,7 @@ def test_family_in_the_documents_works(tmp_path):
     exec(compile(text, "schedule.md", "exec"), names)
     family, machine = names["FLAT"], this_machine()
     (tmp_path / "line.mlir").write_text(LINE)
-    (task,) = partition(load_payload(str(tmp_path / "line.mlir"))).tasks
+    (task,) = partition(open_payload(tmp_path / "line.mlir")).tasks
     assert family.covers(task)
     script = assemble([Step(task.tag, 1, family.build(task, family.default(task, machine), machine))])
     assert "vector<" in compile_to("scheduled", task.payload, Candidate(script, TAIL)).text

@@ -53,6 +53,12 @@ def test_content_imports_without_mlir():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_that_is_checked_goes_away_under_python_o(path):
+    asserts = [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Assert)]
+    assert not asserts, "raise an error instead"
+
+
 def test_names_list_without_mlir():
     done = run_without_mlir("sys.argv = ['autotune', 'list', '--json']; from autotune.cli import main; main()")
     assert done.returncode == 0, done.stderr

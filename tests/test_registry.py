@@ -71,11 +71,6 @@ def test_payload_nothing_resembles_is_refused_with_a_way_out():
         load_payload("zzz")
 
 
-def test_path_is_a_payload_file(tmp_path):
-    with pytest.raises(PayloadError, match="must be readable MLIR text"):
-        load_payload(str(tmp_path / "missing.mlir"))
-
-
 def test_parameter_that_is_a_path_does_not_make_a_payload_file_of_the_spec(tmp_path):
     path = tmp_path / "missing.safetensors"
     with pytest.raises(PayloadError) as error:

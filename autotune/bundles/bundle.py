@@ -7,7 +7,8 @@ from pathlib import Path
 from autotune.bundles.call import PayloadFunction, compile_bundle
 from autotune.bundles.candidates import differences_now
 from autotune.bundles.emit import emit_bundle
-from autotune.bundles.regress import RegressionFinding, RegressOptions, regress
+from autotune.bundles.finding import RegressionFinding, RegressOptions
+from autotune.bundles.regress import regress
 from autotune.bundles.replay import Replay, replay
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Array, Payload
@@ -75,13 +76,16 @@ class Bundle:
         """What is not as it was when it was recorded, and what that means, a sentence each."""
         return differences_now(self._files, this_machine())
 
-    def replay(self) -> Replay:
+    def replay(self, timeout: float | None = None) -> Replay:
         """Build it again, verify it, and time it beside its baseline, in isolated processes; takes seconds to minutes.
+
+        Args:
+            timeout: Seconds that one process may take; by default as long as what is recorded lets expect.
 
         Returns:
             Among others ``verdict``: ``holds``, ``weaker``, ``stronger``, ``wrong`` or ``unknown``.
         """
-        return replay(self.folder)
+        return replay(self.folder, timeout)
 
     def regress(self, *, factor: float = 1.05, quick: bool = True) -> RegressionFinding:
         """Measure it again and compare with what is recorded; nothing is written.

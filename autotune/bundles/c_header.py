@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from autotune.core.c_names import c_name, c_symbol, identifier, in_comment
+from autotune.core.c_names import c_name, c_symbol, identifier
 from autotune.core.payload import WRITTEN, Argument
+from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
 
 # Of every element type of `autotune.task.DTYPES`; C has no bf16 that all compilers know, so its bits are passed.

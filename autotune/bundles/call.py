@@ -8,13 +8,13 @@ import numpy as np
 from autotune.bundles.candidates import default_candidate, recorded_candidate
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.program import Program, aligned_empty, compile_program
-from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.tunable import payload as payload_of
+from autotune.worker.reading import partition
 
 
 def compile_bundle(files: BundleFiles) -> "PayloadFunction":

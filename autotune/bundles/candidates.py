@@ -7,7 +7,7 @@ from pathlib import Path
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
 from autotune.compiler.rewrites import REWRITES
-from autotune.compiler.tasks.partition import Partition, partition
+from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
 from autotune.core.listener import SILENT, Listener
@@ -18,6 +18,7 @@ from autotune.registry import family_for
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
+from autotune.worker.reading import partition
 
 
 def recorded_pages(bundle: BundleFiles, machine: Machine) -> Machine:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from autotune.bundles.c_header import c_header
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.emit import KINDS, Emission, emit_program
+from autotune.compiler.emit import Emission, emit_program
+from autotune.compiler.object_code import disassemble
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
@@ -13,6 +14,8 @@ from autotune.core.machine import this_machine
 from autotune.store.bundle import read_bundle
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
+
+KINDS = {"object": ".o", "llvm": ".ll", "asm": ".s"}
 
 
 def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
@@ -37,9 +40,10 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
     with Worker(MODEL_SECONDS) as worker:
         claim = Claim(bundle.payload, recorded_candidate(bundle))
-        found = worker.call(emit_program, Emission(claim, kind, path.resolve()))
+        found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object"))
     if isinstance(found, Evaluation):
         raise BundleError(f"{folder} must compile here, it was {found.outcome}: {found.diagnostic}")
+    path.write_bytes(disassemble(found.data, bundle.payload.entry).encode() if kind == "asm" else found.data)
     about = f"{bundle.payload.name}, compiled for {this_machine().isa} by mlir-schedule-autotune"
     header.write_text(c_header(bundle.payload.entry, bundle.payload.arguments, bundle.manifest.weights, about))
     return [path, header]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from xml.etree import ElementTree
 
-from autotune.bundles.regress import RegressionFinding
+from autotune.bundles.finding import RegressionFinding
 from autotune.core.machine import this_machine
 from autotune.store.history import FORMAT_VERSION, Check
 from autotune.tuning.record import versions

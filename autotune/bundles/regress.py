@@ -2,25 +2,28 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Any
+from time import sleep
 
 from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
-from autotune.bundles.replay import Timing, time_bundle
-from autotune.bundles.verdict import ALARMS, RegressionVerdict, against_reference, is_settled, judge
+from autotune.bundles.finding import Look, RegressionFinding, RegressOptions
+from autotune.bundles.replay import Timing, expected_seconds, time_bundle
+from autotune.bundles.verdict import LOOKS, RegressionVerdict, against_reference, conclude, is_settled
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Effort
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
-from autotune.core.stats import Interval
+from autotune.core.trial import UNTOLD
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import ProcessTimes
+from autotune.store.sessions import speedup_of
 from autotune.tuning.record import versions
+from autotune.worker.disturbance import Watch
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import hash_stages
 from autotune.worker.worker import Worker
@@ -29,64 +32,10 @@ SESSIONS, QUICK_SESSIONS = 7, 5  # processes before an alarm
 EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.003)
 QUICK_EFFORT = Effort(samples=40, seconds=1.5, sample_seconds=0.003)
 QUICK_SECONDS = 75.0  # after this no further bundle is begun
+QUICK_END = 115.0  # no look is begun that would end after this
+FIRST_PAUSE = 10.0  # seconds before the second look; before the third twice as long, and so on
+MOST_LOOKS = 5
 QUICK_CALL = 0.5  # seconds a call of the baseline, at most
-
-
-@dataclass(frozen=True)
-class RegressOptions:
-    """How to look for regressions.
-
-    Attributes:
-        factor: A slowdown by this much is to be found.
-        quick: End within two minutes; what is left out is inconclusive.
-        update: Accept what is measured as the new record.
-    """
-
-    factor: float = 1.05
-    quick: bool = False
-    update: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1.0 < self.factor <= 100.0:
-            raise BundleError(f"factor must be above 1 and at most 100, got {self.factor:g}; try 1.05")
-
-
-@dataclass(frozen=True)
-class RegressionFinding:
-    """Result of checking one bundle.
-
-    Attributes:
-        bundle: Folder of the bundle.
-        payload: Spec of the payload that the bundle computes.
-        verdict: ``ok``, ``faster``, ``slower``, ``wrong``, ``stale`` or ``inconclusive``.
-        why: Reason for the verdict, a sentence.
-        slowdown: Recorded speed-up over that of now; `None` unless compared.
-        speedup: Speed-up over the baseline measured now, over all sessions, with its 95 % interval.
-        recorded: Speed-up over the baseline that the bundle records, with its 95 % interval.
-        samples: Raw times in seconds a call, an entry a process.
-        notes: Differences from the recording, a sentence each.
-        seconds: Wall-clock time of the check, in seconds.
-    """
-
-    bundle: str
-    payload: str
-    verdict: RegressionVerdict
-    why: str
-    slowdown: float | None = None
-    speedup: Interval | None = None
-    recorded: Interval | None = None
-    samples: tuple[ProcessTimes, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-    seconds: float = 0.0
-
-    @property
-    def alarms(self) -> bool:
-        """Whether a gate in CI must fail."""
-        return self.verdict in ALARMS
-
-    def to_json(self) -> dict[str, Any]:
-        """One plain object."""
-        return asdict(self)
 
 
 def bundles_in(folder: Path) -> list[Path]:
@@ -118,15 +67,16 @@ def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener
     for bundle in bundles:
         since = time.perf_counter()
         late = options.quick and (since - begun > QUICK_SECONDS or cost(bundle) > QUICK_CALL)
-        finding = left_out(bundle) if late else check(bundle, options, listener)
+        until = begun + QUICK_END if options.quick and options.patience is None else inf
+        finding = left_out(bundle) if late else check(bundle, options, listener, until)
         found.append(replace(finding, seconds=time.perf_counter() - since))
     return found
 
 
 def cost(bundle: BundleFiles) -> float:
-    """Seconds of a call of a bundle's baseline, or schedule where it has none."""
-    session = bundle.manifest.samples[0]
-    return median(session.baseline_seconds or session.best_seconds)
+    """Seconds of a call of what a bundle times of its baseline, or of its schedule where it has none."""
+    session, part = bundle.manifest.samples[0], bundle.manifest.baseline.part
+    return median(session.baseline_seconds) / part if session.baseline_seconds else median(session.best_seconds)
 
 
 def left_out(bundle: BundleFiles) -> RegressionFinding:
@@ -134,34 +84,96 @@ def left_out(bundle: BundleFiles) -> RegressionFinding:
     return RegressionFinding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
 
 
-def check(bundle: BundleFiles, options: RegressOptions, listener: Listener) -> RegressionFinding:
-    """Measure a bundle in one process after another until it is clear what became of it."""
+def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, until: float = inf) -> RegressionFinding:
+    """Look at a bundle; where it seems slower or cannot be told, wait and look again, as long as patience lasts.
+
+    Args:
+        bundle: The bundle.
+        options: Options of the check.
+        listener: Told of every process that begins to measure, and of every wait.
+        until: Time of the performance counter after which no further look is begun.
+    """
     machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
-    effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
-    notes = differences_now(bundle, machine)
-    name, folder = bundle.payload.name, str(bundle.folder)
     finding = RegressionFinding(
-        folder, name, "inconclusive", "no baseline runs", recorded=manifest.speedup, notes=notes
+        str(bundle.folder),
+        bundle.payload.name,
+        "inconclusive",
+        "no baseline runs",
+        recorded=manifest.speedup,
+        notes=differences_now(bundle, machine),
     )
-    sessions: list[ProcessTimes] = []
-    while not is_settled(finding.verdict, len(sessions), most) or (options.update and len(sessions) < most):
-        listener.stage(f"{name}: process {len(sessions) + 1} of up to {most}")
-        timing = measure_once(bundle, machine, effort)
-        if timing.session is None:
-            return replace(finding, verdict="wrong", why=f"{timing.ours.outcome}: {timing.ours.diagnostic}")
-        if not timing.session.baseline_seconds:
+    looks: list[Look] = []
+    for pause in (*pauses_within(0.0 if options.update else options.wait), inf):
+        begun = time.perf_counter()
+        finding, look = look_once(finding, bundle, machine, options, listener)
+        if look is None:
             return finding
-        sessions.append(timing.session)
-        finding = assess(finding, bundle, sessions, options.factor)
+        looks.append(look)
+        finding = conclude_looks(finding, bundle, looks, options)
+        now = time.perf_counter()
+        if finding.verdict != "inconclusive" or pause == inf or now + pause + (now - begun) > until:
+            break
+        listener.stage(f"{finding.payload}: {look.saw}; waits {pause:.0f} s and looks again")
+        sleep(pause)
+    sessions = looks[-1].sessions
     if options.update:
         accept(bundle, sessions, machine)
-    return replace(finding, speedup=speedup_of(sessions), samples=tuple(sessions))
+    saw = tuple(f"look {number}: {look.saw}" for number, look in enumerate(looks, 1)) if len(looks) > 1 else ()
+    return replace(
+        finding,
+        speedup=speedup_of(sessions, manifest.baseline.part_error),
+        samples=sessions,
+        notes=(*finding.notes, *saw),
+    )
+
+
+def look_once(
+    finding: RegressionFinding, bundle: BundleFiles, machine: Machine, options: RegressOptions, listener: Listener
+) -> tuple[RegressionFinding, Look | None]:
+    """Measure a bundle in one process after another until it is clear what this look says; `None` if it cannot run."""
+    effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
+    sessions: list[ProcessTimes] = []
+    watch = Watch()
+    finding = replace(finding, verdict="inconclusive")
+    while not is_settled(finding.verdict, len(sessions), most) or (options.update and len(sessions) < most):
+        listener.stage(f"{finding.payload}: process {len(sessions) + 1} of up to {most}")
+        timing = measure_once(bundle, machine, effort)
+        if timing.session is None:
+            verdict: RegressionVerdict = "inconclusive" if timing.ours.outcome in UNTOLD else "wrong"
+            why = f"{timing.ours.outcome}: {timing.ours.diagnostic}"
+            return replace(finding, verdict=verdict, why=why), None
+        if not timing.session.baseline_seconds:
+            return finding, None
+        sessions.append(timing.session)
+        finding = assess(finding, bundle, [sessions], options.factor, needed=1)
+    busy = watch.read().loudest
+    beside = f", beside {busy}" if busy else ""
+    return finding, Look(tuple(sessions), f"{finding.why}{beside}")
+
+
+def pauses_within(patience: float) -> list[float]:
+    """Seconds to wait before the second look and those after it, each twice the one before, as patience lasts.
+
+    Example:
+        >>> pauses_within(60)
+        [10.0, 20.0]
+    """
+    pauses = [FIRST_PAUSE * 2**place for place in range(MOST_LOOKS - 1)]
+    return [pause for place, pause in enumerate(pauses, 1) if sum(pauses[:place]) <= patience]
+
+
+def conclude_looks(
+    finding: RegressionFinding, bundle: BundleFiles, looks: Sequence[Look], options: RegressOptions
+) -> RegressionFinding:
+    """A finding with what all looks say."""
+    needed = 1 if options.wait == 0 or options.update else LOOKS
+    return assess(finding, bundle, [look.sessions for look in looks], options.factor, needed)
 
 
 def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
     """Build and time a bundle in a process of its own; what fails is tried once more."""
     for _ in range(2):
-        with Worker(MODEL_SECONDS) as worker:
+        with Worker(expected_seconds(bundle)) as worker:
             timing = time_bundle(bundle, machine, worker, effort)
         if timing.session is not None:
             break
@@ -179,17 +191,21 @@ def why_stale(bundle: BundleFiles) -> str:
 
 
 def assess(
-    finding: RegressionFinding, bundle: BundleFiles, sessions: Sequence[ProcessTimes], factor: float
+    finding: RegressionFinding,
+    bundle: BundleFiles,
+    looks: Sequence[Sequence[ProcessTimes]],
+    factor: float,
+    needed: int,
 ) -> RegressionFinding:
-    """A finding with what the samples so far say."""
+    """A finding with what the samples of all looks so far say."""
     recorded = bundle.manifest.samples
     if stale := why_stale(bundle):
         return replace(finding, verdict="stale", why=stale)
     if bundle.manifest.speedup is None:
         return replace(finding, why="it was recorded without a baseline")
-    found = judge(recorded, sessions, factor)
+    found = conclude(recorded, looks, factor, needed)
     why = f"{abs(found.slowdown - 1):.1%} {'slower' if found.slowdown > 1 else 'faster'} against its baseline"
-    beside = against_reference(recorded, sessions)
+    beside = against_reference(recorded, looks[-1])
     if beside is not None:
         why += f", {beside - 1:+.1%} against the FMA kernel"
     if found.verdict == "inconclusive":
@@ -204,7 +220,7 @@ def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machi
     manifest = replace(
         bundle.manifest,
         samples=tuple(sessions),
-        speedup=speedup_of(sessions),
+        speedup=speedup_of(sessions, bundle.manifest.baseline.part_error),
         machine=machine,
         fingerprint=machine.fingerprint,
         versions=versions(),

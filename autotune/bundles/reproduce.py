@@ -15,18 +15,21 @@ from pathlib import Path
 
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
-from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import this_machine
-from autotune.core.script import assemble, origin, panels_of, write_step
+from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
+from autotune.core.own_family import OwnFamily
+from autotune.core.script import origin, panels_of, script_of, write_step
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
-from autotune.registry import load_family, load_payload
+from autotune.registry import load_family
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
+from autotune.tuning.own import own_in, parts_of
 from autotune.tuning.task_search import SHARED
+from autotune.worker.reading import reopen_payload, script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)
@@ -81,17 +84,19 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
         seconds: Seconds the trial may take.
 
     Raises:
+        OptionError: The time is out of range.
         StoreError: There is no such trial.
         PayloadError: The trial's payload cannot be built here.
         ScheduleError: The trial's family is not installed.
     """
+    check_real("timeout", seconds, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     with Store.open(location, create=False, exclusive=False) as store:
         trial, sweep = find_trial(store, wanted)
-    payload, machine = str(sweep.about["payload"]), this_machine()
-    task = find_task(payload, trial.task)
-    family = load_family(trial.family)
+    payload, machine, own = str(sweep.about["payload"]), this_machine(), own_in(sweep.about)
+    task = find_task(payload, trial.task, own)
+    family = own or load_family(trial.family)
     step = write_step(task, family, trial.config, machine, alone=True, note=origin(task, family, trial.config))
-    candidate = Candidate(assemble([step]), TAIL, panels=panels_of([step]))
+    candidate = Candidate(script_of([step]), TAIL, panels=panels_of([step]))
     key = trial_key(task.payload.text, step.body, trial.config, SHARED, compiler_version())
     changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
     write_files(folder, trial, task, candidate, location)
@@ -100,13 +105,13 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
     return Reproduction(trial, found, folder, changed)
 
 
-def find_task(payload: str, tag: str) -> Task:
-    """A task of a payload.
+def find_task(payload: str, tag: str, own: OwnFamily | None = None) -> Task:
+    """A task of a payload, as a user's own script takes it if there is one.
 
     Raises:
         StoreError: The payload has no such task any more.
     """
-    for task in partition(load_payload(payload)).tasks:
+    for task in parts_of(reopen_payload(payload), own).tasks:
         if task.tag == tag:
             return task
     raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")
@@ -116,7 +121,7 @@ def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, lo
     """Write what shows a trial again."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "payload.mlir").write_text(task.payload.text)
-    (folder / "schedule.mlir").write_text(candidate.script or "")
+    (folder / "schedule.mlir").write_text(script_text(candidate.script))
     (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n")
     (folder / "README").write_text(
         f"{trial.outcome}: {trial.diagnostic}\n\n"

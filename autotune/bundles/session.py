@@ -12,6 +12,7 @@ from autotune.compiler.program import Program, aligned_empty
 from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
+from autotune.core.options import check_seed
 from autotune.core.payload import Argument, Array, Payload
 from autotune.store.places import home
 from autotune.tuning.tunable import payload as payload_of
@@ -28,6 +29,7 @@ class Session:
     """
 
     def __init__(self, bundles: str | Path | None = None, listener: Listener = SILENT, seed: int = 0) -> None:
+        check_seed(seed)
         self._bundles = Path(bundles) if bundles is not None else home() / "bundles"
         self._listener, self._seed = listener, seed
         self._machine = this_machine()

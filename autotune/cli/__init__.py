@@ -4,10 +4,11 @@ Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted. What a verb n
 help, `list` and `inspect` start fast and work without MLIR.
 """
 
+import resource
 import sys
+from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from autotune.cli import (
     compare,
@@ -25,9 +26,11 @@ from autotune.cli import (
     show,
     tune,
 )
-from autotune.core.errors import AutotuneError
+from autotune.cli.say import complain
+from autotune.core.errors import AutotuneError, MachineError
 
 INTERRUPTED = 130
+NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
 UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
@@ -57,6 +60,7 @@ app.command("list")(list_names.list_names)
 def main() -> None:
     """Entry point: every expected failure becomes one line and an exit code."""
     try:
+        check_folder()
         code = app(standalone_mode=False)
     except typer.Exit as done:
         code = done.exit_code
@@ -66,7 +70,15 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except AutotuneError as error:
-        complain(" ".join(str(error).split()))
+        complain(str(error))
+        code = 2
+    except MemoryError:
+        complain(out_of_memory())
+        code = 2
+    except ImportError as error:
+        if not any(sign in str(error) for sign in NO_ROOM):
+            raise
+        complain(out_of_memory())
         code = 2
     except OSError as error:
         complain(f"{error.filename or 'the file system'}: {error.strerror or error}")
@@ -76,6 +88,20 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def complain(sentence: str) -> None:
-    """One line on stderr."""
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(f"autotune: {sentence}")
+def out_of_memory() -> str:
+    """What to say where this process itself got no memory."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit = "" if most == resource.RLIM_INFINITY else f", the limit is {most / 2**30:.2g} GiB of address space"
+    return f"this process must get the memory it asks for, it did not{limit}; raise ulimit -v, or end other programs"
+
+
+def check_folder() -> None:
+    """Refuse to work in a folder that is gone, where every relative path would be missing.
+
+    Raises:
+        MachineError: The current folder was deleted.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise MachineError("the current folder must exist, it was deleted; change to one that does") from error

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson
+from autotune.cli.options import AsJson, whole
+from autotune.core.options import check_seed
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def compare(
         list[str] | None,
         typer.Option(metavar="PAYLOAD", help="Another payload of ours in a row of its own; may be given again."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the input data.")] = 0,
+    seed: Annotated[int, typer.Option(parser=whole, help="Of the input data.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Time our schedules beside other libraries: one process, one thread, interleaved, every output verified.
@@ -38,14 +39,16 @@ def compare(
     Example: autotune compare nano --against numpy,onnxruntime
     """
     from autotune.cli.progress import ProgressLine
-    from autotune.registry import COMPARATORS, load_payload, registered
+    from autotune.registry import COMPARATORS, registered
     from autotune.reports.compare import CompareOptions, compare
+    from autotune.worker.reading import open_payload
 
+    check_seed(seed)
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
-    others = tuple(map(load_payload, beside or []))
+    others = tuple(map(open_payload, beside or []))
     options = CompareOptions(tuple(names), None if baseline == "none" else baseline, bundle, seed, others)
     with ProgressLine() as line:
-        found = compare(load_payload(payload), home() / "bundles", options, line)
+        found = compare(open_payload(payload), home() / "bundles", options, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

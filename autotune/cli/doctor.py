@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson
+from autotune.cli.say import complain
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def doctor(
     found = examine(MANY_PAIRS if noise else A_A_PAIRS)
     if noise:
         path = write_floor(home(), found.machine, found.noise_floor, MANY_PAIRS)
-        typer.echo(f"autotune: noise floor {found.noise_floor:.2%} kept in {path}", err=True)
+        complain(f"noise floor {found.noise_floor:.2%} kept in {path}")
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
@@ -49,6 +50,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
     console = out()
     m, roofs = found.machine, found.roofs
     kernel = "" if gives_huge_pages() else ": this kernel gives no huge ones"
+    can = ", ".join(found.holes) or "only read files"
     memory = f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
     facts = {
         "cpu": f"{m.cpu} ({m.microarchitecture}), {m.cores} core(s)",
@@ -58,6 +60,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
         "memory roof": memory,
         "noise floor": f"{found.noise_floor:.2%} (A/A, 95 of 100)",
         "pages": f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}",
+        "sandbox": f"{', '.join(found.walls) or 'none'}; a program in it can {can}",
         "compiler": found.compiler,
         "fingerprint": m.fingerprint,
     }

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import AsJson
+from autotune.cli.options import AsJson, real, whole
+from autotune.cli.say import complain
 from autotune.core.machine import this_machine
 from autotune.store.places import home
 
@@ -24,13 +25,15 @@ def generate(
     prompt_tokens: Annotated[str, typer.Option(metavar="N,N,...", help="The prompt, as token ids.")] = "",
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="The prompt as text; needs --tokenizer.")] = "",
     tokenizer: Annotated[Path | None, typer.Option(metavar="FILE", help="A tokenizer.json: text in, text out.")] = None,
-    max_new: Annotated[int, typer.Option(help="How many tokens to add at most.")] = 64,
+    max_new: Annotated[int, typer.Option(parser=whole, help="How many tokens to add at most.")] = 64,
     weights: Annotated[Path | None, typer.Option(metavar="FILE", help="A Hugging Face GPT-2 safetensors file.")] = None,
-    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = 0.0,
-    top_k: Annotated[int, typer.Option(help="Draw from so many of the likeliest; 0 for all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Draw from the likeliest that reach this probability together.")] = 1.0,
+    temperature: Annotated[float, typer.Option(parser=real, help="0 takes the likeliest token.")] = 0.0,
+    top_k: Annotated[int, typer.Option(parser=whole, help="Draw from so many of the likeliest; 0 for all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(parser=real, help="Draw from the likeliest that reach this probability together.")
+    ] = 1.0,
     stop: Annotated[str, typer.Option(metavar="N,N,...", help="Tokens that end the text.")] = "",
-    seed: Annotated[int, typer.Option(help="Of the draws, and of weights without --weights.")] = 0,
+    seed: Annotated[int, typer.Option(parser=whole, help="Of the draws, and of weights without --weights.")] = 0,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep keys and values of earlier tokens.")] = True,
     both: Annotated[
         bool, typer.Option("--both", help="With the cache, without it, and with it again: the gain.")
@@ -53,8 +56,11 @@ def generate(
     from autotune.core.errors import GenerationError
     from autotune.core.generator import GenerationRequest, Sampling
     from autotune.core.listener import NoteKeeper
+    from autotune.core.options import MOST_COUNT, check_whole
     from autotune.registry import load_generator, parse_spec
 
+    sampling = Sampling(temperature, top_k, top_p, seed)
+    check_whole("max_new", max_new, 1, MOST_COUNT)
     name, parameters = parse_spec(model)
     if weights is not None:
         form = parameters.get("weights", "")
@@ -65,7 +71,6 @@ def generate(
         raise GenerationError(f"--bundles must be a folder of bundles, {bundles} is none; leave it out")
     coder = open_tokenizer(tokenizer) if tokenizer is not None else None
     tokens = coder.encode(prompt).ids if coder is not None and prompt else read_tokens(prompt_tokens)
-    sampling = Sampling(temperature, top_k, top_p, seed)
     request = GenerationRequest(tuple(tokens), max_new, sampling, frozenset(read_tokens(stop)), cache)
     told = NoteKeeper(ProgressLine())
     session = Session(bundles or home() / "bundles", told, seed)
@@ -104,10 +109,10 @@ def report(prompt: int, paces: "tuple[Pace, ...]") -> bool:
         )
     if len(paces) > 1:
         gain = cache_gain(paces, len(paces[0].tokens))
-        typer.echo(f"autotune: {gain:.3g} times as fast with the cache as without", err=True)
+        complain(f"{gain:.3g} times as fast with the cache as without")
     same = len({pace.tokens for pace in paces}) == 1
     if not same:
-        typer.echo("autotune: tokens must be the same with and without the cache, they differ", err=True)
+        complain("tokens must be the same with and without the cache, they differ")
     return same
 
 
@@ -118,9 +123,10 @@ def read_tokens(text: str) -> list[int]:
         GenerationError: One is no whole number.
     """
     from autotune.core.errors import GenerationError
+    from autotune.core.options import read_whole
 
     try:
-        return [int(part) for part in text.split(",") if part.strip()]
+        return [read_whole(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError as error:
         raise GenerationError(f"tokens must be whole numbers with commas between, got {text!r}; try 1,2,3") from error
 

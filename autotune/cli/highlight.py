@@ -5,6 +5,8 @@ from rich.highlighter import RegexHighlighter
 from rich.text import Text
 from rich.theme import Theme
 
+from autotune.core.printable import lines
+
 THEME = Theme(
     {
         "code.comment": "italic bright_black",
@@ -47,6 +49,7 @@ class DiffHighlighter(RegexHighlighter):
 
 def print_code(text: str, *, is_diff: bool = False) -> None:
     """Print code to stdout: coloured where that is a terminal, and the same characters in any case."""
+    text = lines(text)
     console = Console(theme=THEME, soft_wrap=True, highlight=False)
     if not console.is_terminal:
         print(text)

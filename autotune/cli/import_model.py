@@ -21,8 +21,9 @@ def import_model(
 
     Example: autotune import model.onnx -o model
     """
-    from autotune.registry import import_model as import_into
+    from autotune.cli.say import complain
     from autotune.tuning.tunable import payload, tasks
+    from autotune.worker.importing import import_model as import_into
 
     path = Path(model.partition(",")[0])
     folder = output if output is not None else path.with_suffix("")
@@ -32,4 +33,4 @@ def import_model(
     weights = sum(a.bytes for a in imported.arguments if a.role == "weight")
     typer.echo(f"{folder}: {len(found)} tasks, {weights / 2**20:.1f} MiB of weights; autotune tune {folder}")
     for note in imported.notes:
-        typer.echo(f"autotune: {note}", err=True)
+        complain(note)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.say import complain
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
     from autotune.reports.pictures.gallery import Picture
 
 
-from autotune.cli.options import AsJson, StorePath
+from autotune.cli.options import AsJson, StorePath, whole
+from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
 MANY = 3  # configs of a task
@@ -29,7 +32,8 @@ def inspect(
         str | None, typer.Option(metavar="QUERY", help="Only trials of which this pandas query is true.")
     ] = None,
     top: Annotated[
-        int | None, typer.Option(min=1, help="How many configs a task; by default 1, or 3 with --full or --json.")
+        int | None,
+        typer.Option(parser=whole, help="How many configs a task; by default 1; 3 with --full or --json."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Every knob and outcome, not only what differs.")] = False,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Draw pictures there, as PNG.")] = None,
@@ -55,6 +59,8 @@ def inspect(
     from autotune.reports.overview import describe_sweeps
     from autotune.reports.versus import compare_sweeps
 
+    if top is not None:
+        check_whole("top", top, 1, MOST_COUNT)
     if source is not None and store is not None:
         raise typer.BadParameter(f"give one store, got {source} and --store {store}")
     location = source or store or home() / "store.journal"
@@ -111,7 +117,7 @@ def save(pictures: "Iterable[Picture]", folder: Path) -> None:
     from autotune.reports.pictures.gallery import save_all
 
     for path in save_all(pictures, folder):
-        typer.echo(f"autotune: {path}", err=True)
+        complain(str(path))
 
 
 def draw_past(location: str | Path, history: Path | None, payload: str | None) -> "Iterable[Picture]":

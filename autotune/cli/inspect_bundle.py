@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from autotune.cli.inspect_store import LEGEND, config_text, spell
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
-from autotune.reports.format import duration, factor, out, percent, size, time_span, times
+from autotune.reports.format import above_roof, duration, factor, out, percent, size, time_span, times
 from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
 from autotune.reports.winner import Winner
@@ -29,6 +29,10 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     show_table(console, Table("task", COLUMNS, rows, "" if full else "not as by default"))
     legend = f"call: share of a call; roof: share of the FMA roof; gain: over {winner.baseline}"
     show_sentence(console, legend if full or all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
+    if above := above_roof(task.roof_fraction for task in tasks):
+        show_sentence(console, above, 2)
+    for note in winner.notes:
+        show_sentence(console, f"note: {note}", 2)
     if winner.buffers and winner.buffers["count"]:
         peak, naive = (size(winner.buffers[name]) for name in ("peak_bytes", "naive_bytes"))
         show_sentence(console, f"arena {peak} for {winner.buffers['count']} buffers ({naive} separately)", 2)

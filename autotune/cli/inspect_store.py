@@ -9,7 +9,7 @@ from autotune.cli.curve import draw_curve
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
 from autotune.core.space import Config
 from autotune.core.task_names import tell_apart
-from autotune.reports.format import duration, out, percent
+from autotune.reports.format import above_roof, duration, out, percent
 from autotune.reports.holdings import Holdings
 from autotune.reports.overview import describe_sweeps
 from autotune.reports.versus import Side, SweepPair, Versus
@@ -140,6 +140,8 @@ def show_legend(console: Console, holdings: Holdings, sweeps: list[dict[str, Any
         said.append("gain: over the default config in the same sweep, - where that was not measured")
     if not full and any(best["changed"] == {} for best in bests):
         said.append(LEGEND)
+    if above := above_roof(best["roof_fraction"] for best in bests):
+        said.append(above)
     show_sentence(console, "; ".join(said))
     if any(best["changed"] is None for best in bests):
         show_sentence(console, "default configs are recorded by the next `autotune tune` into this store")

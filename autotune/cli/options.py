@@ -1,8 +1,34 @@
 """What several verbs of the command line share: arguments, options, and where results go."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import typer
+
+from autotune.core.options import read_real, read_whole
+
+T = TypeVar("T")
+
+
+def reader(read: Callable[[str], T], name: str) -> Callable[[str], T]:
+    """What typer reads an option with: one line where the text is none.
+
+    Args:
+        read: Reads a text; raises ValueError where it spells nothing.
+        name: Kind of the option, as help shows it.
+    """
+
+    def parse(text: str) -> T:
+        try:
+            return read(str(text))  # defaults come as they are
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    parse.__name__ = name
+    return parse
+
+
+whole, real = reader(read_whole, "INTEGER"), reader(read_real, "FLOAT")
 
 Payloads = Annotated[
     list[str],

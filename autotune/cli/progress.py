@@ -2,7 +2,6 @@
 
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,8 +14,9 @@ from rich.progress import (
 from rich.table import Column
 
 from autotune.core.listener import Listener
+from autotune.core.printable import one_line
 from autotune.core.trial import Trial
-from autotune.reports.format import duration
+from autotune.reports.format import duration, terminal
 
 BAR_WIDTH = 12
 
@@ -31,7 +31,8 @@ class ProgressLine(Listener):
     """
 
     def __init__(self, title: str = "", trials: int | None = None, *, is_spoken: bool = False) -> None:
-        console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        console = terminal(stderr=True)
+        console.soft_wrap = True
         self._line = Progress(
             *columns(is_search=trials is not None),
             console=console,
@@ -41,7 +42,7 @@ class ProgressLine(Listener):
         )
         self._title = title
         self._is_spoken = is_spoken and not console.is_terminal
-        self._task = self._line.add_task(title, total=trials, best="")
+        self._task = self._line.add_task(one_line(title), total=trials, best="")
 
     def __enter__(self) -> "ProgressLine":
         self._line.start()
@@ -56,11 +57,11 @@ class ProgressLine(Listener):
         """Show what goes on now."""
         if self._is_spoken:
             self.note(sentence)
-        self._line.update(self._task, description=f"{self._title}: {sentence}" if self._title else sentence)
+        self._line.update(self._task, description=one_line(f"{self._title}: {sentence}" if self._title else sentence))
 
     def note(self, sentence: str) -> None:
         """Print what a reader must know."""
-        self._line.console.print(f"autotune: {sentence}")
+        self._line.console.print(f"autotune: {one_line(sentence)}")
 
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """Show what became of a trial, and the best of its task."""

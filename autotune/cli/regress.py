@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.options import real
 from autotune.store.places import home
 
 if TYPE_CHECKING:
-    from autotune.bundles.regress import RegressionFinding
+    from autotune.bundles.finding import RegressionFinding
 
 
 def regress(
     bundles: Annotated[
         list[Path] | None, typer.Argument(metavar="[BUNDLE...]", help="Folders; by default all of this machine.")
     ] = None,
-    factor: Annotated[float, typer.Option(help="A slowdown by this much is to be found.")] = 1.05,
+    factor: Annotated[float, typer.Option(parser=real, help="A slowdown by this much is to be found.")] = 1.05,
     quick: Annotated[bool, typer.Option("--quick", help="End within two minutes.")] = False,
+    patience: Annotated[
+        float | None,
+        typer.Option(parser=real, help="Seconds to wait, and look again, before an alarm; by default 150, --quick 30."),
+    ] = None,
     update: Annotated[bool, typer.Option("--update", help="Accept what is measured, and write the history.")] = False,
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of --update; default results/MACHINE/history.jsonl.")
@@ -34,12 +39,13 @@ def regress(
 
     Example: autotune regress results/MACHINE/bundles/nano --quick
     """
+    from autotune.bundles.finding import RegressOptions
     from autotune.bundles.junit import junit, to_checks
-    from autotune.bundles.regress import RegressOptions, bundles_in, regress
+    from autotune.bundles.regress import bundles_in, regress
     from autotune.cli.progress import ProgressLine
     from autotune.store.history import HISTORY_FILE, append_history
 
-    options = RegressOptions(factor, quick, update)
+    options = RegressOptions(factor, quick, update, patience)
     with ProgressLine() as line:
         found = regress(bundles or bundles_in(home() / "bundles"), options, line)
     show_findings(found)

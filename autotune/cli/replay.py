@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, StorePath
+from autotune.cli.options import AsJson, StorePath, real, whole
+from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -22,16 +23,20 @@ def replay(
     ] = None,
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where --emit writes.")] = Path(),
     retune: Annotated[bool, typer.Option("--retune", help="Search again for this machine, from its configs.")] = False,
-    trials: Annotated[int, typer.Option(min=1, help="Of --retune.")] = 100,
+    trials: Annotated[int, typer.Option(parser=whole, help="Of --retune.")] = 100,
     store: StorePath = None,
     into: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where --retune writes its bundle; default FOLDER-retuned.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(parser=real, help="Seconds one process may take; by default by what is recorded.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build a bundle again, verify it, and time it against its baseline.
 
-    Exit 1 if it is wrong, or weaker than recorded on a machine like the recorded one; 2 if the bundle is refused.
+    On a machine like the recorded one, exit 1 if it is weaker than recorded, or if that cannot be told for noise.
+    Anywhere, exit 1 if it is wrong, 2 if the bundle is refused.
 
     Example: autotune replay results/MACHINE/bundles/nano
     """
@@ -43,6 +48,7 @@ def replay(
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
 
+    check_whole("trials", trials, 1, MOST_COUNT)
     if emit is not None:
         for path in emit_bundle(bundle, emit, output):
             typer.echo(path)
@@ -57,7 +63,8 @@ def replay(
         else:
             show_result(result)
         return
-    found = replay(bundle)
+    with ProgressLine(str(bundle), is_spoken=True) as line:
+        found = replay(bundle, timeout, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
@@ -72,9 +79,12 @@ def show_replay(found: "Replay") -> None:
     from autotune.reports.format import duration, factor, out
 
     console = out()
-    right = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
-    show_sentence(console, f"{found.payload}: {right if found.is_right else f'{found.outcome}: {found.diagnostic}'}")
+    what = f"{found.outcome}: {found.diagnostic}"
+    if found.is_right:
+        what = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
+    show_sentence(console, f"{found.payload}: {what}")
     show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
-    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}", 2)
+    why = f", for {found.why}" if found.why else ""
+    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}{why}", 2)
     for difference in found.differences:
         show_sentence(console, f"note: {difference}", 2)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import StorePath
+from autotune.cli.say import complain
 
 
 def report(
@@ -42,4 +43,4 @@ def report(
         name = shown(source) if "://" in source else Path(source).name
         page = report_store(read_holdings(source), name, checks)
     output.write_text(page)
-    typer.echo(f"autotune: {output}", err=True)
+    complain(str(output))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import StorePath
+from autotune.cli.options import StorePath, real
+from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ def reproduce(
     ] = None,
     store: StorePath = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to write its files.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds it may take.")] = 60.0,
+    timeout: Annotated[float, typer.Option(parser=real, help="Seconds it may take.")] = 60.0,
 ) -> None:
     """Write a trial's payload and schedule as files, and run it again in isolation. Exit 1 if it does otherwise now.
 
     Example: autotune reproduce 3f9a2c --store mine.journal
     """
+    check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     location = store or home() / "store.journal"
     if trial is None:
         from autotune.store.store import trials

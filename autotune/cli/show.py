@@ -5,11 +5,16 @@ from typing import Annotated
 
 import typer
 
+from autotune.core.printable import one_line
+
 
 def show(
     source: Annotated[str, typer.Argument(metavar="PAYLOAD|BUNDLE", help="A payload as for `tune`, or a folder.")],
     stage: Annotated[
-        str, typer.Option(help="payload, tasks, schedule, scheduled, bufferized, lowered, llvm, asm, code; or a step.")
+        str,
+        typer.Option(
+            help="payload, tasks, space, schedule, scheduled, bufferized, lowered, llvm, asm, code; or a step."
+        ),
     ] = "schedule",
     task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone; `--stage tasks` lists them.")] = None,
     config: Annotated[str | None, typer.Option(metavar="K=V,...", help="Knobs of that task.")] = None,
@@ -17,6 +22,12 @@ def show(
         tuple[str, str] | None,
         typer.Option(metavar="A B", help="What differs between two stages, or two configs (K=V,... or default)."),
     ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A transform script of your own, as for `tune`.")
+    ] = None,
+    family: Annotated[
+        str, typer.Option(metavar="NAME|FILE.py:NAME", help="A family of schedules, as for `tune`.")
+    ] = "",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
 ) -> None:
     """Print a payload, or a bundle, after a stage of the flow; on stderr, how much memory its buffers take.
@@ -24,6 +35,7 @@ def show(
     Steps lie between schedule and bufferized: online-softmax, panels, empty-handles, script (upstream's interpreter),
     fastmath, skip-masked, zeros, prefetch, prefetch-rows, vector-math, panel-loads; and arena, after bufferized.
 
+    `space` is what may be chosen: knobs with their values, laws, and how many combinations differ and obey.
     `asm` is the hot loop, with its instruction mix and llvm-mca's cycles beside measured ones; `code` is all of it.
 
     Example: autotune show matmul,m=512,n=512,k=512 --stage asm --diff default unroll_k=1
@@ -32,12 +44,12 @@ def show(
     from autotune.reports.show import show, show_difference
 
     if diff is None:
-        shown = show(source, stage, task, config)
+        shown = show(source, stage, task, config, schedule, family=family)
     else:
-        shown = show_difference(source, stage, *diff, task=task, config=config)
+        shown = show_difference(source, stage, *diff, task=task, config=config, schedule=schedule)
     if output is not None:
         output.write_text(shown.text.rstrip() + "\n")
     else:
         print_code(shown.text.rstrip(), is_diff=diff is not None)
     if shown.note:
-        typer.echo(shown.note, err=True)
+        typer.echo(one_line(shown.note), err=True)

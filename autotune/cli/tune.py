@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, Payloads, StorePath
+from autotune.cli.options import AsJson, Payloads, StorePath, real, whole
+from autotune.cli.say import complain
 from autotune.core.machine import this_machine
 from autotune.store.places import bundle_folder, home, recorded_folders
 
@@ -20,14 +21,26 @@ PAUSE_SECONDS = 10.0  # between looks at a full disk
 
 def tune(
     payloads: Payloads,
-    trials: Annotated[int, typer.Option(min=1, help="Candidates to run over all tasks of a payload.")] = 100,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="Stop searching a payload after this long.")] = None,
+    trials: Annotated[int, typer.Option(parser=whole, help="Candidates to run over all tasks of a payload.")] = 100,
+    seconds: Annotated[
+        float | None, typer.Option(parser=real, help="Stop searching a payload after this long.")
+    ] = None,
     sampler: Annotated[str, typer.Option(help="tpe, random, cmaes or grid.")] = "tpe",
-    seed: Annotated[int, typer.Option(help="Of the sampler and the input data.")] = 0,
+    seed: Annotated[int, typer.Option(parser=whole, help="Of the sampler and the input data.")] = 0,
     baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds one candidate may take.")] = 60.0,
+    timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A transform script of your own, whose open knobs are searched."),
+    ] = None,
+    task: Annotated[
+        str, typer.Option(metavar="TAG|GLOB", help="Tasks that a script of one op is for; see `show --stage tasks`.")
+    ] = "*",
+    family: Annotated[
+        str, typer.Option(metavar="NAME|FILE.py:NAME", help="Family of schedules to search; see `show --stage tasks`.")
+    ] = "",
     cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles know.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -36,14 +49,19 @@ def tune(
     Run again, it resumes: trials in the store are not run twice. Each task starts from the configs that bundles below
     results/ record for the most similar tasks.
 
+    With --schedule, or where the payload's file holds `@__transform_main`, that script is tuned: its transform.tune
+    knobs and alternatives, under its transform.smt laws.
+
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
     from autotune.cli.progress import ProgressLine
-    from autotune.registry import load_baseline, load_payload
+    from autotune.registry import load_baseline, load_family
     from autotune.store.store import Store
+    from autotune.tuning.own import own_script
     from autotune.tuning.tune import TuneOptions, tune
     from autotune.tuning.warm_start import read_known
     from autotune.worker.noise import read_floor
+    from autotune.worker.reading import ScriptFile, open_payload
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
@@ -56,20 +74,28 @@ def tune(
         timeout=timeout,
         least_floor=read_floor(home(), this_machine()),
     )
+    if family and schedule is not None:
+        raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
+    if family:
+        load_family(family)
     load_baseline(baseline)
-    loaded = [load_payload(spec) for spec in payloads]
+    script = ScriptFile.read(schedule) if schedule is not None else None
+    loaded = [open_payload(spec) for spec in payloads]
     with Store.open(store or home() / "store.journal", pause=wait_for_room) as opened:
         for message in opened.messages:
-            typer.echo(f"autotune: {message}", err=True)
+            complain(message)
         for payload in loaded:
             for note in payload.notes:
-                typer.echo(f"autotune: {note}", err=True)
-            folder = bundle or bundle_folder(payload.name)
+                complain(note)
+            own = own_script(payload, script) if not family else None
+            folder = bundle or bundle_folder(payload.name, own.source if own is not None else "")
             known = () if cold else tuple(read_known(recorded_folders(), payload.name))
-            if known:
-                typer.echo(f"autotune: {len(known)} recorded configs are known; --cold ignores them", err=True)
+            if known and own is None:
+                complain(f"{len(known)} recorded configs are known; --cold ignores them")
             with ProgressLine(payload.name, trials) as line:
-                result = tune(payload, opened, folder, replace(options, known=known), line)
+                result = tune(
+                    payload, opened, folder, replace(options, known=known, script=own, tasks=task, family=family), line
+                )
             if as_json:
                 typer.echo(json.dumps(result.to_json()))
             else:
@@ -78,7 +104,7 @@ def tune(
 
 def wait_for_room(sentence: str) -> None:
     """Say that the disk is full, and wait a little."""
-    typer.echo(f"autotune: {sentence}", err=True)
+    complain(sentence)
     time.sleep(PAUSE_SECONDS)
 
 

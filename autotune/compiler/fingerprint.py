@@ -1,14 +1,13 @@
 """Fingerprints of duplicates: candidates that become the same IR, or the same machine code, as an earlier one."""
 
 import hashlib
-import tempfile
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 
+from autotune.compiler.object_code import object_code
 from autotune.core.errors import DuplicateError
 
 
@@ -42,10 +41,7 @@ class Fingerprints:
         Raises:
             DuplicateError: An earlier candidate has the same fingerprint.
         """
-        with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-            path = Path(folder) / "program.o"
-            engine.dump_to_object_file(str(path))
-            self.compiled = fingerprint(path.read_bytes())
+        self.compiled = fingerprint(object_code(engine))
         if self.compiled in self.known:
             raise DuplicateError("becomes the same machine code as an earlier trial")
 

@@ -6,19 +6,28 @@ code of a stranger. What is left can still read outside its arrays; that is what
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.compiler.laws import dialect_fault, every_op, nesting_fault, program_fault
+from autotune.compiler.concrete import SAYS_ONLY
+from autotune.compiler.laws import every_op, nesting_fault, op_fault, program_fault
 from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL
 from autotune.compiler.module import context, parse, symbol
 from autotune.core.errors import BundleError, CompileError
 from autotune.core.payload import Payload
 
-TRANSFORMING = ("builtin", "transform")
-# Ops that run a pass of any name, that print, or that look for more code in files.
+# What a script is made of: sequences, handles, matchers, moves and patterns that upstream has for tensors and loops.
+# Left out: ops that convert to other dialects, insert calls, run PDL, print, or look for more code in files.
+MOVES = re.compile(
+    r"transform\.(named_sequence|sequence|yield|include|consumed|foreach|foreach_match|collect_matching|alternatives|cast"
+    r"|merge_handles|split_handle|replicate|select|num_associations|annotate|verify|get_\w+|param\.\w+|match\..+"
+    r"|apply_cse|apply_dce|apply_licm|apply_registered_pass|apply_patterns(\..+)?"
+    r"|tune\.(knob|alternatives)|(structured|loop|affine|bufferization|memref|tensor|vector)\..+)"
+)
+OPEN = "open.mlir"  # a user's own script as it was, knobs and all; nothing of it is compiled
+OPEN_ONLY = ("transform.smt.constrain_params", *SAYS_ONLY)  # once choices are made, none of these is left
 PASS_OP = "transform.apply_registered_pass"
-FORBIDDEN = ("transform.print", "transform.debug.emit_param_as_remark", "transform.debug.emit_remark_at")
 
 
 def passes_of(pipeline: str) -> set[str]:
@@ -48,15 +57,30 @@ def check_pipeline(where: str, what: str, pipeline: str, allowed: set[str] = PAS
         raise BundleError(f"{where} must use passes that lower, {what} asks for {name!r}; restore it")
 
 
-def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None:
+@dataclass(frozen=True)
+class BundleTexts:
+    """The MLIR of a bundle, not yet parsed.
+
+    Attributes:
+        folder: Folder of the bundle, for messages.
+        texts: Texts by the names of their files.
+        payload: The payload that the bundle says it is of.
+    """
+
+    folder: str
+    texts: Mapping[str, str]
+    payload: Payload
+
+
+def check_texts(bundle: BundleTexts) -> None:
     """Refuse MLIR that does not parse, asks for what it should not, or is not of the payload.
 
     Raises:
         BundleError: A file is refused; the error names it, with line and column where they are known.
     """
     with context():
-        for name, text in texts.items():
-            where = f"{folder}/{name}"
+        for name, text in bundle.texts.items():
+            where = f"{bundle.folder}/{name}"
             refuse(where, nesting_fault(text))
             try:
                 module = parse(text, where)
@@ -64,10 +88,12 @@ def check_texts(folder: str, texts: Mapping[str, str], payload: Payload) -> None
                 raise BundleError(f"{error}; restore it") from error
             if name.startswith("schedule"):
                 check_script(where, module)
+            elif name == OPEN:
+                check_open(where, module)
             else:
                 refuse(where, program_fault(module))
             if name in ("payload.mlir", "tagged.mlir"):
-                check_entry(where, module, payload)
+                check_entry(where, module, bundle.payload)
 
 
 def refuse(where: str, fault: str | None) -> None:
@@ -83,13 +109,34 @@ def refuse(where: str, fault: str | None) -> None:
 def check_script(where: str, module: ir.Module) -> None:
     """A script holds transform ops, with an entry, and runs no passes but those that lower."""
     for op in every_op(module):
-        refuse(where, dialect_fault(op, TRANSFORMING))
-        if op.name in FORBIDDEN:
-            raise BundleError(f"{where} must only transform, it holds {op.name}; restore it")
-        if op.name == PASS_OP:
-            check_pipeline(where, PASS_OP, ir.StringAttr(op.attributes["pass_name"]).value)
+        refuse(where, script_fault(op))
     if "__transform_main" not in [symbol(op) for op in module.body.operations]:
         raise BundleError(f"{where} must hold a named sequence @__transform_main, it does not; restore it")
+
+
+def check_open(where: str, module: ir.Module) -> None:
+    """A user's own script is one that could be tuned."""
+    for op in every_op(module):
+        refuse(where, open_fault(op))
+
+
+def script_fault(op: ir.Operation) -> str | None:
+    """What an op of a script does besides scheduling; `None` if nothing."""
+    if op.name != "builtin.module" and not MOVES.fullmatch(op.name):
+        return f"must hold transform ops that schedule alone, it has {op.name}"
+    if op.name != PASS_OP:
+        return None
+    if "pass_name" not in op.attributes or not isinstance(op.attributes["pass_name"], ir.StringAttr):
+        return f"must name the pass that {PASS_OP} runs, it does not"
+    unknown = sorted(passes_of(str(op.attributes["pass_name"].value)) - PASSES)
+    return f"must use passes that lower, {PASS_OP} asks for {unknown[0]!r}" if unknown else None
+
+
+def open_fault(op: ir.Operation) -> str | None:
+    """What an op of a user's own file does besides scheduling, choosing and computing: it may hold its payload, too."""
+    if op.name.startswith("transform."):
+        return None if op.name in OPEN_ONLY else script_fault(op)
+    return None if op.name.startswith("smt.") else op_fault(op)
 
 
 def check_entry(where: str, module: ir.Module, payload: Payload) -> None:

@@ -10,21 +10,27 @@ from mlir import ir
 
 from autotune.compiler.module import symbol
 
-COMPUTING = (
-    "builtin",
-    "func",
-    "linalg",
-    "tensor",
-    "arith",
-    "math",
-    "memref",
-    "bufferization",
-    "scf",
-    "affine",
-    "vector",
-    "index",
-    "ub",
+# Dialects whose ops compute, read and write arrays, whatever they are; of others, the ops that do nothing else.
+COMPUTING = ("linalg", "tensor", "arith", "math", "scf", "affine", "vector", "index", "ub", "bufferization")
+OPS = frozenset(
+    (
+        *("builtin.module", "func.func", "func.call", "func.return"),
+        *("memref.alloc", "memref.alloca", "memref.alloca_scope", "memref.alloca_scope.return", "memref.dealloc"),
+        *("memref.load", "memref.store", "memref.copy", "memref.prefetch", "memref.dim", "memref.rank"),
+        *("memref.cast", "memref.subview", "memref.view", "memref.reinterpret_cast", "memref.transpose"),
+        *("memref.expand_shape", "memref.collapse_shape", "memref.reshape", "memref.assume_alignment"),
+        *("memref.distinct_objects", "memref.memory_space_cast", "memref.global", "memref.get_global"),
+        *("memref.atomic_rmw", "memref.generic_atomic_rmw", "memref.atomic_yield"),
+    )
 )
+# They print, or make tensors and memrefs of what is none.
+NO_OPS = ("vector.print", "bufferization.clone")
+NUMBERS = (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType, ir.NoneType)
+ARRAYS = (ir.RankedTensorType, ir.UnrankedTensorType, ir.MemRefType, ir.UnrankedMemRefType, ir.VectorType)
+# Attributes that other dialects read: assembler text, sections, linkage, layout of data.
+FOREIGN = ("llvm.", "dlti.", "gpu.", "spirv.", "nvvm.", "rocdl.", "omp.")
+HARMLESS = ("llvm.emit_c_interface", "llvm.noalias")
+NO_ATTRIBUTES = ("passthrough", "personality", "garbageCollector", "section", "linkage", "target_cpu")
 MOST_NESTING = 200  # brackets; MLIR's parser descends into each, and its stack is finite
 
 
@@ -42,24 +48,63 @@ def nesting_fault(text: str) -> str | None:
 def program_fault(module: ir.Module) -> str | None:
     """What a program does besides computing, such as calling somebody outside; `None` if nothing."""
     for op in every_op(module):
-        if (fault := dialect_fault(op, COMPUTING)) is not None:
-            return fault
-        if op.name == "func.func" and not list(op.regions[0].blocks):
-            return f"must define every function it calls, @{symbol(op)} is outside"
+        for fault in (op_fault(op), symbol_fault(op), attribute_fault(op), value_fault(op)):
+            if fault is not None:
+                return fault
     return None
 
 
-def dialect_fault(op: ir.Operation, allowed: tuple[str, ...]) -> str | None:
-    """What is wrong with an op of another dialect than the allowed ones."""
-    if op.name.partition(".")[0] in allowed:
+def op_fault(op: ir.Operation) -> str | None:
+    """What is wrong with an op that does more than to compute, and to read and write arrays."""
+    if op.name in OPS or (op.name.startswith(tuple(f"{d}." for d in COMPUTING)) and op.name not in NO_OPS):
         return None
-    return f"must hold ops of {', '.join(allowed)} alone, it has {op.name}"
+    return f"must hold ops that compute alone, it has {op.name}"
+
+
+def symbol_fault(op: ir.Operation) -> str | None:
+    """What is wrong with a symbol that is not defined in the program."""
+    if op.name == "func.func" and not list(op.regions[0].blocks):
+        return f"must define every function it calls, @{symbol(op)} is outside"
+    if op.name == "memref.global" and "initial_value" not in op.attributes:
+        return f"must define every array it uses, @{symbol(op)} is outside"
+    return None
+
+
+def attribute_fault(op: ir.Operation) -> str | None:
+    """What is wrong with attributes of a module or function that tell the system what to do with it."""
+    if op.name not in ("builtin.module", "func.func", "memref.global"):
+        return None
+    for name in op.attributes:
+        text = str(name)
+        if text in NO_ATTRIBUTES or (text.startswith(FOREIGN) and text not in HARMLESS):
+            return f"must leave to the compiler how it is linked, {op.name} has attribute {text}"
+    return None
+
+
+def value_fault(op: ir.Operation) -> str | None:
+    """What is wrong with values that are neither numbers nor arrays of numbers: addresses and functions."""
+    values = [*op.results, *(value for region in op.regions for block in region.blocks for value in block.arguments)]
+    for value in values:
+        if not is_data(value.type):
+            return f"must compute with numbers and arrays of numbers, {op.name} has a value of type {value.type}"
+    return None
+
+
+def is_data(kind: ir.Type) -> bool:
+    """Whether a type is a number, or an array of numbers."""
+    while isinstance(kind, ARRAYS):
+        inner = kind.element_type
+        if isinstance(inner, ARRAYS) and not isinstance(inner, ir.VectorType):
+            return False  # an array of arrays is one of addresses
+        kind = inner
+    return isinstance(kind, NUMBERS)
 
 
 def every_op(module: ir.Module) -> Iterator[ir.Operation]:
-    """Every operation below a module."""
+    """Every operation of a module, in the order of the text."""
     stack = [module.operation]
     while stack:
         op = stack.pop()
         yield op
-        stack += [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+        inner = [each.operation for region in op.regions for block in region.blocks for each in block.operations]
+        stack += reversed(inner)

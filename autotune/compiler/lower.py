@@ -1,6 +1,7 @@
 """Pass pipelines from what a script leaves to the LLVM dialect."""
 
 from autotune.compiler.module import run_passes
+from autotune.compiler.packs import lower_packs
 from autotune.compiler.rewrites import ARENA, REWRITES, Unit
 from autotune.core.arena_plan import BufferPlan
 
@@ -45,7 +46,7 @@ def plans_arena(pipeline: str) -> bool:
 
 
 def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
-    """Run a textual pass pipeline on a unit, in place.
+    """Run a textual pass pipeline on a unit, in place; packs are lowered first where no script has bufferized it.
 
     Where it begins with `ARENA_PASS` and then nothing is left to free, its passes that free are skipped: for a buffer
     that a loop carries they would write flags that the conversion to LLVM aborts on.
@@ -56,6 +57,8 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
     Raises:
         CompileError: Stage ``lower``.
     """
+    if unit.script is None:
+        lower_packs(unit.module)
     if plans_arena(pipeline):
         ARENA.apply(unit)
     if unit.buffers is not None:

@@ -76,6 +76,32 @@ def symbol(op: ir.OpView) -> str | None:
     return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else None
 
 
+def copy_module(module: ir.Module) -> ir.Module:
+    """A module like another, places included.
+
+    Its ops are cloned one by one into a new module: one clone of the whole belongs to nobody, and was freed twice.
+    """
+    copy = ir.Module.create()
+    for name, value in module.operation.attributes.items():
+        copy.operation.attributes[name] = value
+    end = ir.InsertionPoint(copy.body)
+    for op in module.body.operations:
+        op.operation.clone(end)
+    return copy
+
+
+def every_name(module: ir.Module) -> set[str]:
+    """Names of all ops in a module."""
+    names: set[str] = set()
+
+    def note(op: ir.Operation) -> ir.WalkResult:
+        names.add(op.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    return names
+
+
 def first_lines(text: str, count: int = 3, width: int = 500) -> str:
     """The first lines of a diagnostic, on one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -2,9 +2,7 @@
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-import mlir
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
@@ -12,9 +10,12 @@ from mlir.runtime import get_ranked_memref_descriptor
 from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.lower import run_pipeline
 from autotune.compiler.module import check_module, context, describe, first_lines, symbol
+from autotune.compiler.object_code import runner_libraries
+from autotune.compiler.part import run_part
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Script
 from autotune.core.errors import CompileError
 from autotune.core.pages import Pages, empty_bytes
 from autotune.core.payload import DTYPES, Argument, Array, Payload
@@ -74,13 +75,14 @@ class BoundProgram:
 
 def compile_program(
     payload: Payload,
-    script: str | None,
+    script: Script | None,
     pipeline: str,
     *,
     text: str | None = None,
     panels: Mapping[str, int] | None = None,
     fingerprints: Fingerprints | None = None,
     watch: Stopwatch | None = None,
+    part: int = 1,
 ) -> Program:
     """Compile a payload for this host.
 
@@ -92,6 +94,7 @@ def compile_program(
         panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
         fingerprints: Takes fingerprints on the way.
         watch: Takes the times; give one to have them also of a compilation that fails.
+        part: One in so many iterations is compiled, as in `Candidate`; of a pure pass pipeline alone.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
@@ -108,7 +111,10 @@ def compile_program(
                     fingerprints.take_schedule(unit.module)
         add_call_loop(unit.module, payload, unit.weights)
         with watch.phase("lower"):
-            run_pipeline(unit, pipeline)
+            if part > 1:
+                run_part(unit.module, pipeline, part, whole=LOOP)
+            else:
+                run_pipeline(unit, pipeline)
         with watch.phase("jit"):
             try:
                 engine = ExecutionEngine(unit.module, opt_level=3, shared_libs=runner_libraries())
@@ -144,12 +150,6 @@ def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWe
         if symbol(op) == payload.entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
     module.body.append(loop.body.operations[1])
-
-
-def runner_libraries() -> list[str]:
-    """Shared libraries that lowered code may call into, where this MLIR ships them."""
-    folder = Path(next(iter(mlir.__path__))) / "lib"
-    return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
 
 
 def aligned_empty(argument: Argument, pages: Pages) -> Array:

@@ -11,10 +11,12 @@ from itertools import chain
 
 from mlir import ir
 
-from autotune.compiler.module import find_function, parse
+from autotune.compiler.concrete import write_concrete
+from autotune.compiler.module import find_function, parse, run_passes
 from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
+from autotune.compiler.passes.foralls import serialise_foralls
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -25,8 +27,10 @@ from autotune.compiler.passes.vector_math import approximate
 from autotune.compiler.passes.zeros import start_from_zero
 from autotune.compiler.script import run_script
 from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Script
 from autotune.core.family import Blocks
 from autotune.core.marks import ONLINE
+from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
 
 SCRIPT = "script"  # the step between the rewrites before a script and those after it
@@ -40,7 +44,8 @@ class Unit:
         module: The module.
         entry: Name of the entry function; empty where only passes run.
         roles: Role of each argument of the entry function.
-        text: The script as text; `None` for none.
+        text: The script as text, a user's own as it was written; `None` for none.
+        source: Name that messages know the script by.
         script: The script, parsed.
         panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
         flags: Fast-math flags of all maxima and minima of a kind, as the payload has them.
@@ -52,6 +57,7 @@ class Unit:
     entry: str = ""
     roles: tuple[str, ...] = ()
     text: str | None = None
+    source: str = "schedule"
     script: ir.Module | None = None
     panels: Mapping[str, int] = field(default_factory=dict)
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +65,9 @@ class Unit:
     buffers: BufferPlan | None = None
 
     @classmethod
-    def open(cls, payload: Payload, script: str | None, panels: Mapping[str, int], text: str | None = None) -> "Unit":
+    def open(
+        cls, payload: Payload, script: Script | None, panels: Mapping[str, int], text: str | None = None
+    ) -> "Unit":
         """Parse a payload, and a script for it, in the current context.
 
         Args:
@@ -69,12 +77,18 @@ class Unit:
             text: The module to start from, if not the payload's own.
 
         Raises:
-            CompileError: Stage ``parse``, with line and column.
+            CompileError: Stage ``parse``, with line and column; or ``transform``, where a choice is none its op takes.
         """
         module = parse(text or payload.text, payload.name)
-        unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments), script)
         if script is not None:
-            unit.script, unit.panels, unit.flags = parse(script, "schedule"), panels, flags_of_extrema(module)
+            run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
+        unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments))
+        if isinstance(script, ChosenScript):
+            unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)
+        elif script is not None:
+            unit.text, unit.script = script, parse(script, "schedule")
+        if script is not None:
+            unit.panels, unit.flags = panels, flags_of_extrema(module)
         return unit
 
     @property
@@ -139,6 +153,7 @@ def empty_handles(unit: Unit) -> None:
 
 def arena(unit: Unit) -> None:
     """Intermediate buffers become views of one arena."""
+    serialise_foralls(unit.module)
     unit.buffers = plan_arena(unit.module)
 
 
@@ -169,7 +184,7 @@ def rewrite(unit: Unit) -> Iterator[str]:
     Raises:
         CompileError: Stage ``transform``; an op is not what its schedule takes it for, or the interpreter refuses.
     """
-    script = Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or ""))
+    script = Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source))
     for step in chain(BEFORE_SCRIPT, (script,), AFTER_SCRIPT):
         step.apply(unit)
         yield step.name

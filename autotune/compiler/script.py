@@ -5,18 +5,22 @@ import re
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.module import describe, first_lines, symbol
+from autotune.compiler.module import copy_module, describe, first_lines, symbol
 from autotune.compiler.passes.empty_handles import ENTRY
+from autotune.compiler.trace import failing_op
 from autotune.core.errors import CompileError
 
+UNKNOWN = "loc(unknown)"
 
-def run_script(module: ir.Module, script: ir.Module | None, text: str) -> None:
+
+def run_script(module: ir.Module, script: ir.Module | None, text: str, source: str = "schedule") -> None:
     """Apply a transform script to a module, in place.
 
     Args:
         module: The payload.
         script: The script.
         text: The script as it was parsed, for messages.
+        source: Name that the user knows it by.
 
     Raises:
         CompileError: Stage ``transform``, with the op and location the interpreter names.
@@ -25,15 +29,19 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str) -> None:
     entry = next((op for op in operations if symbol(op) == ENTRY), None)
     if script is None or entry is None:
         raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one")
+    before = copy_module(module)
     try:
         interpreter.apply_named_sequence(module.operation, entry, script.operation)
     except (ValueError, ir.MLIRError) as error:
-        said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("transform", name_op(without_preamble(said), text)) from error
+        said = without_preamble(describe(error) if isinstance(error, ir.MLIRError) else str(error))
+        if said.startswith(UNKNOWN):  # a place in the payload, which has none
+            place = failing_op(before, script, ENTRY)
+            said = said.replace(UNKNOWN, f"loc({place or ''})".replace("loc(loc(", "loc(").replace("))", ")"), 1)
+        raise CompileError("transform", name_op(said, text, source)) from error
 
 
-def name_op(said: str, script: str) -> str:
-    """A diagnostic of the interpreter, with the place in the script as ``schedule:line:column`` and the op there.
+def name_op(said: str, script: str, source: str = "schedule") -> str:
+    """A diagnostic of the interpreter, with the place in the script as ``source:line:column`` and the op there.
 
     A place with a name is one of `empty_handles`, and the name says all.
 
@@ -47,7 +55,7 @@ def name_op(said: str, script: str) -> str:
     line, column = int(place[2]), int(place[3])
     lines = script.splitlines()
     op = re.search(r"transform\.[\w.]+", lines[line - 1][column - 1 :]) if line <= len(lines) else None
-    return f"schedule:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or said[place.end() :]}"
+    return f"{source}:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or said[place.end() :]}"
 
 
 def without_preamble(said: str) -> str:

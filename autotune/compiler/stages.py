@@ -1,22 +1,16 @@
 """The text of a program after each stage of its compilation."""
 
-import subprocess
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from mlir import ir
 from mlir.dialects.llvm import translate_module_to_llvmir
-from mlir.execution_engine import ExecutionEngine
 
-from autotune.compiler.llvm_tools import find_tool
 from autotune.compiler.lower import plans_arena, run_pipeline
 from autotune.compiler.module import context
-from autotune.compiler.program import runner_libraries
+from autotune.compiler.object_code import compile_object
 from autotune.compiler.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit, rewrite
 from autotune.core.arena_plan import BufferPlan
-from autotune.core.candidate import Candidate
-from autotune.core.errors import CompileError
+from autotune.core.candidate import Candidate, Script
+from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
 from autotune.core.script import before_lowering
 
@@ -29,12 +23,14 @@ class Stage:
     """A program after a stage.
 
     Attributes:
-        text: MLIR, LLVM IR or assembly.
+        text: MLIR or LLVM IR; nothing where it is code.
         buffers: Plan of the arena that intermediates lie in; `None` where the pipeline plans no arena.
+        code: Object file, of stage ``code``.
     """
 
     text: str
     buffers: BufferPlan | None
+    code: bytes = b""
 
 
 def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
@@ -51,11 +47,10 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
         ScheduleError: The script lowers otherwise than this release, so that its schedules do not stand alone.
-        MachineError: There is no llvm-objdump.
     """
     with context():
         if stage == "scheduled":
-            candidate, stage = replace(candidate, script=before_lowering(candidate.script or "")), SCRIPT
+            candidate, stage = replace(candidate, script=alone(candidate.script)), SCRIPT
         unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == stage:
@@ -72,24 +67,13 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
             return Stage(str(unit.module), unit.buffers)
         if stage == "llvm":
             return Stage(translate_module_to_llvmir(unit.module.operation), unit.buffers)
-        return Stage(disassemble(unit.module, payload.entry), unit.buffers)
+        return Stage("", unit.buffers, compile_object(unit.module, payload.entry))
 
 
-def disassemble(module: ir.Module, function: str) -> str:
-    """Machine code of a function for this host, as llvm-objdump prints it.
+def alone(script: Script | None) -> Script:
+    """A script without the lowering that all scripts share.
 
     Raises:
-        CompileError: LLVM refuses the module.
-        MachineError: There is no llvm-objdump.
+        ScheduleError: The script lowers otherwise than this release.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.o"
-        try:
-            engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
-            engine.raw_lookup(function)
-            engine.dump_to_object_file(str(path))
-        except RuntimeError as error:
-            raise CompileError("jit", str(error)) from error
-        options = ["--disassemble", "--no-show-raw-insn", f"--disassemble-symbols={function}"]
-        command = [find_tool("llvm-objdump"), *options, path.name]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return replace(script, lowers=False) if isinstance(script, ChosenScript) else before_lowering(script or "")

@@ -36,9 +36,14 @@ def index(value: int) -> ir.Value:
 
 
 def constant(value: ir.Value) -> int:
-    """The number that a constant of type index holds."""
+    """The number that a constant of type index holds.
+
+    Raises:
+        TypeError: The value is an argument of a block, which no op made.
+    """
     made_by = maker(value)
-    assert made_by is not None
+    if made_by is None:
+        raise TypeError(f"a constant must be made by an op, {value} is an argument of a block")
     return int(ir.IntegerAttr(made_by.attributes["value"]).value)
 
 

@@ -1,4 +1,4 @@
-"""Names in C: identifiers for what MLIR and users call as they like, and text that stays inside a comment."""
+"""Names in C: identifiers for what MLIR and users call as they like."""
 
 import re
 
@@ -16,17 +16,6 @@ def identifier(name: str) -> str:
         '__2_5'
     """
     return re.sub(r"[^A-Za-z0-9_]", "_", name)
-
-
-def in_comment(text: str) -> str:
-    """A text as one line that neither ends a C comment nor begins one.
-
-    Example:
-        >>> in_comment("a*b, see */ int evil; /*")
-        'a*b, see * / int evil; / *'
-    """
-    line = "".join(c if c.isprintable() else " " for c in text)
-    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", line)
 
 
 def c_symbol(entry: str) -> str:

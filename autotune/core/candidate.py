@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
+
+Script = str | ChosenScript  # as text, or as a user's own with what is chosen for its knobs
 
 
 @dataclass(frozen=True)
@@ -10,16 +13,19 @@ class Candidate:
     """One way to compile a payload.
 
     Attributes:
-        script: Transform script; `None` for a pure pass pipeline.
+        script: Transform script, as text or as a user's own with every choice made; `None` for a pure pass pipeline.
         pipeline: Passes after it.
         text: The module it starts from, where that is not the payload's own text (the tagged module).
         panels: Tags whose op reads its weight from panels, with their columns.
+        part: One in so many iterations of the outermost long loops is run, and times are multiplied by as many; 1 runs
+            all. The results of a part are not right, and are not looked at.
     """
 
-    script: str | None
+    script: Script | None
     pipeline: str
     text: str | None = None
     panels: tuple[tuple[str, int], ...] = ()
+    part: int = 1
 
 
 @dataclass(frozen=True)

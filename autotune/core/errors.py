@@ -9,6 +9,10 @@ class AutotuneError(Exception):
     """Base of everything this project raises on purpose; the CLI prints it as one line and exits 2."""
 
 
+class OptionError(AutotuneError, ValueError):
+    """An option of a verb is no number, or one out of range; raised before anything is done."""
+
+
 class PayloadError(AutotuneError):
     """The payload is unknown, has impossible sizes, or is not a module that can be tuned."""
 

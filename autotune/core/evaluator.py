@@ -77,7 +77,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What became of one candidate; the fields mean what they mean in `Trial`, `buffers` what it means in `Program`."""
+    """What became of one candidate; the fields mean what they mean in `Trial`, `buffers` what it means in `Program`.
+
+    `first_call` is what the call took that was verified, in seconds, with whatever a first call meets; 0 if there was
+    none.
+    """
 
     outcome: Outcome
     samples: Samples | None = None
@@ -87,6 +91,7 @@ class Evaluation:
     buffers: BufferPlan | None = None
     scheduled: str = ""
     compiled: str = ""
+    first_call: float = 0.0
 
 
 class Evaluator(Protocol):

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from autotune.core.errors import GenerationError
+from autotune.core.options import MOST_COUNT, check_real, check_seed, check_whole
 from autotune.core.payload import Array, Payload
 
+MOST_TEMPERATURE = 1e6
+LEAST_SHARE = 1e-12  # of probability
 Function = Callable[..., tuple[Array, ...]]  # inputs by name to outputs; states stay where they are
 Load = Callable[[Payload], Function]
 
@@ -31,12 +34,10 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
-            raise GenerationError(f"temperature must be at least 0, got {self.temperature}; try 1")
-        if self.top_k < 0:
-            raise GenerationError(f"top_k must be at least 0, got {self.top_k}; try 40")
-        if not 0 < self.top_p <= 1:
-            raise GenerationError(f"top_p must be above 0 and at most 1, got {self.top_p}; try 0.9")
+        check_real("temperature", self.temperature, 0.0, MOST_TEMPERATURE)
+        check_whole("top_k", self.top_k, 0, MOST_COUNT)
+        check_real("top_p", self.top_p, LEAST_SHARE, 1.0, example=0.9)
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ class GenerationRequest:
     def __post_init__(self) -> None:
         if not self.prompt:
             raise GenerationError("a prompt must have at least one token, it has none; try --prompt-tokens 0")
-        if self.max_new < 1:
-            raise GenerationError(f"max_new must be at least 1, got {self.max_new}; try 16")
+        check_whole("max_new", self.max_new, 1, MOST_COUNT)
 
 
 class Generator(Protocol):

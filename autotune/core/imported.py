@@ -4,14 +4,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import PayloadError
 from autotune.core.payload import ROLES, Array
+from autotune.core.printable import one_line
 
 TEXT, DESCRIPTION, WEIGHTS, ORACLE = "payload.mlir", "payload.json", "weights.safetensors", "oracle.npz"
 FORMAT = 1  # 1: the first
+MOST_NUMBER = 1e38  # beyond any that f32 holds
 MOST_LETTERS = 180  # of a name; bundles take 200
 SEEDS = (0, 1)  # of the inputs whose results are recorded
 
@@ -46,9 +48,27 @@ class ModelArgument:
         turned = tensor.transpose(self.order) if self.order else tensor
         return turned.reshape(self.shape) if self.shape else turned
 
-    def arranged(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the argument that holds a tensor of a shape."""
-        return self.shape or tuple(shape[d] for d in self.order) or shape
+    def arranged(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Shape of the argument that holds a tensor of a shape; `None` where none can."""
+        if self.order and len(self.order) != len(shape):
+            return None
+        turned = tuple(shape[d] for d in self.order) or shape
+        return (self.shape if prod(self.shape) == prod(shape) else None) if self.shape else turned
+
+    def broken_law(self) -> str | None:
+        """What no description may say of an argument, as a sentence; `None` if it says nothing of the kind."""
+        name = one_line(self.name)[:50]
+        if not self.name.isprintable():
+            return f"names of arguments must be printable, got {name!r}"
+        if self.role not in ROLES:
+            return f"role of {name} must be one of {', '.join(ROLES)}, got {one_line(self.role)[:50]!r}"
+        if not -MOST_NUMBER < self.low < self.high < MOST_NUMBER:
+            return f"low of {name} must be below high, and both finite, got {self.low} and {self.high}"
+        if sorted(self.order) != list(range(len(self.order))):
+            return f"order of {name} must hold every dimension once, got {list(self.order)[:16]}"
+        if any(size < 1 for size in self.shape):
+            return f"sizes of {name} must be at least 1, got {list(self.shape)[:16]}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -84,35 +104,15 @@ class ImportedModel:
         """Name of the model's own file in the folder, where its importer keeps it."""
         return f"model.{self.importer}"
 
-    @classmethod
-    def from_json(cls, said: dict[str, Any], where: str) -> "ImportedModel":
-        """Read the file's content.
-
-        Args:
-            said: What the file holds, parsed.
-            where: The file, for messages.
-
-        Raises:
-            PayloadError: The file holds something else.
-        """
-        try:
-            if said["format"] != FORMAT:
-                raise PayloadError(f"{where} must be of format {FORMAT}, it is of {said['format']}; import it again")
-            arguments = tuple(read_argument(argument) for argument in said["arguments"])
-            model = cls(**{**said, "arguments": arguments, "notes": tuple(said["notes"])})
-        except (TypeError, KeyError) as error:
-            raise PayloadError(
-                f"{where} must describe an imported model, it does not: {error}; import it again"
-            ) from error
-        if any(argument.role not in ROLES for argument in arguments):
-            raise PayloadError(f"roles in {where} must be of {', '.join(ROLES)}; import it again")
-        return model
-
-
-def read_argument(said: dict[str, Any]) -> ModelArgument:
-    """One entry of the file's arguments."""
-    order, shape = (tuple(said.get(name, ())) for name in ("order", "shape"))
-    return ModelArgument(**{**said, "order": order, "shape": shape})
+    def broken_law(self) -> str | None:
+        """What no description may say, as a sentence with the value found; `None` if it says nothing of the kind."""
+        if self.format != FORMAT:
+            return f"format must be {FORMAT}, got {self.format}"
+        if not re.fullmatch("[a-z0-9_]{1,20}", self.importer):
+            return f"importer must be a suffix of letters and digits, got {one_line(self.importer)[:50]!r}"
+        if any(not text.isprintable() for text in (self.source, self.oracle, *self.notes)):
+            return "texts must be printable"
+        return next((law for argument in self.arguments if (law := argument.broken_law()) is not None), None)
 
 
 def argument_names(arguments: Sequence[ModelArgument]) -> list[str]:

@@ -1,6 +1,7 @@
 """Marks: attributes by which schedules tell our rewrites what may be done; a script is right without them."""
 
 KNOBS = "autotune.knobs"  # on the sequence of a task: its config
+FOREIGN = "autotune.foreign"  # on sequences of a user's own script: handles there may be empty
 TAG = "autotune.task"  # on a task's op; its root, where there are several
 WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
 SUMS = "autotune.sums"  # on innermost loops, whose accumulators are to live in registers

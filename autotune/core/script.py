@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
 
+from autotune.core.candidate import Script
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family, Rewrites
 from autotune.core.machine import Machine
 from autotune.core.marks import KNOBS, ONLINE, TAG
+from autotune.core.open_script import ChosenScript
+from autotune.core.own_family import OwnFamily
 from autotune.core.space import Config
 from autotune.core.task import Task
 
@@ -88,6 +91,9 @@ class Step:
         note: Family and config, for a reader.
         rewrites: Rewrites of ours that are applied to the ops first.
         config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
+        chosen: A user's own script, which is still to be written with what is chosen; `body` only tells it from others.
+        sequences: Named sequences that `body` includes.
+        whole: The whole script, where it needs nothing around it; else empty.
     """
 
     tag: str
@@ -96,6 +102,9 @@ class Step:
     note: str = ""
     rewrites: Rewrites = field(default_factory=Rewrites)
     config: Config = field(default_factory=dict)
+    chosen: ChosenScript | None = None
+    sequences: str = ""
+    whole: str = ""
 
 
 def write_step(
@@ -111,8 +120,9 @@ def write_step(
         alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
         note: Note for a reader, such as `origin`.
     """
-    body, rewrites = family.build(task, config, machine), family.rewrites(task, config)
-    return Step(task.tag, 1 if alone else task.ops, body, note, rewrites, config)
+    body, rewrites, ops = family.build(task, config, machine), family.rewrites(task, config), 1 if alone else task.ops
+    chosen = family.choose(config, machine, ops, task) if isinstance(family, OwnFamily) else None
+    return Step(task.tag, ops, body, note, rewrites, config, chosen)
 
 
 def origin(task: Task, family: Family, config: Config) -> str:
@@ -126,6 +136,13 @@ def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
     return tuple((step.tag, step.rewrites.panel) for step in steps if step.rewrites.panel)
 
 
+def script_of(steps: Sequence[Step]) -> Script:
+    """The whole script, as a worker takes it: a user's own alone is written there."""
+    if len(steps) == 1 and steps[0].chosen is not None:
+        return steps[0].chosen
+    return assemble(steps)
+
+
 def assemble(steps: Sequence[Step]) -> str:
     """Write the whole script: a named sequence per task, and the entry ``@__transform_main``.
 
@@ -133,7 +150,10 @@ def assemble(steps: Sequence[Step]) -> str:
         >>> print(assemble([]).splitlines()[0])
         module attributes {transform.with_named_sequence} {
     """
-    sequences = "".join(named_sequence(index, step) for index, step in enumerate(steps))
+    if len(steps) == 1 and steps[0].whole:
+        return steps[0].whole
+    sequences = "".join(step.sequences for step in steps)
+    sequences += "".join(named_sequence(index, step) for index, step in enumerate(steps))
     calls = "".join(call(index, step) for index, step in enumerate(steps))
     main = (
         "transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {\n"

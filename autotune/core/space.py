@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -41,11 +41,38 @@ class Constraint:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """Where a knob counts; elsewhere it changes nothing, so that it keeps one value there.
+
+    Attributes:
+        knob: Name of the knob.
+        places: Places where the knob counts: each is a list of knobs that must have the value beside them.
+        otherwise: Value of the knob where it does not count.
+    """
+
+    knob: str
+    places: tuple[tuple[tuple[str, Value], ...], ...]
+    otherwise: Value
+
+    def counts(self, config: Config) -> bool:
+        """Tell whether the knob counts in a config."""
+        return any(all(config[name] == value for name, value in place) for place in self.places)
+
+    @property
+    def law(self) -> str:
+        """The sentence that is true of every settled config."""
+        places = " or where ".join(" and ".join(f"{name} is {value}" for name, value in p) for p in self.places)
+        where = f"counts only where {places}" if places else "is read nowhere"
+        return f"{self.knob} must be {self.otherwise}, as it {where}"
+
+
+@dataclass(frozen=True)
 class Space:
-    """Knobs and the joint constraints between them."""
+    """Knobs, the joint constraints between them, and where knobs count that do not count everywhere."""
 
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...] = field(default=())
+    conditions: tuple[Condition, ...] = field(default=())
 
     def __post_init__(self) -> None:
         names = [knob.name for knob in self.knobs]
@@ -73,20 +100,52 @@ class Space:
         if unknown:
             raise SpaceError(f"config must set only knobs of its space; got {', '.join(sorted(unknown))}")
 
+    def settled(self, config: Config) -> dict[str, Value]:
+        """The config that is the same program, with knobs that do not count at the one value they have there."""
+        settled = dict(config)
+        for condition in self.conditions:
+            if not condition.counts(settled):
+                settled[condition.knob] = condition.otherwise
+        return settled
+
     def broken_law(self, config: Config) -> str | None:
         """The first constraint that `config` breaks, as a sentence; `None` if it obeys them all."""
+        for condition in self.conditions:
+            if config[condition.knob] != condition.otherwise and not condition.counts(config):
+                return condition.law
         for constraint in self.constraints:
             if not constraint.holds(config):
                 return constraint.law
         return None
 
     def configs(self) -> Iterator[dict[str, Value]]:
-        """Every config that obeys the constraints, last knob fastest."""
+        """Every config that obeys the constraints, last knob fastest; knobs that do not count stand still."""
+        conditions = {condition.knob: condition for condition in self.conditions}
         names = [knob.name for knob in self.knobs]
-        for values in product(*(knob.values for knob in self.knobs)):
-            config = dict(zip(names, values, strict=True))
-            if self.broken_law(config) is None:
-                yield config
+        free = [knob for knob in self.knobs if knob.name not in conditions]
+        others = [knob for knob in self.knobs if knob.name in conditions]
+        for values in product(*(knob.values for knob in free)):
+            chosen = dict(zip((knob.name for knob in free), values, strict=True))
+            for whole in expand(chosen, others, conditions):
+                config = {name: whole[name] for name in names}
+                if self.broken_law(config) is None:
+                    yield config
+
+
+def expand(
+    chosen: dict[str, Value], others: Sequence[Knob], conditions: Mapping[str, Condition]
+) -> Iterator[dict[str, Value]]:
+    """Configs that give knobs with conditions a value, to those that others depend on first."""
+    if not others:
+        yield chosen
+        return
+    names = {knob.name for knob in others}
+    ready = [k for k in others if names.isdisjoint(name for place in conditions[k.name].places for name, _ in place)]
+    knob = (ready or others)[0]
+    rest = [each for each in others if each is not knob]
+    condition = conditions[knob.name]
+    for value in knob.values if not ready or condition.counts(chosen) else (condition.otherwise,):
+        yield from expand({**chosen, knob.name: value}, rest, conditions)
 
 
 def config_key(config: Config) -> str:

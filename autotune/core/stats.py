@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy  # scipy.stats takes a second to load, and is when it is first used
 
 from autotune.core.errors import PayloadError
+from autotune.core.options import check_real, check_seed
 
 Times = npt.NDArray[np.float64]
 
@@ -24,6 +25,10 @@ PERMUTATIONS = 1999
 QUIET = 0.25
 # Below this many samples a bootstrap only reshuffles what was seen, and its interval is too narrow to be believed.
 FEWEST_FOR_BOOTSTRAP = 5
+# Shorter or longer is no time of anything, and ratios of such times would overflow.
+SHORTEST, LONGEST = 1e-150, 1e150
+# How far a program may be from itself in two calls, on machines as noisy as these: what so few samples cannot show.
+FEW_SPREAD = 0.1
 # Distance from 1.0 to the next number, by MLIR element type; integer arithmetic is exact.
 EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-7, "i8": 0.0}
 TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-126, "i8": 0.0}
@@ -40,6 +45,10 @@ class Interval:
     def to_json(self) -> dict[str, float]:
         """Plain data: the three numbers by name."""
         return asdict(self)
+
+    def widened(self, error: float) -> "Interval":
+        """The same estimate, of which nothing is known more precisely than to a relative error."""
+        return Interval(self.low / (1 + error), self.estimate, self.high * (1 + error))
 
 
 def ratio_interval(
@@ -69,6 +78,8 @@ def ratio_interval(
     >>> ratio_interval([2.0, 2.2, 1.8], [1.0, 1.0, 1.0])
     Interval(low=1.8, estimate=2.0, high=2.2)
     """
+    check_real("confidence", confidence, 0.01, 0.9999, example=0.95)
+    check_seed(seed)
     base, cand = as_times(baseline), as_times(candidate)
     if not paired:
         return interval((base, cand), median_ratio, np.outer(base, 1.0 / cand), confidence, seed)
@@ -133,11 +144,12 @@ def as_times(samples: Sequence[float]) -> Times:
     """An array of times.
 
     Raises:
-        ValueError: A time is not a positive finite number, or there is none.
+        ValueError: A time is not a positive finite number, is beyond `SHORTEST` or `LONGEST`, or there is none.
     """
     times = np.asarray(samples, dtype=np.float64)
-    if times.size == 0 or not (np.isfinite(times) & (times > 0)).all():
-        raise ValueError(f"times must be at least one positive finite number; got {list(samples)}")
+    if times.size == 0 or not ((times >= SHORTEST) & (times <= LONGEST)).all():
+        bad = next((repr(s) for s in samples if not SHORTEST <= s <= LONGEST), "none")
+        raise ValueError(f"times must be positive numbers of seconds, {SHORTEST:g} to {LONGEST:g}; got {bad}")
     return times
 
 
@@ -156,7 +168,7 @@ def quiet_time(samples: Sequence[float]) -> float:
         ValueError: A time is not a positive finite number, or there is none.
     """
     times = sorted(samples)
-    if not times or times[0] <= 0 or not math.isfinite(sum(times)):
+    if not times or not times[0] >= SHORTEST or not sum(times) <= LONGEST:
         as_times(samples)  # says what is wrong
     place = QUIET * (len(times) - 1)
     below = int(place)
@@ -188,6 +200,8 @@ def is_different(a: Sequence[float], b: Sequence[float], *, floor: float, alpha:
     Raises:
         ValueError: A sample is not a positive finite number, or there are none.
     """
+    check_real("floor", floor, 0.0, 1e6, example=0.01)
+    check_real("alpha", alpha, 1e-12, 1.0, example=0.01)
     if relative_difference(a, b) <= floor:
         return False
     times = as_times(a), as_times(b)

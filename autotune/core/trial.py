@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, Literal, get_args
 
 from autotune.core.space import Config, Value
-from autotune.core.stats import quiet_time
+from autotune.core.stats import as_times, quiet_time
 
 Outcome = Literal[
     "ok",  # compiled, verified, measured
@@ -26,6 +26,7 @@ Outcome = Literal[
 ]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 RIGHT = ("ok", "noisy")  # what computes what it should
+UNTOLD = ("out-of-memory", "timed-out")  # what had too little room or time to show what it computes
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,11 @@ class Trial:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Trial":
-        """Rebuild a trial from `to_json`'s data."""
+        """Rebuild a trial from `to_json`'s data.
+
+        Raises:
+            ValueError: A time is none.
+        """
         samples = data["samples"]
         if samples is not None:
             samples = Samples(
@@ -128,6 +133,9 @@ class Trial:
                 samples["quiet_reference"],
                 samples.get("reference_level", 0.0),
             )
+            as_times(samples.seconds)
+            if samples.reference_seconds:
+                as_times(samples.reference_seconds)
         plain = {**data, "samples": samples}
         plain["family"] = plain.pop("schedule")
         return Trial(**plain)

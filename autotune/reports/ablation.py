@@ -1,18 +1,23 @@
 """What each technique is worth: the winner without one of them, or a program built up technique by technique."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autotune.compiler.tasks.partition import partition
+from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import Machine
+from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.stats import Interval, median_interval, ratio_interval
-from autotune.core.technique import Technique, without
+from autotune.core.technique import Technique, repair, without
 from autotune.registry import load_baseline, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
+from autotune.tuning.own import own_of, parts_of
+from autotune.tuning.roofline import needed_flops
+from autotune.tuning.slow_baseline import part_for
+from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"
@@ -63,12 +68,13 @@ def winner_of(bundle: BundleFiles, machine: Machine) -> tuple[list[Scheduled], s
     Raises:
         BundleError: The bundle is of a release that formed tasks otherwise.
     """
-    recorded, parts = recorded_tasks(bundle), partition(bundle.payload)
-    return [as_recorded(task, recorded, machine) for task in parts.tasks], parts.payload.text
+    own = own_of(bundle)
+    recorded, parts = recorded_tasks(bundle), parts_of(bundle.payload, own)
+    return [as_recorded(task, recorded, machine, own) for task in parts.tasks], parts.payload.text
 
 
 def leave_one_out(bundle: BundleFiles, machine: Machine) -> list[Variant]:
-    """The winner, then the winner without each technique, then with the configs of no search.
+    """The winner, then without each technique, or each choice of a user's own script, then with configs of no search.
 
     A technique that the winner does not use, or that no lawful config does without, changes no task.
 
@@ -78,15 +84,43 @@ def leave_one_out(bundle: BundleFiles, machine: Machine) -> list[Variant]:
     tasks, text = winner_of(bundle, machine)
     winner = candidate_of(tasks, machine, text)
     variants = [Variant(WINNER, winner, ())]
-    for technique in load_techniques():
+    families = [task for task in tasks if not isinstance(task.family, OwnFamily)]
+    for technique in load_techniques() if families else ():
         fewer = [drop(task, [technique], machine) for task in tasks]
         changed = changed_tags(tasks, fewer)
         candidate = candidate_of(fewer, machine, text) if changed else winner
         variants.append(Variant(technique.name, candidate, changed))
-    defaults = [as_recorded(task.task, None, machine) for task in tasks]
+    variants += without_choices(tasks, machine, text)
+    defaults = [by_default(task, machine) for task in tasks]
     changed = changed_tags(tasks, defaults)
     variants.append(Variant(SEARCH, candidate_of(defaults, machine, text) if changed else winner, changed))
     return variants
+
+
+def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> Iterator[Variant]:
+    """The winner with one knob of a user's own script back at its default, for every knob that the search changed.
+
+    Where that breaks a law of the script, as few other knobs as possible change, too.
+    """
+    for place, task in enumerate(tasks):
+        if not isinstance(task.family, OwnFamily) or task.config is None:
+            continue
+        space, default = task.family.space(task.task, machine), task.family.default(task.task, machine)
+        for name in (knob.name for knob in space.knobs if default[knob.name] != task.config[knob.name]):
+            free = [knob.name for knob in space.knobs if knob.name != name]
+            back = repair(space.settled({**task.config, name: default[name]}), space, free)
+            if back is None or back == task.config:
+                continue
+            fewer = [*tasks[:place], replace(task, config=back), *tasks[place + 1 :]]
+            changed = changed_tags(tasks, fewer)
+            yield Variant(f"{name}={task.config[name]}", candidate_of(fewer, machine, text), changed)
+
+
+def by_default(task: Scheduled, machine: Machine) -> Scheduled:
+    """A task with the config of no search."""
+    if isinstance(task.family, OwnFamily):
+        return replace(task, config=task.family.default(task.task, machine))
+    return as_recorded(task.task, None, machine)
 
 
 def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, baseline: str | None) -> list[Variant]:
@@ -101,7 +135,7 @@ def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, bas
     parts = partition(payload)
     full = [as_recorded(task, None, machine) for task in parts.tasks]
     techniques = load_techniques()
-    variants = [Variant(baseline, Candidate(None, load_baseline(baseline).pipeline), ())] if baseline else []
+    variants = [baseline_variant(baseline, payload, parts)] if baseline else []
     before: list[Scheduled] = [Scheduled(task) for task in parts.tasks]
     for count, name in enumerate((VECTORIZE, *(technique.name for technique in techniques))):
         missing = techniques[count:]
@@ -120,9 +154,16 @@ def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, bas
     return variants
 
 
+def baseline_variant(name: str, payload: Payload, parts: Partition) -> Variant:
+    """A pass pipeline, or a part of it where it has much to do."""
+    part = part_for(payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks))
+    said = f"{name}, one in {part} iterations" if part > 1 else name
+    return Variant(said, Candidate(None, load_baseline(name).pipeline, part=part), ())
+
+
 def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine) -> Scheduled:
     """A task without techniques; as it is where none of its configs do without them."""
-    if scheduled.family is None or scheduled.config is None:
+    if scheduled.family is None or scheduled.config is None or isinstance(scheduled.family, OwnFamily):
         return scheduled
     space = scheduled.family.space(scheduled.task, machine)
     plainer = without(scheduled.config, space, techniques)

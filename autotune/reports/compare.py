@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
-from autotune.compiler.tasks.partition import Partition, partition
+from autotune.compiler.tasks.partition import Partition
 from autotune.core.evaluator import Effort, Evaluation
+from autotune.core.family import Baseline
 from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.machine import Machine, Roofs, this_machine
+from autotune.core.options import check_seed
 from autotune.core.payload import Payload
 from autotune.core.stats import median_interval, ratio_interval
 from autotune.core.trial import Samples
-from autotune.registry import load_comparator
+from autotune.registry import load_baseline, load_comparator
 from autotune.reports.comparison import Comparison, Row
 from autotune.reports.entries import (
     Contender,
@@ -24,11 +27,13 @@ from autotune.reports.entries import (
     read_contender,
     weight_bytes,
 )
-from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.tuning.roofline import needed_flops, share_of_roof, why_above
+from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.environment import one_thread
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
 from autotune.worker.race import Entry, Race, Standing, enter, race
+from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
@@ -56,6 +61,9 @@ class CompareOptions:
     seed: int = 0
     beside: tuple[Payload, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+
 
 @dataclass(frozen=True)
 class EntryTimes:
@@ -80,6 +88,7 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         PayloadError: The payload does not fit the machine, or its oracle is not finite.
     """
     libraries = [load_comparator(name) for name in dict.fromkeys(options.against)]
+    baseline = load_baseline(options.baseline) if options.baseline is not None else None
     for each in (payload, *options.beside):
         check_memory(each)
     machine = this_machine()
@@ -91,29 +100,57 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
     ours = our_contenders(payload, parts, bundles, options, machine=machine, listener=told)
     theirs = [library_contender(library, payload, options.seed, told) for library in libraries]
-    with one_thread() as unset, Worker(ENTRY_SECONDS) as worker:
+    with one_thread() as unset, Worker(ENTRY_SECONDS, sandboxed=False) as worker:
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
         told.stage("measuring roofs and noise of this machine")
         roofs, floor = worker.roofs(machine), measure_noise(machine, worker)
         roof = roof_contenders(payload, parts, flops, roofs, machine=machine, seed=options.seed)
-        contenders = [*ours, *roof, *theirs]
+        plain = baseline_contenders(
+            payload, baseline, flops, machine=machine, seed=options.seed, worker=worker, listener=told
+        )
+        contenders = [*plain, *ours, *roof, *theirs]
         standings = enter_all(contenders, worker, told)
         told.stage("running all of them in turn")
         times = race_all(contenders, standings, machine, worker)
+    rows = tuple(
+        make_row(c, standings[c.name], times.get(c.name), flops=flops_of(c, payload, flops), machine=machine)
+        for c in contenders
+    )
+    for row in rows:
+        beside = median(row.samples.reference_seconds) if row.samples else None
+        if above := why_above(row.roof_fraction, beside, machine, roofs.flops):
+            told.note(f"{row.name}: {above}")
     return Comparison(
         payload=payload.name,
         machine=machine,
         roofs=roofs,
         noise_floor=floor,
-        rows=tuple(
-            make_row(c, standings[c.name], times.get(c.name), flops=flops_of(c, payload, flops), machine=machine)
-            for c in contenders
-        ),
+        rows=rows,
         ratio_to=next((name for name in ANCHORS if name in times), None),
         seed=options.seed,
         notes=tuple(told.notes),
     )
+
+
+def baseline_contenders(
+    payload: Payload,
+    baseline: Baseline | None,
+    flops: float,
+    *,
+    machine: Machine,
+    seed: int,
+    worker: Worker,
+    listener: Listener,
+) -> list[Contender]:
+    """The baseline, if there is to be one, timed by a part of it where a call takes long."""
+    if baseline is None:
+        return []
+    listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
+    timed = time_baseline(payload, baseline, flops, machine=machine, seed=seed, worker=worker)
+    for sentence in timed.notes:
+        listener.note(sentence)
+    return [baseline_contender(timed, payload, seed)]
 
 
 def our_contenders(
@@ -125,13 +162,12 @@ def our_contenders(
     machine: Machine,
     listener: Listener,
 ) -> list[Contender]:
-    """Our own programs, in the order of the rows."""
+    """Our own programs but for the baseline, in the order of the rows."""
     seed = options.seed
-    baseline = [baseline_contender(options.baseline, payload, seed)] if options.baseline is not None else []
     best = best_contender(payload, options.bundle, bundles, machine, seed=seed, listener=listener)
     others = {other.name: other for other in options.beside}.values()
     beside = [beside_contender(other, bundles, machine, seed=seed, listener=listener) for other in others]
-    return [*baseline, default_contender(payload, parts, machine, seed), *([best] if best is not None else []), *beside]
+    return [default_contender(payload, parts, machine, seed), *([best] if best is not None else []), *beside]
 
 
 def roof_contenders(
@@ -209,10 +245,10 @@ def make_row(
         name=contender.name,
         outcome=standing.status,
         version=standing.version or contender.version,
-        seconds=median_interval(samples.seconds) if samples else None,
+        seconds=median_interval(samples.seconds).widened(contender.error) if samples else None,
         roof_fraction=share_of_roof(flops, samples, machine) if samples and flops else None,
         max_error=standing.max_error,
-        ratio=ratio_interval(samples.seconds, anchor.seconds) if samples and anchor else None,
+        ratio=ratio_interval(samples.seconds, anchor.seconds).widened(contender.error) if samples and anchor else None,
         diagnostic=standing.diagnostic,
         samples=samples,
     )

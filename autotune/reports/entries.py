@@ -21,8 +21,8 @@ from autotune.core.errors import BundleError
 from autotune.core.listener import Listener
 from autotune.core.machine import Machine
 from autotune.core.payload import Case, Payload
-from autotune.registry import load_baseline
 from autotune.store.bundle import read_bundle
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.worker.kernels import copy_payload, read_payload
 from autotune.worker.race import Entry
 
@@ -35,19 +35,23 @@ class Contender:
         name: Name of the row.
         entry: Program or library to run; `None` for a library that is missing.
         version: Version of what runs; a library tells its own when it has been loaded.
-        diagnostic: Reason why a library is missing.
+        diagnostic: Reason why it is not run.
+        error: Relative error of its times, where they come from a part of it.
     """
 
     name: str
     entry: Entry | None
     version: str = ""
     diagnostic: str = ""
+    error: float = 0.0
 
 
-def baseline_contender(name: str, payload: Payload, seed: int) -> Contender:
-    """The classic pass pipeline called `name`."""
-    candidate = Candidate(None, load_baseline(name).pipeline)
-    return Contender("baseline", Entry("baseline", payload, candidate, seed), f"{name}, {compiler_version()}")
+def baseline_contender(timed: TimedBaseline, payload: Payload, seed: int) -> Contender:
+    """A classic pass pipeline, or what a part of it tells."""
+    entry = Entry("baseline", payload, timed.candidate, seed) if timed.candidate is not None else None
+    part = f", one in {timed.part} iterations" if timed.part > 1 else ""
+    version = f"{timed.baseline.name}, {compiler_version()}{part}"
+    return Contender("baseline", entry, version, timed.why_not, timed.error)
 
 
 def default_contender(payload: Payload, parts: Partition, machine: Machine, seed: int) -> Contender:

@@ -1,17 +1,35 @@
 """Numbers for people: times with their unit, factors and shares with their intervals, bytes."""
 
 import os
+from collections.abc import Iterable
 
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable, RenderHook
+from rich.text import Text
 
+from autotune.core.printable import is_plain, lines
 from autotune.core.stats import Interval
 
 PIPE_WIDTH = 80
 
 
+class PrintableText(RenderHook):
+    """Spells out what is no character to print: text from elsewhere cannot command the terminal."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """What is printed, texts of it without control characters but for lines and tabs."""
+        return [Text(lines(r.plain)) if isinstance(r, Text) and not is_plain(r.plain) else r for r in renderables]
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """A console that prints text as it is written, wherever it comes from."""
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console.push_render_hook(PrintableText())
+    return console
+
+
 def out() -> Console:
     """The console for results: stdout, as wide as its terminal; elsewhere as ``COLUMNS`` says, or else `PIPE_WIDTH`."""
-    console = Console(highlight=False)
+    console = terminal()
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = PIPE_WIDTH
     return console
@@ -80,6 +98,18 @@ def percent(share: float | None) -> str:
         '12.3%'
     """
     return f"{share:.1%}" if share is not None else "-"
+
+
+def above_roof(shares: Iterable[float | None]) -> str:
+    """What a share of more than the whole roof means, in a sentence for below a table; empty where there is none.
+
+    Example:
+        >>> above_roof([0.5, None])
+        ''
+    """
+    if not any(share is not None and share > 1.0 for share in shares):
+        return ""
+    return "above 100%: the core was more disturbed when the roof was measured than when the program was; measure again"
 
 
 def plural(count: int, noun: str) -> str:

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from autotune.bundles.bundle import Bundle
-from autotune.compiler.stages import COMPILED, compile_to
+from autotune.compiler.stages import COMPILED
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Payload
 from autotune.core.space import Value
@@ -24,6 +24,7 @@ from autotune.tuning.by_hand import candidate_of
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.doctor import A_A_PAIRS, Diagnosis, examine
+from autotune.worker.reading import compile_to, script_text
 
 
 def trials(store: str | Path, *, payload: str | None = None, where: str | None = None) -> pd.DataFrame:
@@ -78,7 +79,7 @@ def show(
     if isinstance(source, TunableTask):
         found = candidate_of(source, candidate if candidate is not None else {})
         if stage == "schedule":
-            return found.script or ""
+            return script_text(found.script)
         if stage in COMPILED:
             return compile_to(stage, source.payload, found).text
         raise PayloadError(f"the stage of a task must be one of schedule, {', '.join(COMPILED)}; got {stage!r}")

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from autotune.compiler.llvm_tools import Throughput, predict
 from autotune.compiler.lower import TAIL
-from autotune.compiler.stages import compile_to
-from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
@@ -15,6 +13,7 @@ from autotune.core.payload import Payload
 from autotune.reports.machine_code import InstructionMix, MachineLoop, hot_loop, mix_of, read_instructions
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.worker.kernels import fma_payload
+from autotune.worker.reading import compile_to, partition
 from autotune.worker.roofs import CHAINS, STEPS
 from autotune.worker.worker import Worker
 

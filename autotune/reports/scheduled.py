@@ -1,5 +1,6 @@
 """Tasks with the family and config they are compiled with: as a bundle records it, by default, or as somebody asks."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,11 +10,12 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.family import Family
 from autotune.core.machine import Machine
-from autotune.core.script import assemble, origin, panels_of, write_step
+from autotune.core.script import origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.registry import family_for, load_family
 from autotune.store.bundle import BundleFiles
+from autotune.tuning.own import written
 
 RECORD = ("schedule", "config", "ops", "count")  # of a task, in a manifest
 
@@ -37,15 +39,23 @@ def recorded_tasks(bundle: BundleFiles) -> dict[str, dict[str, Any]]:
     return {tag: {key: getattr(task, key) for key in RECORD} for tag, task in bundle.manifest.tasks.items()}
 
 
-def as_recorded(task: Task, recorded: Mapping[str, Any] | None, machine: Machine) -> Scheduled:
+def as_recorded(
+    task: Task, recorded: Mapping[str, Any] | None, machine: Machine, own: Family | None = None
+) -> Scheduled:
     """A task as a bundle records it; without a bundle, with the default config of its family.
+
+    Args:
+        task: The task.
+        recorded: What the bundle's manifest says of every task; `None` without a bundle.
+        machine: The host.
+        own: A user's own script, or a family that is wanted, which comes before others.
 
     Raises:
         BundleError: The bundle holds no such task.
     """
     if recorded is None:
-        family = family_for(task)
-        return Scheduled(task, family, family.default(task, machine)) if family is not None else Scheduled(task)
+        found = own if own is not None and own.covers(task) else family_for(task)
+        return Scheduled(task, found, found.default(task, machine)) if found is not None else Scheduled(task)
     if task.tag not in recorded:
         raise BundleError(
             f"the bundle must hold task {task.tag}, it has {', '.join(recorded) or 'none'}; "
@@ -54,7 +64,7 @@ def as_recorded(task: Task, recorded: Mapping[str, Any] | None, machine: Machine
     record = recorded[task.tag]
     if record["config"] is None:
         return Scheduled(task)
-    family = load_family(record["schedule"])
+    family: Family = own if own is not None and record["schedule"] == own.name else load_family(record["schedule"])
     return Scheduled(task, family, completed(record["config"], family, task, machine))
 
 
@@ -90,8 +100,10 @@ def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
     if family is None:
         raise SpaceError(f"no schedule family covers {scheduled.task.tag}, so it has no knobs; leave out --config")
     space = family.space(scheduled.task, machine)
-    config = {**(scheduled.config or family.default(scheduled.task, machine)), **read_knobs(text, space)}
+    wanted = read_knobs(text, space)
+    config = {**(scheduled.config or family.default(scheduled.task, machine)), **wanted}
     space.check(config)
+    config = {**space.settled(config), **wanted}
     law = space.broken_law(config)
     if law is not None:
         raise SpaceError(f"{law}; got {text}")
@@ -101,7 +113,7 @@ def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
 def read_knobs(text: str, space: Space) -> dict[str, Value]:
     """The values that ``name=value,...`` spells; those that no knob has stay text, for `Space.check` to refuse."""
     found: dict[str, Value] = {}
-    for part in text.split(","):
+    for part in re.split(r",(?![^\[({<]*[\])}>])", text):  # not inside brackets
         name, equals, spelled = part.partition("=")
         if not (name and equals):
             raise SpaceError(f"--config must read name=value,...; got {part!r}")
@@ -117,4 +129,4 @@ def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None 
         if each.family is not None and each.config is not None:
             note = origin(each.task, each.family, each.config)
             steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
-    return Candidate(assemble(steps), TAIL, text, panels_of(steps))
+    return Candidate(script_of(written(steps) if len(steps) > 1 else steps), TAIL, text, panels_of(steps))

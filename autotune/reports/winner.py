@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from autotune.core.space import Value
@@ -11,7 +10,8 @@ from autotune.core.task_names import readable_names
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import TaskRecord
-from autotune.worker.roofs import reference_flops
+from autotune.store.sessions import SessionFigures, figures_of
+from autotune.tuning.roofline import share_beside, why_above
 
 
 @dataclass(frozen=True)
@@ -99,35 +99,36 @@ def read_winner(folder: Path) -> Winner:
 def describe(bundle: BundleFiles) -> Winner:
     """What a bundle's manifest says."""
     data = bundle.manifest
-    baseline = [seconds for session in data.samples for seconds in session.baseline_seconds]
+    figures, flops = figures_of(data.samples, data.baseline.part_error), data.flops
+    beside = figures.reference_seconds
+    share = share_beside(flops, figures.best_seconds, beside, data.machine) if flops and beside is not None else None
+    above = why_above(share, beside, data.machine, data.roofs["flops"])
     names = names_in(bundle)
     return Winner(
         payload=data.payload,
         cpu=data.machine.cpu,
         isa=data.machine.isa,
         roofs=dict(data.roofs),
-        seconds=median_interval([seconds for session in data.samples for seconds in session.best_seconds]),
+        seconds=seconds_of(data, figures),
         baseline=data.baseline.name,
-        baseline_seconds=median(baseline) if baseline else None,
+        baseline_seconds=figures.baseline_seconds,
         speedup=data.speedup,
-        roof_fraction=roof_fraction(data),
+        roof_fraction=share,
         max_error=max(output.max_error for output in data.numerics.outputs.values()),
         noise_floor=data.noise_floor,
         buffers=asdict(data.buffers) if data.buffers is not None else None,
         tasks=tuple(timed_task(tag, names[tag], task) for tag, task in data.tasks.items()),
-        notes=data.notes,
+        notes=data.notes if not above or above in data.notes else (*data.notes, above),
         command=data.command,
         compiler=data.versions.compiler,
     )
 
 
-def roof_fraction(data: Manifest) -> float | None:
-    """Rate of the whole over that of the FMA kernel beside it; `None` where either is unknown."""
-    best = [seconds for session in data.samples for seconds in session.best_seconds]
-    beside = [seconds for session in data.samples for seconds in session.reference_seconds]
-    if not data.flops or not beside:
-        return None
-    return (data.flops / median(best)) / (reference_flops(data.machine) / median(beside))
+def seconds_of(data: Manifest, figures: SessionFigures) -> Interval:
+    """Seconds a call of the whole, with the interval of its median over all sessions."""
+    found = median_interval([seconds for session in data.samples for seconds in session.best_seconds])
+    best = figures.best_seconds
+    return Interval(min(found.low, best), best, max(found.high, best))
 
 
 def names_in(bundle: BundleFiles) -> dict[str, str]:

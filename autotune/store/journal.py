@@ -1,11 +1,11 @@
 """Where a store lives: Optuna's journal format in a file we keep ourselves, or a database."""
 
-import errno
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from optuna.study import StudyDirection
 from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.core.errors import StoreError
+from autotune.store.room import Pause, with_room
 
 # 1: a first, empty study ``autotune/format-1``; one study a sweep, named ``payload/task/hash``, its user
 #   attribute "sweep" = {payload, task, identity, flops, bytes}; one finished trial each, its user attribute "trial" =
@@ -28,10 +29,6 @@ HEADER_START = b'{"op_code":0,"worker_id":"'
 WAY_OUT = "move it away or pass --store PATH"
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-Pause = Callable[[str], None]  # waits a while, having told somebody why
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Journal(BaseJournalBackend):
@@ -82,24 +79,19 @@ class Journal(BaseJournalBackend):
         if not self.writable:
             raise StoreError(f"a store opened for reading must only be read; {self.path} got a record to write")
         data = b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs)
-        while not self._append(data):
-            assert self.pause is not None
-            self.pause(f"store must have room; the disk of {self.path} is full; make room, the sweep waits")
-
-    def _append(self, data: bytes) -> bool:
-        """Append whole records after whole records; false if that must wait for room."""
         try:
-            with locked(self.path):
-                mend(self.path)
-                append(self.path, data)
+            with_room(partial(self._append, data), self.path, self.pause)
         except OSError as error:
-            if self.pause is not None and error.errno in FULL:
-                return False
             raise StoreError(
                 f"store must stay writable; {self.path}: {error.strerror}; earlier records are safe: make room or "
                 "restore the file, then run again to resume"
             ) from error
-        return True
+
+    def _append(self, data: bytes) -> None:
+        """Append whole records after whole records."""
+        with locked(self.path):
+            mend(self.path)
+            append(self.path, data)
 
 
 def append(path: Path, data: bytes) -> None:
@@ -123,7 +115,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
     """The journal record in a line; `None` if it is none."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and {"op_code", "worker_id"} <= record.keys() else None
 
@@ -207,13 +199,19 @@ def open_file(path: Path, create: bool, exclusive: bool, pause: Pause | None) ->
     if not exclusive:
         check_first_line(path)
         return load_journal(path, writable=False), []
+    messages = with_room(partial(make_ready, path), path, pause)
+    return load_journal(path, writable=True, pause=pause), messages
+
+
+def make_ready(path: Path) -> list[str]:
+    """Make a file that records can be appended to; what was repaired."""
     path.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
     with locked(path):
         check_first_line(path)
         messages = repair(path)
         begin(path)
-    return load_journal(path, writable=True, pause=pause), messages
+    return messages
 
 
 def begin(path: Path) -> None:

@@ -8,15 +8,17 @@ Format history:
        script and after the pipeline; machine, roofs and packages; the recipe of weights stored beforehand.
 """
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from autotune.core.errors import BundleError
+from autotune.core.files import read_file
 from autotune.core.machine import Machine
+from autotune.core.printable import one_line
 from autotune.core.stats import Interval
 from autotune.store.records import (
     Amount,
@@ -29,6 +31,7 @@ from autotune.store.records import (
     Numerics,
     ProcessTimes,
     RewriteStep,
+    ScriptRecord,
     Sha256,
     Size,
     Symbol,
@@ -76,6 +79,7 @@ class Manifest:
         cases: Inputs at which it was verified and measured, where there are several.
         online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
         rewrites: Our own rewrites around the script, as ``name@version``, in order; empty in older bundles.
+        script: The user's own script that was tuned, open.mlir; `None` where families of schedules were.
     """
 
     format_version: int
@@ -106,6 +110,7 @@ class Manifest:
     cases: Annotated[tuple[CaseRecord, ...], Field(max_length=1000)] = field(default=())
     online: tuple[Name, ...] = field(default=())
     rewrites: tuple[RewriteStep, ...] = field(default=())
+    script: ScriptRecord | None = None
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)
@@ -119,9 +124,9 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             place.
     """
     try:
-        plain = from_json(data, allow_inf_nan=False)
+        plain = json.loads(data, object_pairs_hook=pairs_once, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise BundleError(f"{where} must be JSON, it is not: {error}; restore it") from error
+        raise BundleError(f"{where} must be JSON, it is not: {one_line(str(error))[:200]}; restore it") from error
     version = plain.get("format_version") if isinstance(plain, dict) else None
     if type(version) is not int or version != FORMAT_VERSION:
         way = "use a newer release" if isinstance(version, int) and version > FORMAT_VERSION else "tune again"
@@ -134,6 +139,32 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         raise BundleError(f"{where} must be as it was recorded, {place} is not: {first['msg']}; restore it") from error
 
 
+def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose keys differ, and whose texts are ones to print.
+
+    Raises:
+        ValueError: A key comes twice, which readers understand differently, or a text would command a terminal.
+    """
+    for key, value in pairs:
+        for text in (key, *(value if isinstance(value, list) else [value])):
+            if isinstance(text, str) and not text.isprintable():
+                raise ValueError(f"texts must be printable, {one_line(text)[:50]!r} of {one_line(key)[:50]} is not")
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"keys must differ, {next(key for key in keys if keys.count(key) > 1)[:50]!r} comes twice")
+    return found
+
+
+def refuse_constant(name: str) -> None:
+    """Refuse what is no number of JSON.
+
+    Raises:
+        ValueError: Always.
+    """
+    raise ValueError(f"numbers must be finite, it holds {name}")
+
+
 def write_manifest(manifest: Manifest) -> str:
     """The text of a manifest."""
     return MANIFEST.dump_json(manifest, indent=1).decode() + "\n"
@@ -143,13 +174,12 @@ def read_bytes(path: Path) -> bytes:
     """A file of a bundle.
 
     Raises:
-        BundleError: The file cannot be read, is a link, or is larger than any bundle's.
+        BundleError: The file cannot be read, is a link or no regular file, or is larger than any bundle's.
     """
+    if path.is_symlink() or path.parent.is_symlink():
+        raise BundleError(f"files of a bundle must lie in its folder, {path} is a link; copy the file there")
     try:
-        if path.is_symlink() or path.parent.is_symlink():
-            raise BundleError(f"files of a bundle must lie in its folder, {path} is a link; copy the file there")
-        if path.stat().st_size > MOST_BYTES:
-            raise BundleError(f"files of a bundle must be at most {MOST_BYTES >> 20} MiB, {path} is larger; restore it")
-        return path.read_bytes()
-    except OSError as error:
-        raise BundleError(f"a bundle must hold {path.name}, {path} cannot be read: {error.strerror}") from error
+        return read_file(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise BundleError(f"a bundle must hold {path.name}, {path} cannot be read: {why}") from error

@@ -16,9 +16,10 @@ def slug(payload: str) -> str:
     return "".join(c if c.isalnum() or c in "=,._-" else "_" for c in payload)
 
 
-def bundle_folder(payload: str) -> Path:
-    """Where the bundle of a payload goes by default."""
-    return home() / "bundles" / slug(payload)
+def bundle_folder(payload: str, schedule: str = "") -> Path:
+    """Where the bundle of a payload goes by default; one of a user's own schedule is kept beside that of families."""
+    by = f"_by_{slug(Path(schedule).stem)}" if schedule and schedule != payload else ""
+    return home() / "bundles" / (slug(payload) + by)
 
 
 def recorded_folders() -> list[Path]:

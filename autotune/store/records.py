@@ -16,13 +16,15 @@ Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
 File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
-Seconds = Annotated[float, Field(gt=0, lt=1e6, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=1e-15, lt=1e6, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 Size = Annotated[int, Field(ge=1, lt=2**40)]
 SampleSeconds = Annotated[tuple[Seconds, ...], Field(max_length=100_000)]
-KnobValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Name
+KnobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+Spelled = Annotated[str, Field(pattern=r"^[ -~]{1,1000}$")]  # a name, or an attribute as MLIR spells it
+KnobValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Spelled
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class TaskRecord:
     """
 
     schedule: Name
-    config: dict[Name, KnobValue] | None
-    knobs: dict[Name, Annotated[tuple[KnobValue, ...], Field(min_length=1, max_length=10_000)]]
+    config: dict[KnobName, KnobValue] | None
+    knobs: dict[KnobName, Annotated[tuple[KnobValue, ...], Field(min_length=1, max_length=10_000)]]
     structure: Text
     sizes: Annotated[tuple[Size, ...], Field(max_length=100)]
     ops: Count
@@ -99,6 +101,19 @@ class TaskRecord:
     seconds: SampleSeconds
     baseline_seconds: Seconds | None
     note: Text
+
+
+@dataclass(frozen=True)
+class ScriptRecord:
+    """A user's own script, kept as open.mlir.
+
+    Attributes:
+        source: Name of the user's file.
+        tasks: Which tasks it is for, where it takes one op: a tag, or a pattern with ``*``.
+    """
+
+    source: Text
+    tasks: Text = "*"
 
 
 @dataclass(frozen=True)
@@ -159,10 +174,19 @@ class Buffers:
 
 @dataclass(frozen=True)
 class BaselineRecord:
-    """What the speed-up is quoted against."""
+    """What the speed-up is quoted against.
+
+    Attributes:
+        name: Name of the baseline.
+        pipeline: Pass pipeline of the baseline.
+        part: One in so many iterations of its outermost loops was run, and times multiplied by as many; 1 for all.
+        part_error: Relative error of such times; 0 of whole calls.
+    """
 
     name: Name
     pipeline: Text
+    part: Annotated[int, Field(ge=1, le=2**20)] = 1
+    part_error: Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)] = 0.0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ optuna-dashboard opens both. Search never reads here: it runs in memory and is r
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,8 +19,9 @@ from optuna.trial import TrialState, create_trial
 
 from autotune.core.space import Config
 from autotune.store.frames import to_frame
-from autotune.store.journal import Pause, open_database, open_file, plain_errors, shown
+from autotune.store.journal import open_database, open_file, plain_errors, shown
 from autotune.store.locks import FileLocks, Locks, NoLocks
+from autotune.store.room import Pause, with_room
 from autotune.store.sweep import Sweep
 
 SUMMARY = "summary"
@@ -30,9 +32,13 @@ class Store:
 
     Attributes:
         messages: Sentences on what was repaired when the store was opened.
+        pause: Function that waits for room on a full disk, as it was opened with.
     """
 
-    def __init__(self, storage: BaseStorage, where: str, locks: Locks, messages: list[str]) -> None:
+    def __init__(
+        self, storage: BaseStorage, where: str, locks: Locks, messages: list[str], pause: Pause | None = None
+    ) -> None:
+        self.pause = pause
         self.storage = storage
         self.where = where
         self.locks: Locks | None = locks
@@ -58,8 +64,9 @@ class Store:
             if "://" in str(location):
                 return cls(open_database(str(location), create), where, NoLocks(), [])
             storage, messages = open_file(Path(location), create, exclusive, pause)
-            locks = FileLocks(Path(location)) if exclusive else NoLocks()
-        return cls(storage, where, locks, messages)
+            path = Path(location)
+            locks = with_room(partial(FileLocks, path), path, pause) if exclusive else NoLocks()
+        return cls(storage, where, locks, messages, pause)
 
     def __enter__(self) -> "Store":
         return self
@@ -85,6 +92,7 @@ class Store:
         size: float = 0.0,
         default: Config | None = None,
         name: str = "",
+        script: dict[str, str] | None = None,
     ) -> Sweep:
         """Open the study of a task, or create it.
 
@@ -96,6 +104,7 @@ class Store:
             size: Bytes of all arguments; 0 keeps what is recorded.
             default: Config that the family gives without any search; `None` keeps what is recorded.
             name: Name of the task for people; empty keeps what is recorded.
+            script: ``source``, ``text`` and ``tasks`` of a user's own script; `None` keeps what is recorded.
 
         Raises:
             StoreError: The write is refused.
@@ -108,6 +117,7 @@ class Store:
             told = {
                 "default": dict(default) if default is not None else about.get("default"),
                 "name": name or about.get("name"),
+                "script": script or about.get("script"),
             }
             wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
             wanted |= {key: value for key, value in told.items() if value is not None}

@@ -93,7 +93,8 @@ class Sweep:
     def about(self) -> dict[str, Any]:
         """What the sweep is of: ``sweep``, its own name, ``payload``, ``task``, ``identity``, ``flops`` and ``bytes``.
 
-        Sweeps of older releases lack ``default``, the default config, and ``name``, the task's for people.
+        Sweeps of older releases lack ``default``, the default config, and ``name``, the task's for people. A sweep of a
+        user's own script has it as ``script``: its ``source``, ``text`` and ``tasks``.
         """
         return {"sweep": self.study.study_name, **self.study.user_attrs["sweep"]}
 

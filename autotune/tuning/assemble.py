@@ -9,13 +9,13 @@ from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.family import Baseline
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, panels_of
-from autotune.core.stats import Interval, ratio_interval
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
+from autotune.tuning.own import written
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
@@ -33,7 +33,6 @@ class Assembly:
         tags: Tasks it schedules; the others keep the plain lowering.
         best: Times of the assembled payload.
         baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
-        speedup: Baseline over best; `None` without a baseline.
         max_error: Largest absolute difference to the oracle.
         buffers: Plan of the arena that intermediates lie in.
         notes: Notes on what was left out, and why.
@@ -44,10 +43,13 @@ class Assembly:
     tags: tuple[str, ...]
     best: Samples
     baseline: Samples | None
-    speedup: Interval | None
     max_error: float | None
     buffers: BufferPlan | None = None
     notes: tuple[str, ...] = ()
+
+    def candidate(self, tagged: str) -> Candidate:
+        """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""
+        return Candidate(self.script, TAIL, tagged, self.panels)
 
     def uses(self, choice: Choice) -> bool:
         """Tell whether the script schedules the choice's task."""
@@ -65,11 +67,17 @@ def script_steps(choices: Sequence[Choice]) -> list[Step]:
     return steps
 
 
+def write_all(choices: Sequence[Choice]) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """One script for all tasks that have a config, and the tags whose weight it wants in panels, with columns."""
+    steps = written(script_steps(choices))
+    return assemble(steps), panels_of(steps)
+
+
 def assemble_model(
     payload: Payload,
     parts: Partition,
     choices: Sequence[Choice],
-    baseline: Baseline,
+    baseline: TimedBaseline,
     *,
     machine: Machine,
     seed: int,
@@ -95,16 +103,16 @@ def assemble_model(
         raise ScheduleError(
             f"{payload.name} must compile and verify without any schedule, it was {ours.outcome}: {ours.diagnostic}"
         )
-    if theirs.samples is None:
-        notes.append(f"baseline {baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
-    candidate = model.candidate(scheduled)
+    notes += baseline.notes
+    if theirs.samples is None and baseline.candidate is not None:
+        notes.append(f"baseline {baseline.baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
+    script, panels = write_all(scheduled)
     return Assembly(
-        script=candidate.script or "",
-        panels=candidate.panels,
+        script=script,
+        panels=panels,
         tags=tuple(choice.search.task.tag for choice in scheduled),
         best=ours.samples,
         baseline=theirs.samples,
-        speedup=ratio_interval(theirs.samples.seconds, ours.samples.seconds) if theirs.samples else None,
         max_error=ours.max_error,
         buffers=ours.buffers,
         notes=tuple(notes),
@@ -118,7 +126,7 @@ class WholeModel:
     Attributes:
         payload: The whole.
         parts: Partition of the whole.
-        baseline: Pipeline that it is timed beside.
+        baseline: Pipeline that it is timed beside, and how much of a call of it.
         machine: The host.
         seed: Seed of the input data.
         worker: Worker to evaluate in.
@@ -126,23 +134,26 @@ class WholeModel:
 
     payload: Payload
     parts: Partition
-    baseline: Baseline
+    baseline: TimedBaseline
     machine: Machine
     seed: int
     worker: Worker
 
     def candidate(self, choices: Sequence[Choice]) -> Candidate:
         """The whole with the schedules of these tasks; all others keep the plain lowering."""
-        steps = script_steps(choices)
-        return Candidate(assemble(steps), TAIL, self.parts.payload.text, panels_of(steps))
+        script, panels = write_all(choices)
+        return Candidate(script, TAIL, self.parts.payload.text, panels)
 
     def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
-        """Verify and time the whole with these schedules, and the baseline beside it."""
-        candidates = (Candidate(None, self.baseline.pipeline), self.candidate(choices))
-        theirs, ours = self.evaluate(candidates, MODEL_EFFORT)
-        if ours.samples is None and theirs.samples is None and ours.outcome == theirs.outcome:
+        """Verify and time the whole with these schedules, and the baseline beside it, where it can be timed."""
+        beside, mine = self.baseline.candidate, self.candidate(choices)
+        theirs = Evaluation("timed-out")
+        if beside is not None:
+            theirs, ours = self.evaluate((beside, mine), MODEL_EFFORT)
+            if ours.samples is not None or theirs.samples is not None or ours.outcome != theirs.outcome:
+                return ours, theirs
             # a process that died takes both candidates with it: see what ours does alone
-            (ours,) = self.evaluate(candidates[1:], MODEL_EFFORT)
+        (ours,) = self.evaluate((mine,), MODEL_EFFORT)
         return ours, theirs
 
     def evaluate(self, candidates: tuple[Candidate, ...], effort: Effort) -> list[Evaluation]:

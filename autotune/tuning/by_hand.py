@@ -12,7 +12,8 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
 from autotune.core.family import Rewrites
-from autotune.core.script import Step, assemble, panels_of
+from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
+from autotune.core.script import Step, panels_of, script_of
 from autotune.core.space import Value
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.tuning.tunable import TransformScript, TunableTask
@@ -47,11 +48,16 @@ def measure(
         oracle) and ``diagnostic``. Times are missing where the outcome is not ``ok`` or ``noisy``.
 
     Raises:
+        OptionError: A number is out of range.
         SpaceError: A knob or value is not of the family's space.
         PayloadError: There is no candidate.
     """
     if not candidates:
         raise PayloadError("there must be a candidate to measure, got none; give a config or a script")
+    check_whole("samples", samples, 1, MOST_COUNT)
+    check_real("seconds", seconds, 0.0, MOST_SECONDS)
+    check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
+    check_seed(seed)
     laws = [broken_law(task, each) for each in candidates]
     built = tuple(candidate_of(task, each) for each, law in zip(candidates, laws, strict=True) if law is None)
     limits = TimeLimits(compile_seconds=timeout, run_seconds=timeout)
@@ -88,7 +94,7 @@ def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformSc
         return Candidate(candidate.text, TAIL, panels=panels)
     else:
         step = Step(task.tag, 1, candidate.text, rewrites=Rewrites(candidate.panel))
-    return Candidate(assemble([step]), TAIL, panels=panels_of([step]))
+    return Candidate(script_of([step]), TAIL, panels=panels_of([step]))
 
 
 def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str:

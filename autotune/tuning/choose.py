@@ -11,6 +11,8 @@ from autotune.core.space import Config
 from autotune.core.stats import is_different, quiet_time
 from autotune.core.stopwatch import COMPILE
 from autotune.core.trial import Samples, Trial
+from autotune.tuning.roofline import needed_flops
+from autotune.tuning.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.worker import Worker
 
@@ -58,11 +60,12 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
     if not search.trials:
         return Choice(search, default, note="no trial was left for it; the default config, unmeasured alone")
     if not search.right:
-        return Choice(search, None, note=f"no config works ({search.trials[-1].diagnostic}); plain lowering instead")
+        last = search.trials[-1]
+        config = " ".join(f"{name}={value}" for name, value in last.config.items())
+        return Choice(search, None, note=f"no config works ({last.diagnostic}; with {config}); plain lowering instead")
     finalists = pick_finalists(search, default)
     plain = Candidate(None, baseline.pipeline)
-    (alone,) = worker.evaluate(search.job([plain], BASELINE_EFFORT))
-    seconds = alone.samples.median if alone.samples else None
+    seconds = time_plain(search, baseline, worker)
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
     heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
     finalists = [finalists[i] for i in contenders(heat, floor)]
@@ -79,6 +82,17 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
         if faster and is_different(theirs.seconds, raced[winner].seconds, floor=floor):
             return Choice(search, None, None, seconds, f"{baseline.name} is faster here; plain lowering instead")
     return Choice(search, finalists[winner].config, raced[winner], seconds)
+
+
+def time_plain(search: TaskSearch, baseline: Baseline, worker: Worker) -> float | None:
+    """Seconds a call that a baseline takes for a task, by a part of it where a call is long; `None` if it fails."""
+    seconds = None
+    for part in dict.fromkeys((part_for(needed_flops(search.task)), 1)):
+        (alone,) = worker.evaluate(search.job([Candidate(None, baseline.pipeline, part=part)], BASELINE_EFFORT))
+        seconds = alone.samples.median if alone.samples else None
+        if seconds is not None and seconds > WHOLE_SECONDS:
+            break
+    return seconds
 
 
 def pick_finalists(search: TaskSearch, default: Config) -> list[Trial]:

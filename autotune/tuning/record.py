@@ -5,24 +5,22 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, requires, version
 from re import match
-from statistics import median
 from typing import TypeVar
 
+from autotune.compiler.guard import OPEN
 from autotune.compiler.lower import TAIL
 from autotune.compiler.module import compiler_version
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import REWRITES
 from autotune.compiler.tasks.partition import Partition
-from autotune.core.candidate import Candidate, Claim
+from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
-from autotune.core.evaluator import Evaluation, Job
+from autotune.core.evaluator import Evaluation
+from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.script import assemble
-from autotune.core.trial import Samples
-from autotune.registry import load_baseline
 from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest
 from autotune.store.manifest import FORMAT_VERSION, Manifest
-from autotune.store.manifest_checks import speedup_of
 from autotune.store.records import (
     ArgumentRecord,
     BaselineRecord,
@@ -31,13 +29,17 @@ from autotune.store.records import (
     Numerics,
     OutputNumerics,
     ProcessTimes,
+    ScriptRecord,
     TaskRecord,
     Versions,
     WeightRecord,
 )
-from autotune.tuning.assemble import MODEL_EFFORT, Assembly
+from autotune.store.sessions import speedup_of
+from autotune.tuning.assemble import Assembly
 from autotune.tuning.choose import Choice
+from autotune.tuning.own import written
 from autotune.tuning.result import TuneResult
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.tuning.warm_start import sizes_of, structure_of
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import OutputError, Transformed, hash_stages, measure_errors, transform
@@ -45,8 +47,6 @@ from autotune.worker.worker import Worker
 
 T = TypeVar("T")
 DISTRIBUTION = "mlir-schedule-autotune"
-SESSIONS = 3  # processes that time a payload: where its memory lies differs from one to the next, and so do its times
-QUICK_SECONDS = 0.1  # a baseline's call; slower payloads are timed by the first process alone
 
 
 def record(
@@ -55,7 +55,9 @@ def record(
     *,
     assembly: Assembly,
     choices: Sequence[Choice],
+    baseline: TimedBaseline,
     result: TuneResult,
+    sessions: Sequence[ProcessTimes],
     seed: int,
     command: Sequence[str],
     worker: Worker,
@@ -65,12 +67,12 @@ def record(
     Raises:
         BundleError: A program that was right a moment ago cannot be built again.
     """
-    candidate = Candidate(assembly.script, TAIL, parts.payload.text, assembly.panels)
-    claim = Claim(payload, candidate, seed)
+    claim = Claim(payload, assembly.candidate(parts.payload.text), seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
     texts = files_of(payload, parts, assembly, choices) | rewritten(applied)
-    baseline = load_baseline(result.baseline_name)
-    sessions = measure_sessions(payload, assembly, (Candidate(None, baseline.pipeline), candidate), result, seed)
+    own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
+    if own is not None:
+        texts[OPEN] = own.script.text
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         payload=payload.name,
@@ -84,10 +86,10 @@ def record(
         panels=dict(assembly.panels),
         weights=weight_records(payload, applied),
         buffers=Buffers(**assembly.buffers.to_json()) if assembly.buffers else None,
-        baseline=BaselineRecord(baseline.name, baseline.pipeline),
+        baseline=BaselineRecord(baseline.baseline.name, baseline.baseline.pipeline, baseline.part, baseline.error),
         tasks={c.search.task.tag: task_record(c, assembly) for c in choices},
-        samples=sessions,
-        speedup=speedup_of(sessions),
+        samples=tuple(sessions),
+        speedup=speedup_of(sessions, baseline.error),
         numerics=numerics(payload, seed, called(worker.call(measure_errors, claim, MODEL_SECONDS))),
         ir_sha256=called(worker.call(hash_stages, claim, MODEL_SECONDS)),
         machine=result.machine,
@@ -100,6 +102,7 @@ def record(
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
         online=applied.online,
         rewrites=tuple(map(str, REWRITES)),
+        script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
     )
     return texts, manifest
 
@@ -127,7 +130,7 @@ def files_of(payload: Payload, parts: Partition, assembly: Assembly, choices: Se
         task = choice.search.task
         texts[f"tasks/{task.tag}.mlir"] = task.payload.text
         if choice.config is not None and assembly.uses(choice):
-            texts[f"schedules/{task.tag}.mlir"] = assemble([choice.search.script_step(choice.config)])
+            texts[f"schedules/{task.tag}.mlir"] = assemble(written([choice.search.script_step(choice.config)]))
     return texts
 
 
@@ -139,7 +142,7 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
         schedule=search.family.name,
         config=dict(choice.config) if choice.config is not None and used else None,
         knobs={knob.name: knob.values for knob in search.space.knobs},
-        structure=structure_of(search.task),
+        structure=structure_of(search.task, search.family),
         sizes=sizes_of(search.task),
         ops=search.task.ops,
         count=search.task.count,
@@ -147,26 +150,6 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
         baseline_seconds=choice.baseline_seconds,
         note=choice.note[:10_000],
     )
-
-
-def measure_sessions(
-    payload: Payload, assembly: Assembly, candidates: tuple[Candidate, ...], result: TuneResult, seed: int
-) -> tuple[ProcessTimes, ...]:
-    """What the assembly measured, and for quick payloads what fresh processes measure."""
-    sessions = [session_of(assembly.best, assembly.baseline)]
-    if assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
-        return tuple(sessions)
-    for _ in range(1, SESSIONS):
-        with Worker(MODEL_SECONDS) as worker:
-            theirs, ours = worker.evaluate(Job(payload, candidates, result.machine, seed, MODEL_EFFORT))
-        if theirs.samples is not None and ours.samples is not None:
-            sessions.append(session_of(ours.samples, theirs.samples))
-    return tuple(sessions)
-
-
-def session_of(best: Samples, baseline: Samples | None) -> ProcessTimes:
-    """Samples of one process as a manifest holds them."""
-    return ProcessTimes(best.seconds, baseline.seconds if baseline else (), best.reference_seconds)
 
 
 def weight_records(payload: Payload, applied: Transformed) -> tuple[WeightRecord, ...]:

@@ -1,7 +1,6 @@
 """`TuneResult`: what one tuning run found, as plain data."""
 
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.core.machine import Machine, Roofs
@@ -23,7 +22,8 @@ class TuneResult:
         roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it; `None` where the
             operations are not known.
         configs: The winning config of every task that has one.
-        speedup: Baseline over best, interleaved in one session, with its 95 % interval.
+        speedup: Baseline over best, interleaved, with its 95 % interval, over all sessions that the bundle records.
+            Times and share of the roof beside it are of the same sessions.
         max_error: Largest absolute difference to the oracle.
         trials: Number of trials by outcome, looked-up ones included.
         evaluated: Trials that were compiled and run in this run.
@@ -53,10 +53,6 @@ class TuneResult:
     noise_floor: float
     notes: tuple[str, ...] = ()
     bundle: str = ""
-
-    def with_bundle(self, folder: Path, speedup: Interval | None) -> "TuneResult":
-        """The same result, knowing where its bundle is, and the speed-up over all sessions recorded there."""
-        return replace(self, bundle=str(folder), speedup=speedup)
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, as `tune --json` prints it."""

@@ -3,14 +3,46 @@
 from statistics import median
 
 from autotune.core.machine import Machine
+from autotune.core.own_family import WHOLE
 from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.worker.roofs import reference_flops
 
+QUIET_SHARE = 0.95  # of the roof: an FMA kernel below it was disturbed
+
 
 def share_of_roof(flops: float, samples: Samples, machine: Machine) -> float:
     """Rate of a program over that of the FMA kernel that ran between its samples: drift of the machine cancels."""
-    return (flops / samples.median) / (reference_flops(machine) / median(samples.reference_seconds))
+    return share_beside(flops, samples.median, median(samples.reference_seconds), machine)
+
+
+def share_beside(flops: float, seconds: float, reference_seconds: float, machine: Machine) -> float:
+    """Rate of a program over that of the FMA kernel, by the seconds a call of each."""
+    return (flops / seconds) / (reference_flops(machine) / reference_seconds)
+
+
+def why_above(share: float | None, reference_seconds: float | None, machine: Machine, roof: float) -> str:
+    """Why a share of the roof is above 100 %, in a sentence; empty where it is not.
+
+    Args:
+        share: Share of the FMA roof; `None` where it is unknown.
+        reference_seconds: Seconds a call of the FMA kernel beside the program; `None` where it was not run.
+        machine: The host.
+        roof: Operations a second of the FMA kernel when the roofs were measured.
+    """
+    if share is None or share <= 1.0:
+        return ""
+    above = f"{share:.1%} of the FMA roof is more than there is"
+    reached = reference_flops(machine) / reference_seconds / roof if reference_seconds else 1.0
+    if reached < QUIET_SHARE:
+        return (
+            f"{above}: the FMA kernel beside it reached {reached:.0%} of what it did at the start, so that something "
+            "else worked the core then; measure again when it is quiet"
+        )
+    return (
+        f"{above}: the FMA kernel was as slow at the start as beside it, so that the core was busy all along, or the "
+        "program does fewer operations than its payload counts; see autotune doctor"
+    )
 
 
 def roof_seconds(task: Task, samples: Samples | None, machine: Machine) -> float:
@@ -20,6 +52,8 @@ def roof_seconds(task: Task, samples: Samples | None, machine: Machine) -> float
 
 def needed_flops(task: Task) -> float:
     """Multiplications and additions that no schedule of a task can leave out: of a causal product, half."""
+    if task.tag == WHOLE:
+        return task.payload.flops
     if not task.members:
         return sum(c.flops for c in task.contractions)
     return sum(member.flops for member in task.members if member.contraction)

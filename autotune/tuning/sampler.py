@@ -171,7 +171,8 @@ class CmaEs:
 
     def settle(self, index: Index | None) -> None:
         """Expect the time of a config near by: a generation counts only trials that were asked for."""
-        assert self.proposed is not None
+        if self.proposed is None:
+            raise RuntimeError("a config must be proposed before it is settled, none was")
         if index is None:
             self.study.tell(self.proposed, state=TrialState.FAIL)
         else:

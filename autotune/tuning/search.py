@@ -78,7 +78,7 @@ class Search:
             return None
         found = None
         if self._sampler is not None:
-            found = self._nearest(self._sampler.propose())
+            found = self._nearest(self._settle(self._sampler.propose()))
             self._sampler.settle(found)
         if found is None:
             found = next(self._rest, None)
@@ -112,9 +112,13 @@ class Search:
             index = list(wanted)
             for _ in range(1 + walk // 10):
                 self._step(index)
-            if self._reason(tuple(index)) is None:
-                return tuple(index)
+            if self._reason(settled := self._settle(tuple(index))) is None:
+                return settled
         return None
+
+    def _settle(self, index: Index) -> Index:
+        """The config that is the same program, with knobs that do not count as they always are there."""
+        return self._index(self._space.settled(self._config(index))) if self._space.conditions else index
 
     def _step(self, index: list[int]) -> None:
         """Move one knob: an ordered one to the next value up or down, another one anywhere."""
@@ -131,7 +135,7 @@ class Search:
         small = size <= MOST_ENUMERATED
         numbers = self._random.sample(range(size), size) if small else iter(self._draws(size))
         for number in numbers:
-            index = self._unravel(number)
+            index = self._settle(self._unravel(number))
             reason = self._reason(index)
             if reason is None:
                 yield index

@@ -36,6 +36,7 @@ from autotune.tuning.selftest_figures import (
     product_task,
     share_figure,
 )
+from autotune.tuning.selftest_sandbox import check_sandbox
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.noise import floor_of, time_twins, time_unequal
 from autotune.worker.worker import Worker
@@ -208,6 +209,8 @@ def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -
         figures += check_kills(amounts)
         listener.stage("isolation")
         figures += check_isolation(amounts, worker)
+        listener.stage("sandbox")
+        figures += check_sandbox(amounts, worker)
         listener.stage("statistics")
         same = time_twins(machine, worker, 2 * amounts.pairs)
         figures += judge_pairs(same, time_unequal(machine, worker, amounts.pairs, SLOWER))

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from autotune.core.family import Baseline
 from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import Payload
+from autotune.store.sessions import SessionFigures
 from autotune.tuning.assemble import Assembly
 from autotune.tuning.choose import Choice
 from autotune.tuning.dead_knobs import dead_knobs
 from autotune.tuning.result import TuneResult
-from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.tuning.roofline import needed_flops, share_beside, why_above
 from autotune.tuning.task_search import TaskSearch
 
 
@@ -40,34 +41,40 @@ def summarize(
     searches: Sequence[TaskSearch],
     choices: Sequence[Choice],
     assembly: Assembly,
+    figures: SessionFigures,
     ran: Ran,
     start: float,
     floor: float,
     unlike: int,
+    said: Sequence[str] = (),
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
     flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
-    notes = list(payload.notes)
+    notes = [*payload.notes, *said]
     if not searches:
         notes.append("it has no linalg op on static tensors, so that nothing could be tuned")
     if unlike:
         notes.append(
-            f"{unlike} trials in the store are of another machine, compiler, payload text or family; they are not used"
+            f"{unlike} trials in the store are of another machine, compiler, payload text, family or script; "
+            "they are not used"
         )
     dead = [(search.task.tag, knob) for search in searches for knob in dead_knobs(search.trials)]
     notes += [f"{tag}: knob {knob} made no difference to the code; a dead knob of its family" for tag, knob in dead]
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
+    beside = figures.reference_seconds
+    share = share_beside(flops, figures.best_seconds, beside, machine) if flops and beside is not None else None
+    notes += [above] if (above := why_above(share, beside, machine, roofs.flops)) else []
     return TuneResult(
         payload=payload.name,
         machine=machine,
         roofs=roofs,
         baseline_name=baseline.name,
-        baseline_seconds=assembly.baseline.median if assembly.baseline else None,
-        best_seconds=assembly.best.median,
-        roof_fraction=share_of_roof(flops, assembly.best, machine) if flops else None,
+        baseline_seconds=figures.baseline_seconds,
+        best_seconds=figures.best_seconds,
+        roof_fraction=share,
         configs={c.search.task.tag: dict(c.config) for c in choices if c.config is not None and assembly.uses(c)},
-        speedup=assembly.speedup,
+        speedup=figures.speedup,
         max_error=assembly.max_error,
         trials=dict(outcomes),
         evaluated=ran.evaluated,

@@ -10,7 +10,8 @@ from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
 from autotune.core.family import Family
 from autotune.core.machine import Machine
-from autotune.core.script import DESTINATIONS, LOWERING, Step, assemble, origin, panels_of, write_step
+from autotune.core.own_family import OwnFamily
+from autotune.core.script import DESTINATIONS, LOWERING, Step, origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space
 from autotune.core.stopwatch import Stopwatch
 from autotune.core.task import Task
@@ -84,12 +85,15 @@ class TaskSearch:
             "schedule": family.name,
             "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
         }
+        if isinstance(family, OwnFamily):
+            identity["script"] = family.script.digest
         if machine.pages != "huge":
             identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         default = family.default(task, machine)
         name = readable_name(task.tag, task.payload.text)
-        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default, name=name)
+        own = family.record() if isinstance(family, OwnFamily) else None
+        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default, name=name, script=own)
         first = starts(known, task, family, space, machine)
         search = Search(space, default, sampler=sampler, seed=seed, starts=first)
         return cls(task, family, machine, space, search, sweep, seed)
@@ -206,4 +210,4 @@ class TaskSearch:
 
 def candidate_of(step: Step) -> Candidate:
     """A step as a worker takes it: the whole script of a task alone."""
-    return Candidate(assemble([step]), TAIL, panels=panels_of([step]))
+    return Candidate(script_of([step]), TAIL, panels=panels_of([step]))

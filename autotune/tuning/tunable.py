@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
-from autotune.registry import families, load_payload
+from autotune.registry import families
+from autotune.worker.reading import ScriptFile, open_payload, partition
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,17 @@ class TransformScript:
 
     text: str
     panel: int = 0
+
+    @property
+    def file(self) -> ScriptFile:
+        """The script as a file, as `tune` takes it: ops on ``%op`` become a sequence over one op."""
+        if "transform.named_sequence" in self.text:
+            return ScriptFile("script", self.text)
+        head = "transform.named_sequence @schedule(%op: !transform.any_op {transform.consumed}) {"
+        return ScriptFile(
+            "script",
+            f"module attributes {{transform.with_named_sequence}} {{ {head}\n{self.text}\ntransform.yield }} }}\n",
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +146,7 @@ def payload(spec: str | Path | Payload, **parameters: object) -> Payload:
     """
     if isinstance(spec, Payload):
         return spec
-    return load_payload(",".join([str(spec), *(f"{name}={value}" for name, value in parameters.items())]))
+    return open_payload(",".join([str(spec), *(f"{name}={value}" for name, value in parameters.items())]))
 
 
 def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
@@ -152,5 +164,10 @@ def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
 
 
 def script(text: str, *, panel: int = 0) -> TransformScript:
-    """A transform script of one's own, for `measure`; see `TransformScript`."""
+    """A transform script of one's own, for `measure`; see `TransformScript`.
+
+    Raises:
+        OptionError: The panel is no number of columns.
+    """
+    check_whole("panel", panel, 0, MOST_COUNT)
     return TransformScript(text, panel)

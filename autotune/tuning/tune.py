@@ -2,31 +2,39 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from autotune.compiler.tasks.partition import partition
-from autotune.core.errors import SpaceError
+from autotune.core.errors import ScheduleError, SpaceError
 from autotune.core.evaluator import Evaluator
+from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
+from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.payload import Payload
 from autotune.core.task import Task
-from autotune.registry import family_for, load_baseline
+from autotune.registry import families_for, family_for, load_baseline, load_family, rank
 from autotune.store.bundle import check_target, write_bundle
+from autotune.store.room import with_room
+from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import choose
+from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
-from autotune.tuning.roofline import roof_seconds
+from autotune.tuning.roofline import needed_flops, roof_seconds
 from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.search import SAMPLERS
+from autotune.tuning.sessions import measure_sessions
+from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.summary import Ran, summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
+from autotune.worker.reading import ScriptFile
 from autotune.worker.worker import Worker
 
 
@@ -43,6 +51,9 @@ class TuneOptions:
         timeout: Seconds one candidate may take to compile, verify and measure.
         known: Recorded configs; each task starts from the nearest.
         least_floor: Differences below it are ties, however quiet the machine seems: what `doctor --noise` kept.
+        script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
+        tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
+        family: Family to search, an installed one's name or ``mine.py:FAMILY``; empty for the first that covers a task.
     """
 
     trials: int = 100
@@ -53,8 +64,16 @@ class TuneOptions:
     timeout: float = 60.0
     known: tuple[KnownConfig, ...] = ()
     least_floor: float = 0.0
+    script: ScriptFile | None = None
+    tasks: str = "*"
+    family: str = ""
 
     def __post_init__(self) -> None:
+        check_whole("trials", self.trials, 1, MOST_COUNT)
+        if self.seconds is not None:
+            check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
+        check_seed(self.seed)
+        check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
         if self.sampler not in SAMPLERS:
             raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
 
@@ -63,7 +82,10 @@ class TuneOptions:
         bound = ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
         choices = ["--sampler", self.sampler, "--seed", str(self.seed), "--baseline", self.baseline]
         cold = [] if self.known else ["--cold"]
-        return ["autotune", "tune", payload, "--trials", str(self.trials), *bound, *choices, *cold]
+        own = ["--schedule", self.script.source] if self.script is not None else []
+        own += ["--task", self.tasks] if self.tasks != "*" else []
+        own += ["--family", self.family] if self.family else []
+        return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
 
 def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, listener: Listener = SILENT) -> TuneResult:
@@ -82,7 +104,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
     """
     start = time.perf_counter()
     check_memory(payload)
-    check_target(bundle)
+    with_room(partial(check_target, bundle), bundle, store.pause)
     machine = this_machine()
     baseline = load_baseline(options.baseline)
     with Worker(options.timeout) as worker:
@@ -90,15 +112,27 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
         listener.stage("partitioning the payload")
-        parts = partition(payload)
-        searches = open_searches(payload, parts.tasks, machine, store, options)
+        file = own_script(payload, options.script) if not options.family else None
+        own = open_own(file, options.tasks) if file is not None else None
+        parts = parts_of(payload, own)
+        wanted = own or (load_family(options.family) if options.family else None)
+        searches = open_searches(payload, parts.tasks, machine, store, options, wanted=wanted)
+        said = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
+        for note in said:
+            listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
         listener.stage("searching")
         ran = run_searches(searches, options, worker, listener)
         listener.stage("measuring finalists")
         choices = [choose(search, baseline, floor, worker) for search in searches]
+        listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
+        flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+        timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)
         listener.stage("assembling and proving the whole")
-        assembly = assemble_model(payload, parts, choices, baseline, machine=machine, seed=options.seed, worker=worker)
+        assembly = assemble_model(payload, parts, choices, timed, machine=machine, seed=options.seed, worker=worker)
+        listener.stage("timing the whole in more processes")
+        both = (timed.candidate, assembly.candidate(parts.payload.text))
+        sessions = measure_sessions(payload, assembly, both, machine, options.seed)
         result = summarize(
             payload,
             machine,
@@ -107,10 +141,12 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             searches=searches,
             choices=choices,
             assembly=assembly,
+            figures=figures_of(sessions, timed.error),
             ran=ran,
             start=start,
             floor=floor,
             unlike=unlike,
+            said=said,
         )
         listener.stage("recording the bundle")
         texts, manifest = record(
@@ -118,24 +154,39 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             parts,
             assembly=assembly,
             choices=choices,
+            baseline=timed,
             result=result,
+            sessions=sessions,
             seed=options.seed,
             command=options.command(payload.name),
             worker=worker,
         )
-    folder = write_bundle(bundle, texts, manifest)
-    result = result.with_bundle(folder, manifest.speedup)
+    folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
+    result = replace(result, bundle=str(folder))
     store.write_summary(payload.name, result.to_json())
     return result
 
 
 def open_searches(
-    payload: Payload, tasks: Sequence[Task], machine: Machine, store: Store, options: TuneOptions
+    payload: Payload,
+    tasks: Sequence[Task],
+    machine: Machine,
+    store: Store,
+    options: TuneOptions,
+    *,
+    wanted: Family | None = None,
 ) -> list[TaskSearch]:
-    """A search for every task that a family covers."""
+    """A search for every task that the family that is wanted, or another one, covers.
+
+    Raises:
+        ScheduleError: The family that is wanted covers none.
+    """
+    if wanted is not None and not any(wanted.covers(task) for task in tasks):
+        tags = ", ".join(task.tag for task in tasks) or "none"
+        raise ScheduleError(f"--family must cover a task of {payload.name}: {tags}; {wanted.name!r} covers none")
     searches = []
     for task in tasks:
-        family = family_for(task)
+        family = wanted if wanted is not None and wanted.covers(task) else family_for(task)
         if family is not None:
             opened = TaskSearch.open(
                 task,
@@ -149,6 +200,18 @@ def open_searches(
             )
             searches.append(opened)
     return searches
+
+
+def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
+    """A sentence for every task that several families cover alike, so that nothing but their order decides."""
+    said = []
+    for task in tasks:
+        found = families_for(task) if wanted is None or not wanted.covers(task) else ()
+        first, *alike = [family.name for family in found if rank(family) == rank(found[0])] or [""]
+        if alike:
+            others = ", ".join(alike)
+            said.append(f"{task.tag}: {others} would cover it as well as {first}, which is searched; see --family")
+    return tuple(said)
 
 
 def run_searches(

@@ -14,6 +14,7 @@ from autotune.core.errors import BundleError
 from autotune.core.family import Family
 from autotune.core.loop_nest import Contraction, LoopNest
 from autotune.core.machine import Machine
+from autotune.core.own_family import OwnFamily
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes
@@ -43,13 +44,17 @@ class KnownConfig:
     source: str
 
 
-def structure_of(task: Task) -> str:
-    """What a task computes, but for its sizes: loops, operand layouts, dtypes, and how its members feed each other."""
+def structure_of(task: Task, family: Family | None = None) -> str:
+    """What a task computes, but for its sizes: loops, operand layouts, dtypes, and how its members feed each other.
+
+    Configs of a user's own script are compared with those of the same script alone: its hash is part of it.
+    """
     dtypes = ",".join(argument.dtype for argument in task.payload.arguments)
     members = [
         f"{describe_nest(m.nest)}>{m.reader}.{m.operand}{describe_contraction(m.contraction)}" for m in task.members
     ]
-    return " ".join([describe_nest(task.nest) + describe_contraction(task.contraction), *members, dtypes])
+    own = [family.script.digest] if isinstance(family, OwnFamily) else []
+    return " ".join([describe_nest(task.nest) + describe_contraction(task.contraction), *members, dtypes, *own])
 
 
 def describe_nest(nest: LoopNest) -> str:
@@ -127,7 +132,7 @@ def starts(
             the default config's.
         machine: The host.
     """
-    structure, sizes = structure_of(task), sizes_of(task)
+    structure, sizes = structure_of(task, family), sizes_of(task)
     same = [k for k in known if k.family == family.name and k.structure == structure and len(k.sizes) == len(sizes)]
     default = family.default(task, machine)
     found: list[dict[str, Value]] = []

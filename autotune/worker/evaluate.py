@@ -13,11 +13,12 @@ from autotune.core.payload import Payload
 from autotune.core.stats import unrest
 from autotune.core.stopwatch import REPORTER, Stopwatch
 from autotune.core.trial import Outcome, Samples
-from autotune.worker.measure import Run, measure, measure_interleaved
+from autotune.worker.measure import LONG_CALL, Run, calibrate, measure, measure_interleaved
 from autotune.worker.roofs import measure_roofs, reference_run
 from autotune.worker.testbench import Testbench, open_testbench
 
 NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
+FAR = 4.0  # times the best so far; the call that is verified begins with cold caches, but is not four times as slow
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
 
@@ -29,16 +30,30 @@ def evaluate(job: Job) -> list[Evaluation]:
     for number, candidate in enumerate(job.candidates):
         REPORTER.candidate = number
         built.append(build_and_verify(job.payload, candidate, bench, job.known))
+    found = [evaluation for _, evaluation in built]
     right = [(number, bound) for number, (bound, _) in enumerate(built) if bound is not None]
     watch = Stopwatch()
     with watch.phase("measure"):
-        samples = time_all([bench.runs(bound) for _, bound in right], job)
-    found = [evaluation for _, evaluation in built]
+        samples = time_all([bench.runs(bound) for _, bound in right], [found[n].first_call for n, _ in right], job)
     for (number, bound), times in zip(right, samples, strict=True):
         REPORTER.candidate = number
         timed = replace(found[number], samples=times, phases={**found[number].phases, **watch.phases})
-        found[number] = look_again(timed, bound, bench)
+        part = job.candidates[number].part
+        if part > 1:
+            found[number] = replace(timed, samples=multiplied(times, part))
+        else:
+            found[number] = timed if is_hopeless(timed.first_call, job) else look_again(timed, bound, bench)
     return found
+
+
+def multiplied(samples: Samples, part: int) -> Samples:
+    """What the whole of a program takes of which one in `part` iterations was timed."""
+    return replace(samples, seconds=tuple(part * seconds for seconds in samples.seconds))
+
+
+def is_hopeless(first_call: float, job: Job) -> bool:
+    """Tell whether the call that was verified took so long that no other need be made to know its place."""
+    return job.best_seconds is not None and first_call > max(FAR * job.best_seconds, LONG_CALL)
 
 
 def look_again(evaluation: Evaluation, bound: BoundProgram, bench: Testbench) -> Evaluation:
@@ -62,20 +77,23 @@ def look_again(evaluation: Evaluation, bound: BoundProgram, bench: Testbench) ->
     return evaluation
 
 
-def time_all(programs: Sequence[Run], job: Job) -> list[Samples]:
+def time_all(programs: Sequence[Run], first_calls: Sequence[float], job: Job) -> list[Samples]:
     """Samples of every program, interleaved with each other and with the reference kernel."""
     reference = reference_run(job.machine)
     if len(job.candidates) > 1:
-        *mine, beside = measure_interleaved([*programs, reference], job.effort, job.seed)
+        *mine, beside = measure_interleaved([*programs, reference], job.effort, job.seed, [*first_calls, 0.0])
         return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
-    return [time_alone(run, reference, job) for run in programs]
+    return [time_alone(run, seen, reference, job) for run, seen in zip(programs, first_calls, strict=True)]
 
 
-def time_alone(run: Run, reference: Run, job: Job) -> Samples:
+def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples:
     """Samples of one program; taken twice where the first were restless, the calmer ones kept."""
-    samples = measure(run, reference, job.effort, job.best_seconds)
+    if is_hopeless(first_call, job):
+        beside = calibrate(reference, job.effort.sample_seconds).sample(reference)
+        return Samples((first_call,), (beside,), quiet_reference=min(beside, job.quiet_reference))
+    samples = measure(run, reference, job.effort, job.best_seconds, first_call)
     if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
-        again = measure(run, reference, job.effort, job.best_seconds)
+        again = measure(run, reference, job.effort, job.best_seconds, first_call)
         samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
     return replace(samples, quiet_reference=min(samples.quiet_reference, job.quiet_reference))
 
@@ -83,7 +101,10 @@ def time_alone(run: Run, reference: Run, job: Job) -> Samples:
 def build_and_verify(
     payload: Payload, candidate: Candidate, bench: Testbench, known: frozenset[str] = frozenset()
 ) -> tuple[BoundProgram | None, Evaluation]:
-    """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right."""
+    """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right.
+
+    A part of a program is not called: what it computes is not right.
+    """
     watch, fingerprints = Stopwatch(), Fingerprints(known)
 
     def found(outcome: Outcome, diagnostic: str) -> Evaluation:
@@ -100,16 +121,22 @@ def build_and_verify(
             panels=dict(candidate.panels),
             fingerprints=fingerprints,
             watch=watch,
+            part=candidate.part,
         )
     except DuplicateError as error:
         return None, found("duplicate", str(error))
     except CompileError as error:
         return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
     bound = bench.bind(program)
+    if candidate.part > 1:
+        return bound, found("ok", "")
     with watch.phase("verify"):
         verdict = bench.verify_alone(program)
     evaluation = replace(
-        found(verdict.outcome, verdict.diagnostic), max_error=verdict.max_error, buffers=program.buffers
+        found(verdict.outcome, verdict.diagnostic),
+        max_error=verdict.max_error,
+        buffers=program.buffers,
+        first_call=verdict.seconds,
     )
     return (bound if verdict.outcome == "ok" else None), evaluation
 

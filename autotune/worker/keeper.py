@@ -1,7 +1,7 @@
 r"""The keeper: a process that has everything loaded, forks isolated processes, and clears away what they leave.
 
     tuner --control--> keeper --fork--> process     a process starts in some 20 ms, since nothing is imported again
-      \______________ line ______________/
+      \____________ channel ____________/
 
 The keeper runs no candidate. It adopts what candidates start, whatever session they flee to, and kills it; it ends when
 the tuner does, and processes end with it.
@@ -21,7 +21,9 @@ from subprocess import Popen, TimeoutExpired
 
 import psutil
 
-from autotune.worker.process import serve
+from autotune.worker.channel import Channel
+from autotune.worker.process import Surroundings, serve
+from autotune.worker.sandbox import available_walls
 
 ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 CLOSE_SECONDS = 10.0
@@ -33,28 +35,27 @@ class IsolatedProcess:
     """An isolated process, as the tuner sees it.
 
     Attributes:
-        line: Calls go in, moments and answers come out.
+        channel: Calls go in, moments and answers come out.
         gone: A descriptor that becomes readable when the process ends.
     """
 
-    line: Connection
+    channel: Channel
     gone: int
 
     def close(self) -> None:
         """Give the descriptors back."""
-        self.line.close()
+        self.channel.close()
         os.close(self.gone)
 
 
 class Keeper:
     """Starts and ends isolated processes, one at a time."""
 
-    def __init__(self, log: str, memory_bytes: int, preload: Sequence[str]) -> None:
+    def __init__(self, around: Surroundings, preload: Sequence[str]) -> None:
         """Start the keeper.
 
         Args:
-            log: File that isolated processes write their output to.
-            memory_bytes: Most address space of a process.
+            around: What every process finds.
             preload: Modules that every process finds loaded.
         """
         self._control, theirs = Pipe()
@@ -63,7 +64,7 @@ class Keeper:
             # No process of `multiprocessing`: that would run the caller's script once more, to have its functions.
             code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import keep; keep({handle})"
             self._process = Popen([sys.executable, "-c", code], pass_fds=[handle])
-        self._control.send((log, memory_bytes, tuple(preload)))
+        self._control.send((around, tuple(preload)))
 
     def start(self) -> IsolatedProcess:
         """Fork an isolated process.
@@ -71,10 +72,12 @@ class Keeper:
         Raises:
             EOFError: The keeper is gone.
         """
-        mine, theirs = Pipe()
-        with theirs:
+        mine, theirs = Channel.pair()
+        try:
             self._control.send(START)
             send_handle(self._control, theirs.fileno(), self._process.pid)
+        finally:
+            theirs.close()
         pid: int = self._control.recv()
         return IsolatedProcess(mine, os.pidfd_open(pid))
 
@@ -105,16 +108,17 @@ def keep(handle: int) -> None:
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     control, me, child = Connection(handle), os.getpid(), 0
     with suppress(EOFError, ConnectionError):
-        log, memory_bytes, preload = control.recv()
+        around, preload = control.recv()
         for module in preload:
             import_module(module)
+        available_walls()  # loads what raises them
         while True:
             if control.recv() == START:
                 handle = recv_handle(control)
                 child = os.fork()
                 if child == 0:
                     control.close()
-                    serve(Connection(handle), log, memory_bytes, me)
+                    serve(Channel.opened(handle), around, me)
                 os.close(handle)
                 control.send(child)
             else:

@@ -14,6 +14,8 @@ from autotune.core.payload import Payload
 from autotune.core.stopwatch import COMPILE, Moment
 from autotune.core.trial import Trial
 
+READ_SECONDS = 300.0  # to parse, partition or lower a text of somebody: whole models take some ten
+SCRIPT_SECONDS = 60.0  # to read, write out or rehearse a user's own script
 MODEL_SECONDS = 900.0  # for a whole model: the baseline of a large one takes minutes
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
 MEMORY_ALLOWANCE = 6 << 30  # for the compiler

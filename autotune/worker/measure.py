@@ -17,6 +17,7 @@ from autotune.core.trial import Samples
 
 Run = Callable[[int], None]  # runs a program that many times
 COLD_SECONDS = 0.02  # a call this long is hardly helped by what is in the caches when it begins
+LONG_CALL = 0.1  # a call this long is a sample by itself, and what is known of one need not be asked again
 MOST_CALLS = 1 << 32  # a program that writes the same whatever it reads may be compiled into one call
 LEAST_SAMPLES = 3
 RACE_SAMPLES = 3  # after these, a candidate far behind the best is not worth more
@@ -51,8 +52,13 @@ def time_once(run: Run, calls: int) -> float:
     return (time.perf_counter_ns() - start) / calls * 1e-9
 
 
-def calibrate(run: Run, sample_seconds: float) -> Batch:
-    """Calls that make one sample last about `sample_seconds`; also warms caches and branch predictors."""
+def calibrate(run: Run, sample_seconds: float, first_call: float = 0.0) -> Batch:
+    """Calls that make one sample last about `sample_seconds`; also warms caches and branch predictors.
+
+    Where the program has been called before, and its first call was long, nothing is called.
+    """
+    if first_call >= max(LONG_CALL, sample_seconds):
+        return Batch(1, warm_up=0)
     calls = 1
     while True:
         seconds = time_once(run, calls) * calls
@@ -69,7 +75,9 @@ def steady(batch: Batch) -> Batch:
     return replace(batch, warm_up=batch.warm_up * batch.calls)
 
 
-def measure(run: Run, reference: Run, effort: Effort, best_seconds: float | None = None) -> Samples:
+def measure(
+    run: Run, reference: Run, effort: Effort, best_seconds: float | None = None, first_call: float = 0.0
+) -> Samples:
     """Time one program with the reference kernel between its samples.
 
     Args:
@@ -77,8 +85,9 @@ def measure(run: Run, reference: Run, effort: Effort, best_seconds: float | None
         reference: The reference kernel.
         effort: Number of samples and seconds to measure with.
         best_seconds: The best time so far; a program `HOPELESS` times slower stops after `RACE_SAMPLES` samples.
+        first_call: Seconds of a call of the program before this; 0 if there was none.
     """
-    mine, theirs = (calibrate(program, effort.sample_seconds) for program in (run, reference))
+    mine, theirs = calibrate(run, effort.sample_seconds, first_call), calibrate(reference, effort.sample_seconds)
     start = time.perf_counter()
     times: list[float] = []
     references: list[float] = []
@@ -101,14 +110,18 @@ def is_spent(effort: Effort, done: int, since: float) -> bool:
     return done >= effort.samples or (enough and elapsed > effort.seconds)
 
 
-def measure_interleaved(runs: Sequence[Run], effort: Effort, seed: int = 0) -> list[Samples]:
+def measure_interleaved(
+    runs: Sequence[Run], effort: Effort, seed: int = 0, first_calls: Sequence[float] = ()
+) -> list[Samples]:
     """Time several programs in one session: every round runs each once, in random order.
 
-    Sample i of one program and sample i of another were taken in the same round: compare them as pairs.
+    Sample i of one program and sample i of another were taken in the same round: compare them as pairs. `first_calls`
+    are seconds of a call of each before this, where there was one.
     """
     if not runs:
         return []
-    batches = [steady(calibrate(run, effort.sample_seconds)) for run in runs]
+    known = first_calls or [0.0] * len(runs)
+    batches = [steady(calibrate(run, effort.sample_seconds, seen)) for run, seen in zip(runs, known, strict=True)]
     order = list(range(len(runs)))
     shuffle = random.Random(seed).shuffle
     times: list[list[float]] = [[] for _ in runs]

@@ -20,6 +20,7 @@ from autotune.worker.roofs import STEPS
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=60, seconds=1.0)
+PAIR_SECONDS = 60.0  # for a comparison that takes one on a quiet core, whatever a candidate may take
 PAIRS = 4  # A/A comparisons at the start of a run
 LEAST_FLOOR = 0.01  # what a handful of pairs can tell
 FORMAT_VERSION = 1  # of the file: {"format_version", "fingerprint", "floor", "pairs"}
@@ -63,7 +64,7 @@ def time_pair(
     payload: Payload, both: tuple[Candidate, Candidate], machine: Machine, worker: Worker, seed: int
 ) -> NoisePair | None:
     """Times of two candidates; `None` where one of them failed."""
-    a, b = worker.evaluate(Job(payload, both, machine, seed=seed, effort=EFFORT))
+    a, b = worker.evaluate(Job(payload, both, machine, seed=seed, effort=EFFORT), PAIR_SECONDS)
     return NoisePair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
 
 

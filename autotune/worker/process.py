@@ -8,16 +8,20 @@ import os
 import pickle
 import resource
 import signal
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
+from autotune.compiler.object_code import SCRATCH
 from autotune.core.stopwatch import REPORTER, Moment
+from autotune.worker.answers import plain_error
+from autotune.worker.channel import Channel
 from autotune.worker.fault import report_faults
+from autotune.worker.sandbox import raise_walls
 
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 STARTED_A_PROCESS = 113  # exit code
@@ -54,6 +58,31 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """What every process of a worker finds.
+
+    Attributes:
+        folder: Private folder of the worker.
+        memory_bytes: Most address space of a process.
+        sandboxed: Whether the walls of the sandbox are raised before any call.
+    """
+
+    folder: str
+    memory_bytes: int
+    sandboxed: bool
+
+    @property
+    def log(self) -> str:
+        """File that a process writes its output to."""
+        return os.path.join(self.folder, "log")
+
+    @property
+    def scratch(self) -> str:
+        """File that a process may overwrite, the only one."""
+        return os.path.join(self.folder, "scratch")
+
+
+@dataclass(frozen=True)
 class Returned:
     """Answer to a call that returned."""
 
@@ -67,42 +96,45 @@ class Raised:
     error: Exception
 
 
-def serve(line: Connection, log: str, memory_bytes: int, keeper: int) -> None:
-    """Answer calls until the line closes. Ends the process; never returns."""
-    set_up(log, memory_bytes)
+def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
+    """Answer calls until the channel closes. Ends the process; never returns."""
+    set_up(around.log, around.memory_bytes)
     if os.getppid() != keeper:  # it died before we asked to die with it
         os._exit(1)
+    if around.sandboxed:
+        os.environ[SCRATCH] = around.scratch
+        os.close(os.open(around.scratch, os.O_WRONLY | os.O_CREAT, 0o600))
+        raise_walls(around.scratch)
     me = os.getpid()
     limited = False
 
     def tell(moment: Moment) -> None:
         stay_alone(me, limited)
-        line.send(moment)
+        channel.send(pickle.dumps(moment))
 
     REPORTER.listener = tell
-    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+    with suppress(EOFError, ConnectionError, KeyboardInterrupt):
         while True:
-            call: Call = line.recv()
+            call: Call = pickle.loads(channel.receive())
             limited = call.limits is not None
             set_limits(call.limits)
             answer = run(call)
             stay_alone(me, limited)
-            line.send(answer)
+            channel.send(answer)
     os._exit(0)
 
 
-def run(call: Call) -> Returned | Raised:
-    """Call, whatever it raises; an answer that pickles."""
+def run(call: Call) -> bytes:
+    """Call, whatever it raises; an answer, as a pickle."""
     try:
         answer: Returned | Raised = Returned(call.function(call.argument))
     except Exception as error:  # the caller will raise it again
         error.add_note(traceback.format_exc())
-        answer = Raised(error)
+        answer = Raised(plain_error(error))
     try:
-        pickle.dumps(answer)
+        return pickle.dumps(answer)
     except Exception as error:
-        return Raised(RuntimeError(f"an answer must pickle; got {error!r}"))
-    return answer
+        return pickle.dumps(Raised(RuntimeError(f"an answer must pickle; got {error!r}")))
 
 
 def stay_alone(me: int, limited: bool) -> None:
@@ -124,11 +156,13 @@ def set_up(log: str, memory_bytes: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    most = bounded(memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1])
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     os.close(descriptor)
+    tempfile.tempdir = os.environ["TMPDIR"] = os.path.dirname(log)  # what is left there goes with the worker
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
@@ -147,9 +181,12 @@ def set_limits(limits: Limits | None) -> None:
         }
     for what, soft in wanted.items():
         hard = resource.getrlimit(what)[1]
-        unlimited = hard == resource.RLIM_INFINITY
-        bound = hard if soft is None else soft if unlimited else min(soft, hard)
-        resource.setrlimit(what, (bound, hard))
+        resource.setrlimit(what, (hard if soft is None else bounded(soft, hard), hard))
+
+
+def bounded(wanted: int, hard: int) -> int:
+    """A limit that may be set: not above the hard one, which only the system's administrator may raise."""
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def mapped_bytes() -> int:

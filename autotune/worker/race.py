@@ -13,7 +13,7 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Case, Payload
 from autotune.core.stopwatch import Stopwatch
 from autotune.core.trial import Outcome, Samples
-from autotune.worker.evaluate import build_and_verify
+from autotune.worker.evaluate import build_and_verify, multiplied
 from autotune.worker.measure import Run, measure_interleaved
 from autotune.worker.roofs import reference_run
 from autotune.worker.testbench import Testbench, open_testbench
@@ -89,7 +89,13 @@ def race(job: Race) -> list[Samples]:
             raise ComparatorError(f"{entry.name} must be right every time, now it is {standing.status}")
         runs.append(run)
     *mine, beside = measure_interleaved([*runs, reference_run(job.machine)], job.effort)
+    mine = [multiplied(samples, part_of(entry)) for samples, entry in zip(mine, job.entries, strict=True)]
     return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+
+
+def part_of(entry: Entry) -> int:
+    """One in so many iterations of an entry is run."""
+    return entry.contender.part if isinstance(entry.contender, Candidate) else 1
 
 
 def admit(entry: Entry) -> tuple[Standing, Run | None]:
@@ -97,27 +103,28 @@ def admit(entry: Entry) -> tuple[Standing, Run | None]:
     key = (entry.name, entry.payload.sha256, entry.payload.cases)
     if key not in _entered:
         bench = open_testbench(entry.payload, entry.seed, this_machine().pages)
-        ours = isinstance(entry.contender, Candidate)
-        _entered[key] = admit_candidate(entry, bench) if ours else admit_comparator(entry, bench)
+        one = entry.contender
+        if isinstance(one, Candidate):
+            _entered[key] = admit_candidate(entry, one, bench)
+        else:
+            _entered[key] = admit_comparator(one, bench)
     return _entered[key]
 
 
-def admit_candidate(entry: Entry, bench: Testbench) -> tuple[Standing, Run | None]:
+def admit_candidate(entry: Entry, candidate: Candidate, bench: Testbench) -> tuple[Standing, Run | None]:
     """One of our programs."""
-    assert isinstance(entry.contender, Candidate)
-    bound, found = build_and_verify(entry.payload, entry.contender, bench)
+    bound, found = build_and_verify(entry.payload, candidate, bench)
     seconds = found.phases.get("verify", 0.0)
     standing = Standing(found.outcome, found.max_error, found.diagnostic, seconds=seconds)
     return standing, bench.runs(bound) if bound is not None else None
 
 
-def admit_comparator(entry: Entry, bench: Testbench) -> tuple[Standing, Run | None]:
+def admit_comparator(library: Comparator, bench: Testbench) -> tuple[Standing, Run | None]:
     """A library. Whatever it raises is its standing."""
-    assert not isinstance(entry.contender, Candidate)
     version, watch = "", Stopwatch()
     try:
-        version = entry.contender.version()
-        ready = [prepare_at(case, entry.contender, bench) for case in bench.cases]
+        version = library.version()
+        ready = [prepare_at(case, library, bench) for case in bench.cases]
         version = ", ".join(dict.fromkeys(part for part in (version, *(one.how for one in ready)) if part))
         with watch.phase("verify"):
             verdict = check(ready, bench)

@@ -12,7 +12,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.pages import Pages
 from autotune.core.payload import WRITTEN, Array, Case, Payload
 from autotune.worker.fences import Fenced, fenced_empty, word_sum
-from autotune.worker.measure import Run
+from autotune.worker.measure import Run, time_once
 from autotune.worker.verify import Verdict, poison, verify
 
 KEPT_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
@@ -138,17 +138,17 @@ class Testbench:
 
     def _verify(self, bound: BoundProgram, written: Sequence[Array], *, is_fenced: bool) -> Verdict:
         """Run once in every case, each from the start, and compare what is written."""
-        worst = 0.0
+        worst = seconds = 0.0
         for case, expected in zip(self.cases, self.expected, strict=True):
             self.restart(case, written)
-            bound.run()
+            seconds += time_once(bound.run, 1) * (case.weight if len(self.cases) > 1 else 1)
             if is_fenced and (wrong := self.trespass()):
                 return Verdict("wrong-result", np.inf, wrong)
             verdict = verify(self.payload, written, expected)
             if verdict.outcome != "ok":
                 return verdict
             worst = max(worst, verdict.max_error)
-        return Verdict("ok", worst)
+        return Verdict("ok", worst, seconds=seconds)
 
     def trespass(self) -> str:
         """Say what was written that must not be, and restore it; empty if all is well."""

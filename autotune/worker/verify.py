@@ -19,11 +19,13 @@ class Verdict:
         outcome: ``ok``, ``wrong-result`` or ``non-finite``.
         max_error: Largest absolute difference to the oracle; infinite where an element is not finite.
         diagnostic: The worst element, its value, what it should be, and the tolerance; empty if all is well.
+        seconds: Time of the call that was verified, or of one at each case, as often as its weight says; 0 if unknown.
     """
 
     outcome: Literal["ok", "wrong-result", "non-finite"]
     max_error: float
     diagnostic: str = ""
+    seconds: float = 0.0
 
 
 def poison(array: Array) -> None:

@@ -3,8 +3,7 @@
 The process persists from job to job; when one ends it, the candidate gets an outcome and the next a new process.
 """
 
-import os
-import tempfile
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from multiprocessing.connection import wait
-from pathlib import Path
 from statistics import median
 from types import TracebackType
 from typing import TypeVar
@@ -23,16 +21,19 @@ from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
 from autotune.core.stats import quiet_time
-from autotune.core.stopwatch import COMPILE, Moment
+from autotune.core.stopwatch import COMPILE
+from autotune.worker.answers import EVALUATIONS, MOMENT, check_answer, read_answer
 from autotune.worker.cause import ExitCause, find_cause
 from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
 from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, MEMORY_SHARE, CallTimeline
-from autotune.worker.process import Call, Limits, Raised, Returned
+from autotune.worker.process import Call, Limits, Raised, Returned, Surroundings
+from autotune.worker.scratch import Scratch
 
 A = TypeVar("A")
 T = TypeVar("T")
 SECONDS = 60.0
+ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 PRELOAD = ("autotune.worker.evaluate",)
@@ -44,14 +45,15 @@ class Worker:
     Args:
         seconds: Seconds that a job may take before it is stopped.
         memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
+        sandboxed: Raise the walls of `sandbox` around the process. Without them it may start programs and write files,
+            and its answers are believed: for other people's libraries, which the user installed.
     """
 
-    def __init__(self, seconds: float = SECONDS, memory_bytes: int | None = None) -> None:
+    def __init__(self, seconds: float = SECONDS, memory_bytes: int | None = None, *, sandboxed: bool = True) -> None:
         self.seconds = seconds
         self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
-        descriptor, path = tempfile.mkstemp(prefix="autotune-worker-")
-        os.close(descriptor)
-        self._log = Path(path)
+        self._scratch = Scratch()
+        self._around = Surroundings(str(self._scratch.path), self.memory_bytes, sandboxed)
         self._keeper = self._start_keeper()
         self._process: IsolatedProcess | None = None
         self._timeline = CallTimeline()
@@ -59,7 +61,7 @@ class Worker:
         self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
 
     def _start_keeper(self) -> Keeper:
-        return Keeper(str(self._log), self.memory_bytes, PRELOAD)
+        return Keeper(self._around, PRELOAD)
 
     def __enter__(self) -> "Worker":
         return self
@@ -73,7 +75,7 @@ class Worker:
         """Stop the process, whatever it is doing."""
         self._drop_cell()
         self._keeper.close()
-        self._log.unlink(missing_ok=True)
+        self._scratch.close()
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
@@ -90,12 +92,15 @@ class Worker:
         while left := [place for place in range(len(job.candidates)) if place not in found]:
             rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._quiet)
             answer = self._call(Call(evaluate, rest, limits), time_limits)
-            if isinstance(answer, list):
-                found.update(zip(left, answer, strict=True))
+            if isinstance(answer, list) and (good := evaluations(answer, len(left))):
+                found.update(zip(left, good, strict=True))
                 continue
+            if not isinstance(answer, Evaluation):
+                self._end_cell()
+                answer = Evaluation("crashed", diagnostic="its process answered with what is no evaluation")
             moment = self._timeline.moment
-            guilty = left if moment is None or moment.phase == "measure" else [left[moment.candidate]]
-            found.update(dict.fromkeys(guilty, answer))
+            guilty = left if moment is None or moment.phase == "measure" else left[moment.candidate :][:1]
+            found.update(dict.fromkeys(guilty or left, answer))
         return [self._place_in_time(found[place]) for place in range(len(job.candidates))]
 
     def _place_in_time(self, found: Evaluation) -> Evaluation:
@@ -131,15 +136,17 @@ class Worker:
         Raises:
             MachineError: The process failed over it.
         """
-        found = self.call(roofs, machine)
+        found = self.call(roofs, machine, ROOF_SECONDS)
         if not isinstance(found, Evaluation):
             return found
-        raise MachineError(f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again")
+        raise MachineError(
+            f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again on a quieter machine"
+        )
 
     def _call(self, call: Call, time_limits: TimeLimits) -> "T | Evaluation":
         """Make a call; its value, or an `Evaluation` of why there is none."""
         for _ in range(2):
-            os.truncate(self._log, 0)
+            open(self._around.log, "wb").close()  # anew
             self._timeline = CallTimeline()
             process, deadline = self._ready_process(), time.monotonic() + time_limits.seconds
             try:
@@ -162,20 +169,23 @@ class Worker:
         self, process: IsolatedProcess, call: Call, time_limits: TimeLimits, deadline: float
     ) -> Returned | Raised | None:
         """Make a call and hear where it is; its answer, or `None` if it takes too long or ends its process."""
+        read = read_answer if self._around.sandboxed else pickle.loads
         try:
-            process.line.send(call)
+            process.channel.send(pickle.dumps(call), deadline)
             while time.monotonic() < (until := min(deadline, self._timeline.deadline(time_limits))):
-                ready = wait([process.line, process.gone], max(0.0, until - time.monotonic()))
-                if process.line in ready:
-                    said = process.line.recv()
-                    if not isinstance(said, Moment):
-                        answer: Returned | Raised = said
-                        return answer
-                    self._timeline.enter(said)
+                ready = wait([process.channel.fileno(), process.gone], max(0.0, until - time.monotonic()))
+                if process.channel.fileno() in ready:
+                    said = read(process.channel.receive(until))
+                    if isinstance(said, Returned | Raised):
+                        return said
+                    self._timeline.enter(check_answer(said, MOMENT))
                 elif ready:
                     return None
         except (EOFError, OSError):
             pass
+        except pickle.UnpicklingError as error:  # whatever runs there is none of ours any more
+            self._end_cell()
+            return Returned(Evaluation("crashed", diagnostic=str(error), phases=self._phases()))
         return None
 
     def _judge(self, error: Exception) -> Evaluation:
@@ -190,13 +200,13 @@ class Worker:
         """What became of the call that ended its process, or took too long; `None` if its keeper is gone, too."""
         now = time.monotonic()
         late = now >= min(deadline, self._timeline.deadline(time_limits)) and not wait([process.gone], 0)
-        if not late:  # its line is closed: it is on its way out
+        if not late:  # its channel is closed: it is on its way out
             late = not wait([process.gone], max(1.0, deadline - now))
         phases = self._phases()
         code = self._end_cell()
         if code is None:
             return None
-        with self._log.open(errors="replace") as file:
+        with open(self._around.log, errors="replace") as file:
             said = file.read(LOG_BYTES)
         phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
         cause = overdue(phase, time_limits, whole=now >= deadline) if late else find_cause(code, said)
@@ -228,6 +238,14 @@ class Worker:
         if self._process is not None:
             self._process.close()
             self._process = None
+
+
+def evaluations(answer: list[Evaluation], count: int) -> list[Evaluation]:
+    """An answer as so many evaluations; empty if it is none."""
+    with suppress(pickle.UnpicklingError):
+        found = check_answer(answer, EVALUATIONS)
+        return found if len(found) == count else []
+    return []
 
 
 def overdue(phase: str, time_limits: TimeLimits, *, whole: bool) -> ExitCause:

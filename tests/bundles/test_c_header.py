@@ -20,9 +20,10 @@ from autotune.bundles import c_header as header
 from autotune.bundles.c_header import C_TYPES, c_header, parameter
 from autotune.compiler.lower import TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.c_names import c_name, in_comment
+from autotune.core.c_names import c_name
 from autotune.core.candidate import Candidate
 from autotune.core.payload import DTYPES, ROLES, Argument, Payload
+from autotune.core.printable import in_comment
 from autotune.core.script import assemble, panels_of
 from autotune.registry import load_payload
 from autotune.store.records import WeightRecord

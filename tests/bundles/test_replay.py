@@ -7,8 +7,9 @@ import pytest
 from bundle_support import edit_manifest, make_bundle, no_care
 from listener_support import Recorder
 
-from autotune.bundles.replay import Timing, compare, replay, summarize
+from autotune.bundles.replay import Timing, compare, is_open, replay, summarize
 from autotune.bundles.retune import retune_bundle
+from autotune.cli.replay import show_replay
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.core.stats import Interval
@@ -16,7 +17,7 @@ from autotune.core.trial import Samples
 from autotune.store.bundle import read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import parse_manifest
-from autotune.store.manifest_checks import speedup_of
+from autotune.store.sessions import speedup_of
 from autotune.store.store import Store
 
 SPEC = "matmul,m=17,n=24,k=9"
@@ -57,6 +58,8 @@ def scale_samples(folder, factor):
         (Interval(1.75, 1.8, 1.85), "holds"),
         (Interval(1.5, 1.6, 1.65), "weaker"),
         (Interval(2.5, 2.6, 2.7), "stronger"),
+        (Interval(1.7, 2.0, 2.5), "holds"),
+        (Interval(0.5, 2.0, 9.0), "unknown"),  # it would agree with claims of 0.6 and of 8
         (None, "unknown"),
     ],
 )
@@ -71,6 +74,63 @@ def test_a_claim_that_is_not_true_is_called_so(pristine, tmp_path, factor, verdi
     scale_samples(folder, factor)
     found = replay(folder)
     assert (found.verdict, found.is_right, found.is_fine) == (verdict, True, fine)
+
+
+def test_an_interval_that_knows_nothing_does_not_confirm_a_faked_claim(pristine, tmp_path):
+    folder = shutil.copytree(pristine, tmp_path / "bundle")
+    scale_samples(folder, 0.1)
+    session = read_bundle(pristine).manifest.samples[0]
+    noisy = replace(session, best_seconds=tuple(s * (18 if i % 2 else 1) for i, s in enumerate(session.best_seconds)))
+    found = seen_again(read_bundle(folder), noisy)
+    assert (found.verdict, found.is_right, found.is_fine) == ("unknown", True, False)
+    assert "at most 1.5 says something; measure again on a quieter machine" in found.why
+
+
+def test_nothing_is_unknown_of_a_bundle_that_claims_nothing(pristine):
+    bundle = read_bundle(pristine)
+    session = replace(bundle.manifest.samples[0], baseline_seconds=())
+    silent = replace(bundle, manifest=replace(bundle.manifest, samples=(session,), speedup=None))
+    found = seen_again(silent, bundle.manifest.samples[0])
+    assert (found.verdict, found.why, found.is_fine) == ("unknown", "no speed-up was recorded", True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [("out-of-memory", "unknown"), ("timed-out", "unknown"), ("crashed", "wrong"), ("wrong-result", "wrong")],
+)
+def test_too_little_memory_or_time_is_not_called_wrong(pristine, capsys, outcome, verdict):
+    timing = Timing(Evaluation(outcome, diagnostic="why"), Evaluation(outcome, diagnostic="why"))
+    found = summarize(read_bundle(pristine), timing, [], this_machine(), None)
+    assert (found.verdict, found.is_right, found.is_fine) == (verdict, False, False)
+    show_replay(found)
+    assert f"{outcome}: why" in capsys.readouterr().out
+
+
+def test_an_unknown_speedup_is_measured_by_more_processes_for_a_while(manifest):
+    (session,) = manifest.samples[:1]
+    noisy = replace(session, best_seconds=tuple(s * (18 if i % 2 else 1) for i, s in enumerate(session.best_seconds)))
+    assert [is_open([noisy] * count, manifest, 1.0) for count in (1, 3, 4)] == [True, True, False]
+    assert not is_open([noisy], manifest, 500.0)
+    assert not is_open([session], manifest, 1.0)
+
+
+def test_the_error_of_a_part_of_the_baseline_widens_what_is_seen_now(pristine):
+    bundle = read_bundle(pristine)
+    (session,) = bundle.manifest.samples
+    whole, part = (with_part(bundle, error) for error in (0.0, 0.1))
+    assert seen_again(part, session).speedup == seen_again(whole, session).speedup.widened(0.1)
+    assert seen_again(part, session).verdict == "holds"
+
+
+def test_no_other_process_is_asked_where_a_part_of_the_baseline_says_nothing(pristine):
+    bundle = with_part(read_bundle(pristine), 0.5)
+    assert not is_open(bundle.manifest.samples, bundle.manifest, 1.0)
+
+
+def with_part(bundle, error):
+    """A bundle whose baseline was timed by a part of it, with a relative error."""
+    baseline = replace(bundle.manifest.baseline, part=64, part_error=error)
+    return replace(bundle, manifest=replace(bundle.manifest, baseline=baseline))
 
 
 def seen_again(bundle, session, outcome="ok"):
@@ -125,9 +185,9 @@ def test_another_compiler_is_explained_by_what_it_makes_of_the_script(manifest):
 def test_speedup_is_over_all_sessions(manifest):
     (session,) = manifest.samples
     slow = replace(session, best_seconds=tuple(2 * s for s in session.best_seconds))
-    assert speedup_of([session]).estimate == manifest.speedup.estimate
-    assert speedup_of([session, slow, slow]).estimate < manifest.speedup.estimate
-    assert speedup_of([replace(session, baseline_seconds=())]) is None
+    assert speedup_of([session], 0.0).estimate == manifest.speedup.estimate
+    assert speedup_of([session, slow, slow], 0.0).estimate < manifest.speedup.estimate
+    assert speedup_of([replace(session, baseline_seconds=())], 0.0) is None
 
 
 def test_manifest_survives_its_own_text(pristine, manifest):

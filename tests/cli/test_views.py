@@ -8,7 +8,7 @@ import pytest
 from sweep_support import FLOPS, WIDE, WIDE_DEFAULT, WIDE_TASK, fill_store, fill_wide_store
 from tuning_support import MACHINES
 
-from autotune.bundles.regress import RegressionFinding
+from autotune.bundles.finding import RegressionFinding
 from autotune.bundles.replay import Replay
 from autotune.bundles.reproduce import Reproduction
 from autotune.cli.compare import show_comparison
@@ -49,7 +49,7 @@ FINDINGS = [
     RegressionFinding("b", PAYLOAD, "slower", WHY, 1.123, FACTOR, FACTOR, notes=(NOTE,)),
     RegressionFinding("c", "nano", "inconclusive", "left out by --quick"),
 ]
-REPLAY = Replay("nano", "ok", "", 1e-3, 2e-3, FACTOR, FACTOR, "holds", 1.25e-6, (NOTE, NOTE), True)
+REPLAY = Replay("nano", "ok", "", 1e-3, 2e-3, FACTOR, FACTOR, "holds", "", 1.25e-6, (NOTE, NOTE), True)
 COMPARISON = Comparison(
     PAYLOAD,
     MACHINE,
@@ -71,7 +71,9 @@ MEASURED = (
 EXPLANATION = Explanation(
     PAYLOAD, "leave-one-out", MEASURED, Counts({"cycles": 1.234e9}, NOTE), Memory(1, 2**20, 2**21, 2**30), MACHINE
 )
-DIAGNOSIS = Diagnosis(replace(MACHINE, cpu="A CPU " * 12), ROOFS, 0.0123, "MLIR 22.1.8", (NOTE,), (NOTE,))
+DIAGNOSIS = Diagnosis(
+    replace(MACHINE, cpu="A CPU " * 12), ROOFS, 0.0123, "MLIR 22.1.8", (NOTE,), (NOTE,), ("seccomp",), ("fork",)
+)
 RESULT = TuneResult(
     payload=PAYLOAD,
     machine=MACHINE,

@@ -7,7 +7,7 @@ from tuning_support import run
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.module import context, parse
 from autotune.compiler.normalise.booleans import store_booleans_as_bytes
-from autotune.registry import load_payload
+from autotune.worker.reading import open_payload
 
 MAPS = "indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>]"
 GENERIC = f'linalg.generic {{{MAPS}, iterator_types = ["parallel", "parallel"]}}'
@@ -58,7 +58,7 @@ def function(body, argument="%a: tensor<4x6xf32>"):
 def loaded(folder, text):
     path = folder / "mine.mlir"
     path.write_text(text)
-    return load_payload(str(path))
+    return open_payload(path)
 
 
 @pytest.mark.parametrize("name", BODIES)

@@ -14,7 +14,7 @@ from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
 from autotune.compiler.tasks.partition import partition
-from autotune.registry import load_payload
+from autotune.worker.reading import open_payload
 
 FILLED = """%zero = arith.constant 0.0 : f32
   %e = tensor.empty() : {0}
@@ -120,7 +120,7 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
 def loaded(folder, text):
     path = folder / "mine.mlir"
     path.write_text(text)
-    return load_payload(str(path))
+    return open_payload(path)
 
 
 def rewritten(text, rewrite):

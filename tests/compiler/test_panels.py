@@ -14,6 +14,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import CompileError
 from autotune.core.script import Step, assemble, panels_of, write_step
 from autotune.registry import load_family, load_payload
+from autotune.worker.reading import open_payload
 
 SIZES = st.integers(1, 40)
 
@@ -86,7 +87,7 @@ def test_arguments_with_attributes_may_be_stored_in_panels(tmp_path):
     )
     path = tmp_path / "mine.mlir"
     path.write_text(text.replace("WEIGHT", '{autotune.role = "weight"}'))
-    payload = load_payload(str(path))
+    payload = open_payload(path)
     parts, task, script, panel = script_for(payload, pack_b="beforehand")
     assert payload.arguments[1].role == "weight"
     program = compile_program(payload, script, TAIL, text=parts.payload.text, panels={task.tag: panel})

@@ -8,8 +8,8 @@ from autotune.bundles.replay import replay
 from autotune.compiler.module import context, parse
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Payload
-from autotune.registry import load_payload
 from autotune.store.bundle import read_bundle
+from autotune.worker.reading import open_payload
 
 PAYLOAD = contraction_payload(16, 24, 8)
 FUNCTION = PAYLOAD.text.strip().removeprefix("module {").removesuffix("}")
@@ -40,7 +40,7 @@ FILES = {
 def loaded(folder, text):
     path = folder / "mine.mlir"
     path.write_text(text)
-    return load_payload(str(path))
+    return open_payload(path)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -49,7 +49,14 @@ def test_transform_ops_of_a_file_are_no_part_of_its_payload(name, tmp_path):
     with context():
         assert payload.text == str(parse(PAYLOAD.text, "the function alone"))
     assert [(a.type, a.role) for a in payload.arguments] == [(a.type, a.role) for a in PAYLOAD.arguments]
-    assert payload.notes == (f"{tmp_path}/mine.mlir holds a schedule of its own; it is not used",)
+    assert payload.schedule == FILES[name]
+    assert payload.notes == ()
+
+
+def test_transform_ops_without_an_entry_are_not_used_and_that_is_said(tmp_path):
+    payload = loaded(tmp_path, f"{WITH} {{{FUNCTION}  {sequence('tile', TILE)}}}")
+    assert payload.schedule == ""
+    assert payload.notes == (f"{tmp_path}/mine.mlir holds transform ops without @__transform_main; they are not used",)
 
 
 def test_a_file_without_transform_ops_is_taken_as_it_is_written(tmp_path):
@@ -59,22 +66,28 @@ def test_a_file_without_transform_ops_is_taken_as_it_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["nested", "sibling", "several"])
-def test_bundle_of_a_file_with_a_schedule_of_its_own_replays(name, tmp_path):
+def test_bundle_of_a_file_with_a_schedule_of_its_own_is_of_that_schedule_and_replays(name, tmp_path):
     (tmp_path / "mine.mlir").write_text(FILES[name])
     folder = make_bundle(tmp_path, str(tmp_path / "mine.mlir"), trials=2)
     bundle = read_bundle(folder)
-    assert len(bundle.manifest.tasks) == 1
-    assert f"{tmp_path}/mine.mlir holds a schedule of its own; it is not used" in bundle.manifest.notes
+    assert list(bundle.manifest.tasks) == ["whole"]
+    assert "tile_using_for" in bundle.script
     with no_care():
         assert replay(folder).is_right
 
 
-def test_the_user_is_told_that_a_schedule_is_not_used(autotune, tmp_path, monkeypatch):
+def test_a_file_with_two_schedules_is_refused_with_the_place_of_the_second(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.mlir").write_text(FILES["nested"])
+    (tmp_path / "mine.mlir").write_text(FILES["libraries"])
+    refused("tune", "mine.mlir", "--cold", words="mine.mlir:24:70: a schedule must have one entry, this is in a second")
+
+
+def test_the_user_is_told_that_transform_ops_are_not_used(autotune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.mlir").write_text(f"{WITH} {{{FUNCTION}  {sequence('tile', TILE)}}}")
     monkeypatch.setattr("autotune.tuning.tune.tune", stop)
     _, _, said = autotune("tune", "mine.mlir", "--cold")
-    assert "autotune: mine.mlir holds a schedule of its own; it is not used" in said.splitlines()
+    assert "autotune: mine.mlir holds transform ops without @__transform_main; they are not used" in said.splitlines()
 
 
 def stop(*arguments):
@@ -85,7 +98,7 @@ def stop(*arguments):
     ("text", "words"),
     [
         (f"func.func private @other()\n{FUNCTION}", "must define every function it calls, @other is outside"),
-        (f"llvm.func @other()\n{FUNCTION}", "must hold ops of builtin, func, .* alone, it has llvm.func"),
+        (f"llvm.func @other()\n{FUNCTION}", "must hold ops that compute alone, it has llvm.func"),
         (PAYLOAD.text.replace("@product", '@"a product"'), "must have a name of letters, digits, .* it is 'a product'"),
         (f"{PAYLOAD.text}// {'(' * 300}", "must not nest deeper than 200 brackets, it goes to 30[0-9]"),
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.core.errors import PayloadError
-from autotune.registry import load_payload
+from autotune.worker.reading import open_payload
 
 GATHER = """func.func @rows(%ids: memref<5xi64>{said}, %table: memref<7x4xf32>, %out: memref<5x4xf32>) {{
   %i = bufferization.to_tensor %ids restrict : memref<5xi64> to tensor<5xi64>
@@ -32,7 +32,7 @@ GATHER = """func.func @rows(%ids: memref<5xi64>{said}, %table: memref<7x4xf32>, 
 def loaded(folder, said=""):
     path = folder / "rows.mlir"
     path.write_text(GATHER.format(said=said))
-    return load_payload(str(path))
+    return open_payload(path)
 
 
 def test_integers_that_are_places_of_a_table_are_drawn_from_its_places(tmp_path):

@@ -18,7 +18,9 @@ from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
 from autotune.core.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
 from autotune.core.machine import this_machine
-from autotune.registry import family_for, import_model, load_payload
+from autotune.registry import family_for
+from autotune.worker.importing import import_model
+from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
 
 
@@ -31,7 +33,7 @@ def worker():
 def imported(folder, write):
     """A model of the zoo, written to a file and imported from there."""
     import_model(str(write(folder / "model.onnx")), folder / "model")
-    return load_payload(str(folder / "model"))
+    return open_payload(str(folder / "model"))
 
 
 @pytest.mark.parametrize("name", ONNX)
@@ -76,9 +78,9 @@ def test_attention_is_found_among_reshapes_and_a_folded_mask(tmp_path):
 def test_a_file_is_a_payload_itself_and_imported_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = mlp(tmp_path / "model.onnx")
-    payload = load_payload(str(path))
+    payload = open_payload(path)
     monkeypatch.setattr("payload.importers.onnx.start_converter", None)
-    again = load_payload(str(path))
+    again = open_payload(path)
     assert (payload.name, payload.text) == (str(path), again.text)
 
 
@@ -95,7 +97,7 @@ def test_open_sizes_are_given_behind_the_file(tmp_path):
     with pytest.raises(PayloadError, match=r"input x must have fixed sizes, batch is open; .* give batch=1"):
         import_model(str(path), tmp_path / "open")
     import_model(f"{path},batch=3", tmp_path / "open")
-    assert load_payload(str(tmp_path / "open")).arguments[0].shape == (3, 4)
+    assert open_payload(str(tmp_path / "open")).arguments[0].shape == (3, 4)
 
 
 def unknown(path):

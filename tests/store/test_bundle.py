@@ -90,7 +90,7 @@ def test_folder_in_place_of_a_file_is_refused(bundle):
 def test_huge_file_is_refused_unread(bundle):
     with (bundle / "payload.mlir").open("r+b") as file:
         file.truncate(MOST_BYTES + 1)
-    refused(bundle, "payload.mlir", "at most 16 MiB")
+    refused(bundle, "payload.mlir", "it is larger than 16 MiB")
 
 
 def test_bytes_that_are_no_text_are_refused(bundle):
@@ -109,6 +109,7 @@ EDITS = {
     "seed that is a word": (lambda m: m.update(seed="zero"), "seed"),
     "seed beyond 64 bits": (lambda m: m.update(seed=2**70), "seed"),
     "time below zero": (lambda m: m["samples"][0]["best_seconds"].append(-1.0), "samples.0.best_seconds"),
+    "time of no time": (lambda m: m["samples"][0]["best_seconds"].append(5e-324), "samples.0.best_seconds"),
     "time of zero": (lambda m: m["samples"][0]["best_seconds"].append(0), "samples.0.best_seconds"),
     "time that is NaN": (lambda m: m["samples"][0]["best_seconds"].append(NAN), "must be JSON"),
     "infinite time": (lambda m: m["samples"][0]["best_seconds"].append(HUGE), "manifest.json"),
@@ -116,6 +117,12 @@ EDITS = {
     "samples that do not pair": (lambda m: m["samples"][0]["best_seconds"].append(1e-6), "equally many"),
     "no samples": (lambda m: m.update(samples=[]), "samples"),
     "better speed-up than its samples": (lambda m: m["speedup"].update(estimate=1e3), "follow from the samples"),
+    "part of a baseline without its error": (
+        lambda m: m["baseline"].update(part=64, part_error=0.2),
+        "follow from the samples",
+    ),
+    "part of a baseline that is none": (lambda m: m["baseline"].update(part=0), "baseline.part"),
+    "error below zero": (lambda m: m["baseline"].update(part_error=-0.1), "baseline.part_error"),
     "no speed-up though measured": (lambda m: m.update(speedup=None), "follow from the samples"),
     "errors beyond tolerance": (lambda m: m["numerics"]["outputs"]["c"].update(max_error=1.0), "tolerance"),
     "numerics of nothing": (lambda m: m["numerics"].update(outputs={}), "numerics must be of the outputs"),
@@ -169,7 +176,7 @@ def test_manifest_that_says_what_it_may_not_is_refused(bundle, case):
 )
 def test_path_that_climbs_out_is_refused(bundle, name):
     edit_manifest(bundle, lambda m: m["sha256"].update({name: m["sha256"]["payload.mlir"]}))
-    refused(bundle, "manifest.json", "sha256")
+    refused(bundle, "manifest.json", "printable" if "\n" in name else "sha256")
 
 
 def test_manifest_nested_without_end_is_refused(bundle):

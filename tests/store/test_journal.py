@@ -121,60 +121,6 @@ def test_torn_last_line_is_cut_off_and_kept_aside(path, tail):
     assert numbers(path) == [0]
 
 
-@pytest.mark.parametrize("bad", [b"garbage", b"[]", b"{}", b"\xff\xfe\x00"])
-def test_damaged_line_is_named_and_the_file_is_left_alone(path, bad):
-    fill(path, 2)
-    lines = path.read_bytes().splitlines()
-    lines[3] = bad
-    damaged = b"\n".join(lines) + b"\n"
-    path.write_bytes(damaged)
-    for call in (lambda: Store.open(path), lambda: trials(path)):
-        with pytest.raises(StoreError, match=r"line 4 .*move it away or pass --store PATH") as error:
-            call()
-        assert str(path) in one_line(error)
-    assert path.read_bytes() == damaged
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\x7fELF\0\1\2",
-        os.urandom(300),
-        b"hello",
-        b"hello\n",
-        b"{}\n",
-        b'{"op_code":0,"worker_id":"x","study_name":"mine"}\n',
-        b'{"op_code":0,"worker_id":"x","study_name":"autotune/format-99"}\n',
-    ],
-)
-def test_file_that_is_no_store_is_refused_and_left_alone(path, content):
-    path.parent.mkdir()
-    path.write_bytes(content)
-    for call in (lambda: Store.open(path), lambda: trials(path)):
-        with pytest.raises(StoreError, match=r"line 1 .*--store PATH") as error:
-            call()
-        assert str(path) in one_line(error)
-    assert path.read_bytes() == content
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
-def test_record_that_makes_no_sense_is_named(path):
-    fill(path, 1)
-    with path.open("ab") as file:
-        file.write(b'{"op_code":4,"worker_id":"x"}\n')
-    with pytest.raises(StoreError, match="line 5 does not") as error:
-        Store.open(path)
-    assert str(path) in one_line(error)
-    Store.open(path.with_name("other")).close()
-
-
-def test_incomplete_trial_is_named(path):
-    fill(path, 1)
-    path.write_bytes(path.read_bytes().replace(b'"samples":', b'"simples":'))
-    with pytest.raises(StoreError, match="must be complete"):
-        trials(path)
-
-
 @pytest.mark.parametrize("place", [".", "/dev/null"])
 def test_what_is_not_a_file_is_refused(tmp_path, place):
     with pytest.raises(StoreError, match="regular file") as error:

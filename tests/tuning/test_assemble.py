@@ -11,6 +11,7 @@ from autotune.registry import load_baseline, load_payload
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import Choice
+from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.tuning.tune import TuneOptions, open_searches
 from autotune.worker.worker import Worker
 
@@ -40,7 +41,7 @@ class OnlyOne:
 def assembled(tmp_path, spoilt):
     """Nano by default configs, the families of some tasks spoilt; and its choices."""
     payload, machine = load_payload("nano"), this_machine()
-    parts, baseline = partition(payload), load_baseline("passes")
+    parts, baseline = partition(payload), TimedBaseline(load_baseline("passes"))
     with no_care(), Store.open(tmp_path / "store.journal") as store, Worker() as worker:
         searches = open_searches(payload, parts.tasks, machine, store, TuneOptions())
         for search in searches:

@@ -14,10 +14,13 @@ from autotune.core.errors import BundleError
 from autotune.core.machine import this_machine
 from autotune.core.trial import OUTCOMES, Samples
 from autotune.registry import load_payload
+from autotune.reports.winner import read_winner
 from autotune.store.bundle import FILES, read_bundle
+from autotune.store.sessions import figures_of
 from autotune.store.store import Store, trials
 from autotune.tuning.roofline import share_of_roof
 from autotune.tuning.tune import TuneOptions, tune
+from autotune.worker.reading import open_payload
 from autotune.worker.roofs import reference_flops
 
 SPEC = "matmul,m=33,n=47,k=21"
@@ -157,6 +160,11 @@ def test_bundle_is_plain_files_that_tell_all(tuned):
     assert manifest.buffers.peak_bytes <= manifest.buffers.naive_bytes
     assert len(manifest.samples[0].best_seconds) == len(manifest.samples[0].baseline_seconds) > 2
     assert manifest.speedup == result.speedup
+    figures, winner = figures_of(manifest.samples, manifest.baseline.part_error), read_winner(bundle.folder)
+    assert figures.best_seconds == result.best_seconds == winner.seconds.estimate
+    assert figures.baseline_seconds == result.baseline_seconds == winner.baseline_seconds
+    assert result.speedup.low <= result.baseline_seconds / result.best_seconds <= result.speedup.high
+    assert result.roof_fraction == pytest.approx(winner.roof_fraction)
     assert manifest.tasks[tag].config == config
     assert manifest.tasks[tag].sizes == (33, 47, 21)
     assert manifest.numerics.oracle == "reference"
@@ -191,7 +199,7 @@ def test_folder_that_is_no_bundle_is_not_overwritten(tmp_path):
 def test_payload_file_is_tuned_against_its_plain_lowering(tmp_path):
     path = tmp_path / "mine.mlir"
     path.write_text(contraction_payload(17, 19, 23).text)
-    result, watcher = tune_into(tmp_path, load_payload(str(path)), 3)
+    result, watcher = tune_into(tmp_path, open_payload(path), 3)
     assert watcher.trials[0].outcome == "ok", watcher.trials[0].diagnostic
     assert result.payload == str(path)
     assert list(result.trials) == ["ok"]
@@ -209,7 +217,7 @@ def test_payload_file_that_adds_to_a_matrix_is_tuned(tmp_path):
       bufferization.materialize_in_destination %r in restrict writable %d : ({kind}, {memory}) -> ()
       return
     }}""")
-    _, watcher = tune_into(tmp_path, load_payload(str(path)), 2)
+    _, watcher = tune_into(tmp_path, open_payload(path), 2)
     assert watcher.trials[0].outcome == "ok", watcher.trials[0].diagnostic
 
 
@@ -225,7 +233,7 @@ def test_payload_with_nothing_to_tune_keeps_the_plain_lowering_and_says_so(tmp_p
     path = tmp_path / "copies.mlir"
     memory = "memref<4xf32>"
     path.write_text(f"func.func @f(%a: {memory}, %b: {memory}) {{ memref.copy %a, %b : {memory} to {memory} return }}")
-    result, watcher = tune_into(tmp_path, load_payload(str(path)), 1)
+    result, watcher = tune_into(tmp_path, open_payload(path), 1)
     assert (watcher.trials, result.configs, result.max_error) == ([], {}, 0)
     assert result.notes
     assert replay(tmp_path / "bundle").is_right

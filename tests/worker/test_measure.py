@@ -2,8 +2,12 @@
 
 import pytest
 
-from autotune.core.evaluator import Effort
+from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort, Job
+from autotune.core.machine import this_machine
+from autotune.core.payload import Payload
 from autotune.worker import measure as module
+from autotune.worker.evaluate import time_alone
 from autotune.worker.measure import LEAST_SAMPLES, RACE_SAMPLES, calibrate, measure, measure_interleaved
 
 
@@ -140,3 +144,32 @@ def test_time_bound_ends_measuring_but_not_before_the_least_number_of_samples(cl
 def test_program_far_beyond_the_bound_is_sampled_once(clock):
     (samples,) = measure_interleaved([clock.program("p", 60.0)], Effort(samples=50, seconds=0.5))
     assert len(samples.seconds) == 1
+
+
+def test_program_whose_first_call_was_long_is_not_called_to_find_out(clock):
+    batch = calibrate(clock.program("p", 40.0), 1e-3, first_call=40.0)
+    assert (batch.calls, batch.warm_up) == (1, 0)
+    assert clock.now == 0
+
+
+def test_long_first_call_of_a_quick_program_is_believed_only_where_a_sample_is_no_longer(clock):
+    assert calibrate(clock.program("p", 1e-6), 1e-3, first_call=0.05).calls > 100
+    assert calibrate(clock.program("p", 0.2), 1.0, first_call=0.2).calls == 5
+
+
+def slow_job(best_seconds):
+    """A search's job, where the best so far takes so long."""
+    return Job(Payload("p", "", "p", ()), (Candidate(None, ""),), this_machine(), best_seconds=best_seconds)
+
+
+def test_hopeless_candidate_is_not_called_again(clock):
+    times = time_alone(clock.program("slow", 40.0), 40.0, clock.program("reference", 1e-4), slow_job(1.0))
+    assert times.seconds == (40.0,)
+    assert len(times.reference_seconds) == 1
+    assert "slow" not in {name for name, _ in clock.log}
+
+
+@pytest.mark.parametrize(("first_call", "best"), [(2.0, 1.0), (0.05, 1e-3), (40.0, None)])
+def test_candidate_that_may_be_good_is_measured(clock, first_call, best):
+    time_alone(clock.program("mine", first_call), first_call, clock.program("reference", 1e-4), slow_job(best))
+    assert "mine" in {name for name, _ in clock.log}

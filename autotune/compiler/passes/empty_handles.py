@@ -10,7 +10,7 @@ from itertools import pairwise
 from mlir import ir
 
 from autotune.compiler.module import symbol
-from autotune.core.marks import OPTIONAL
+from autotune.core.marks import FOREIGN, OPTIONAL
 
 ENTRY = "__transform_main"
 GREATER = 4  # a predicate of transform.match.param.cmpi
@@ -20,10 +20,12 @@ HANDLES = ("!transform.any_op", "!transform.op<", "!transform.any_value")
 def insist(transform: ir.Module) -> None:
     """Put a check behind every op of a script whose handles are used; it has the location of that op, and a law.
 
-    Left out are ops that are marked `OPTIONAL`, and the entry, which is the engine's own and says what it expects.
+    Left out are ops that are marked `OPTIONAL`; sequences that are marked `FOREIGN`, as of scripts of a user's own; and
+    the entry, which is the engine's own and says what it expects.
     """
     for sequence in transform.body.operations:
-        if sequence.operation.name == "transform.named_sequence" and symbol(sequence) != ENTRY:
+        named = sequence.operation.name == "transform.named_sequence" and symbol(sequence) != ENTRY
+        if named and FOREIGN not in sequence.operation.attributes:
             for op, behind in list(neighbours(sequence.operation)):
                 insist_on(op, behind)
 

@@ -91,7 +91,7 @@ class Steps:
         return steps
 
     def last(self, op: ir.Operation) -> int:
-        """The last step inside an operation; its own, where it holds none."""
+        """The last step inside an operation; its own, where nothing is inside."""
         while blocks := [block for region in op.regions for block in region.blocks if len(block.operations)]:
             op = blocks[-1].operations[len(blocks[-1].operations) - 1].operation
         return self.numbers[op]

@@ -14,6 +14,7 @@ from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
 from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
 from autotune.compiler.normalise.simplify import simplify
+from autotune.compiler.packs import lower_packs
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
@@ -59,6 +60,7 @@ def partition(payload: Payload) -> Partition:
     """
     with context():
         module = parse(payload.text, payload.name)
+        lower_packs(module)
         if payload.foreign:
             simplify(module)
         function = find_function(module, payload.entry)

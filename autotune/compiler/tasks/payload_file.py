@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from math import prod
-from pathlib import Path
 
 from mlir import ir
 
@@ -11,16 +10,18 @@ from autotune.compiler.laws import nesting_fault, program_fault
 from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
+from autotune.compiler.tasks.carried import carry_in_place
 from autotune.compiler.tasks.ranges import range_of
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
 
+MAIN, SEQUENCE = "__transform_main", "transform.named_sequence"
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
 
 
-def load_mlir_file(path: Path) -> Payload:
-    """Read a payload from a file; its oracle is the plain lowering of the same function.
+def read_payload(name: str, text: str) -> Payload:
+    """Read a payload from the text of a file; its oracle is the plain lowering of the same function.
 
     An argument is an output if the function writes it: as the ``outs`` of a linalg op, or by a store, a copy or
     ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
@@ -29,43 +30,38 @@ def load_mlir_file(path: Path) -> Payload:
 
     A function of tensors is given memrefs, its results become outputs; ``cf.assert`` is left out, i1 is stored as i8.
 
-    Transform ops beside the function, and modules of such ops, are left out of the text; a note says so.
+    Transform ops beside the function, and modules of such ops, are left out of the text. Where they have an entry,
+    ``@__transform_main``, the payload has the file as its schedule; else a note says that they are not used.
+
+    Args:
+        name: Path of the file, for messages.
+        text: Text of the file.
 
     Raises:
-        PayloadError: The file cannot be read or parsed, is no such function, or no bundle of it could be replayed.
+        PayloadError: The text does not parse, is no such function, or no bundle of it could be replayed.
     """
-    text = read_text(path)
     notes: tuple[str, ...] = ()
+    schedule = ""
+    check(name, nesting_fault(text))
     with context():
         try:
-            module = parse(text, str(path))
+            module = parse(text, name)
         except CompileError as error:
             raise PayloadError(str(error)) from error
+        has_entry = any(op.operation.name == SEQUENCE and symbol(op) == MAIN for op in schedules_in(module))
         if leave_out_schedules(module):
-            text, notes = str(module), (f"{path} holds a schedule of its own; it is not used",)
-        if adopt(module, lambda: only_public_function(module, path)):
+            text, schedule = str(module), text if has_entry else ""
+            notes = () if has_entry else (f"{name} holds transform ops without @{MAIN}; they are not used",)
+        if adopt(module, lambda: only_public_function(module, name)):
             text = str(module)
-        function = only_public_function(module, path)
-        arguments = read_arguments(function, path)
-        check(path, program_fault(module))
+        function = only_public_function(module, name)
+        arguments = read_arguments(function, name)
+        check(name, program_fault(module))
+        if carry_in_place(module, name):
+            text = str(module)
         reduction = longest_reduction(function)
         entry = str(symbol(function))
-    return Payload(str(path), text, entry, arguments, reduction=reduction, notes=notes, foreign=True)
-
-
-def read_text(path: Path) -> str:
-    """The text of a file, if a parser may have it.
-
-    Raises:
-        PayloadError: The file cannot be read, is no text, or is nested too deep.
-    """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise PayloadError(f"a payload file must be readable MLIR text, {path} is not: {reason}") from error
-    check(path, nesting_fault(text))
-    return text
+    return Payload(name, text, entry, arguments, reduction=reduction, notes=notes, schedule=schedule, foreign=True)
 
 
 def longest_reduction(function: ir.OpView) -> int:
@@ -98,7 +94,7 @@ def inner_reduction(op: ir.OpView) -> int:
     return max((prod(nest.reduced) for nest in nests if nest is not None), default=1)
 
 
-def check(path: Path, fault: str | None) -> None:
+def check(path: str, fault: str | None) -> None:
     """Raise if there is a fault that would make readers refuse a bundle.
 
     Raises:
@@ -118,6 +114,15 @@ def leave_out_schedules(module: ir.Module) -> bool:
     return bool(found)
 
 
+def schedules_in(module: ir.Module) -> list[ir.OpView]:
+    """The transform ops beside a payload, and those in modules that are there for them."""
+    found = list(module.body.operations)
+    for op in found:
+        if op.operation.name == "builtin.module":
+            found += list(op.operation.regions[0].blocks[0].operations)
+    return found
+
+
 def is_schedule(op: ir.Operation) -> bool:
     """Tell whether an op is a transform op, or a module that is there for such ops."""
     if op.name != "builtin.module":
@@ -126,7 +131,7 @@ def is_schedule(op: ir.Operation) -> bool:
     return SCHEDULES in op.attributes or (bool(held) and all(is_schedule(inner.operation) for inner in held))
 
 
-def only_public_function(module: ir.Module, path: Path) -> ir.OpView:
+def only_public_function(module: ir.Module, path: str) -> ir.OpView:
     """The one public function with a body.
 
     Raises:
@@ -146,7 +151,7 @@ def only_public_function(module: ir.Module, path: Path) -> ir.OpView:
     return found[0]
 
 
-def read_arguments(function: ir.OpView, path: Path) -> tuple[Argument, ...]:
+def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
     """Name, role, shape and dtype of every argument.
 
     Raises:

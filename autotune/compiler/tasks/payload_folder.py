@@ -1,17 +1,18 @@
 """A folder that an importer wrote as a payload: names, weights and recorded results around the text."""
 
-import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
-from autotune.compiler.tasks.payload_file import load_mlir_file
 from autotune.core.errors import PayloadError
+from autotune.core.files import check_file, read_file
 from autotune.core.imported import (
     DESCRIPTION,
     ORACLE,
@@ -25,54 +26,55 @@ from autotune.core.imported import (
     result_key,
 )
 from autotune.core.payload import Argument, Array, Payload, random_array
+from autotune.core.printable import one_line
 
+MOST_BYTES = 16 << 20  # of a description
 Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and the model's tensor
 
 
-def load_payload_folder(folder: Path, name: str) -> Payload:
-    """Read a payload from a folder.
+def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
+    """Complete a payload with what lies in its folder besides the text.
 
     Args:
         folder: Folder that an importer wrote.
         name: Spec that the payload is known by.
+        text: What was read from the text.
 
     Raises:
-        PayloadError: A file is missing or damaged, or the text is no payload.
+        PayloadError: A file is missing or damaged, or describes another text.
     """
     model = read_description(folder)
-    payload = load_mlir_file(folder / TEXT)
-    if len(payload.arguments) != len(model.arguments):
+    if len(text.arguments) != len(model.arguments):
         raise PayloadError(
-            f"{folder / DESCRIPTION} must describe the {len(payload.arguments)} arguments of {TEXT}, "
+            f"{folder / DESCRIPTION} must describe the {len(text.arguments)} arguments of {TEXT}, "
             f"it describes {len(model.arguments)}; import it again"
         )
     names = argument_names(model.arguments)
-    arguments = tuple(map(described, payload.arguments, model.arguments, names))
+    arguments = tuple(map(described, text.arguments, model.arguments, names))
     tensors = tuple(zip(names, model.arguments, strict=True))
     recorded = folder / ORACLE if (folder / ORACLE).exists() else None
     weights = folder / WEIGHTS if (folder / WEIGHTS).exists() or model.importer != "mlir" else None
     check_weights(weights, arguments, dict(tensors))
     return replace(
-        payload,
+        text,
         name=name,
         arguments=arguments,
         inputs=partial(make_inputs, arguments, tensors, weights, recorded),
-        reference=partial(recorded_results, recorded, tensors, len(payload.outputs)) if recorded is not None else None,
-        notes=(*payload.notes, *model.notes),
+        reference=partial(recorded_results, recorded, tensors, len(text.outputs)) if recorded is not None else None,
+        notes=(*text.notes, *model.notes),
         model=str(folder / model.file) if (folder / model.file).is_file() else "",
     )
 
 
-def write_text_folder(path: Path, folder: Path) -> None:
+def write_text_folder(payload: Payload, folder: Path) -> None:
     """Make a folder of a file of MLIR: names, roles and ranges can then be said in its description.
 
-    Raises:
-        PayloadError: The file is no payload.
+    Args:
+        payload: What was read from the file, by whose path it is known.
+        folder: Folder to write.
     """
-    payload = load_mlir_file(path)
     arguments = tuple(ModelArgument(a.name, a.role, a.low, a.high) for a in payload.arguments)
-    digest = hashlib.sha256(payload.text.encode()).hexdigest()
-    model = ImportedModel(arguments, path.name, digest, "mlir", notes=payload.notes)
+    model = ImportedModel(arguments, Path(payload.name).name, payload.sha256, "mlir", notes=payload.notes)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / TEXT).write_text(payload.text)
     (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
@@ -86,11 +88,20 @@ def read_description(folder: Path) -> ImportedModel:
     """
     path = folder / DESCRIPTION
     try:
-        said: Any = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no JSON"
-        raise PayloadError(f"an imported model must have a readable {DESCRIPTION}, {path} is not: {reason}") from error
-    return ImportedModel.from_json(said, str(path))
+        model = TypeAdapter(ImportedModel).validate_json(read_file(path, MOST_BYTES))
+    except OSError as error:
+        raise PayloadError(
+            f"an imported model must have a readable {DESCRIPTION}, {path} is not: {error.strerror}"
+        ) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = one_line(".".join(map(str, first["loc"])))[:200] or "it"
+        raise PayloadError(
+            f"{path} must describe an imported model, {place}: {first['msg']}; import it again"
+        ) from error
+    if (law := model.broken_law()) is not None:
+        raise PayloadError(f"{path} must describe an imported model: {law}; import it again")
+    return model
 
 
 def described(argument: Argument, said: ModelArgument, name: str) -> Argument:
@@ -109,15 +120,18 @@ def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: M
     if path is None or not any(argument.role == "weight" for argument in arguments):
         return
     try:
+        check_file(path)
         with safe_open(path, framework="np") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (OSError, SafetensorError) as error:
-        raise PayloadError(f"weights must be readable, {path} is not: {error}; import it again") from error
+        why = getattr(error, "strerror", None) or one_line(str(error))[:200]
+        raise PayloadError(f"weights must be readable, {path} is not: {why}; import it again") from error
     for argument in arguments:
         said = tensors[argument.name]
-        found = said.arranged(shapes[said.name]) if said.name in shapes else "missing"
+        found = said.arranged(shapes[said.name]) if said.name in shapes else None
         if argument.role == "weight" and found != argument.shape:
-            raise PayloadError(f"weight {said.name} in {path} must have shape {argument.shape}, is {found}")
+            is_now = shapes.get(said.name, "missing")
+            raise PayloadError(f"weight {said.name} in {path} must have shape {argument.shape}, is {is_now}")
 
 
 def make_inputs(
@@ -147,17 +161,35 @@ def make_inputs(
 
 
 def read_weights(path: Path) -> dict[str, Array]:
-    """Weights by name."""
+    """Weights by name.
+
+    Raises:
+        PayloadError: The file is missing or damaged.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415 - only for imported models
     from safetensors.numpy import load_file  # noqa: PLC0415
 
-    return dict(load_file(path))
+    try:
+        check_file(path)
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise PayloadError(f"weights must be readable, {path} is not: {one_line(str(error))[:200]}") from error
 
 
 @cache
 def read_recorded(path: Path) -> Mapping[str, Array]:
-    """Everything that is recorded, by key."""
-    with np.load(path, allow_pickle=False) as file:
-        return {key: file[key] for key in file.files}
+    """Everything that is recorded, by key.
+
+    Raises:
+        PayloadError: The file is missing or damaged.
+    """
+    try:
+        check_file(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError, TypeError, BadZipFile, zlib.error) as error:
+        why = one_line(str(error))[:200]
+        raise PayloadError(f"recorded results must be readable, {path} is not: {why}; import it again") from error
 
 
 def recorded_results(recorded: Path, tensors: Tensors, results: int, **inputs: Array) -> tuple[Array, ...]:

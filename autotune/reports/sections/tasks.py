@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from autotune.core.space import Config, Value
-from autotune.reports.format import plural, time_span, times
+from autotune.reports.format import above_roof, plural, time_span, times
 from autotune.reports.overview import changed_knobs, config_of
 from autotune.reports.pictures.gallery import Picture, draw_knobs
 from autotune.reports.sections.blocks import (
@@ -57,7 +57,8 @@ def tasks_of(lines: Sequence[TaskLine], wholes: Mapping[str, float], texts: Mapp
         texts: Files of the bundle by name; empty for a store.
     """
     payloads = list(dict.fromkeys(line.payload for line in lines))
-    blocks: list[Block] = [Paragraph(WHAT_IT_SAYS)]
+    above = above_roof(line.roof_fraction for line in lines)
+    blocks: list[Block] = [Paragraph(f"{WHAT_IT_SAYS} {above.capitalize()}." if above else WHAT_IT_SAYS)]
     for payload in payloads:
         mine = [line for line in lines if line.payload == payload]
         whole = wholes.get(payload) or sum(line.call_seconds or 0.0 for line in newest(mine))

@@ -1,0 +1,93 @@
+"""What is asked of `regress`, and what it finds, as plain data."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from autotune.bundles.verdict import ALARMS, RegressionVerdict
+from autotune.core.options import check_real
+from autotune.core.stats import Interval
+from autotune.store.records import ProcessTimes
+
+LEAST_FACTOR = 1.001  # a slowdown that could be found at all
+PATIENCE, QUICK_PATIENCE, MOST_PATIENCE = 150.0, 30.0, 86400.0  # seconds
+
+
+@dataclass(frozen=True)
+class RegressOptions:
+    """How to look for regressions.
+
+    Attributes:
+        factor: A slowdown by this much is to be found.
+        quick: End within two minutes; what is left out is inconclusive.
+        update: Accept what is measured as the new record.
+        patience: Seconds that may be waited, all together, to look again before an alarm; 0 for never. `None` for
+            `QUICK_PATIENCE` with `quick`, else `PATIENCE`.
+    """
+
+    factor: float = 1.05
+    quick: bool = False
+    update: bool = False
+    patience: float | None = None
+
+    def __post_init__(self) -> None:
+        check_real("factor", self.factor, LEAST_FACTOR, 100.0, example=1.05)
+        if self.patience is not None:
+            check_real("patience", self.patience, 0.0, MOST_PATIENCE, example=60)
+
+    @property
+    def wait(self) -> float:
+        """Seconds that may be waited for a bundle."""
+        if self.patience is not None:
+            return self.patience
+        return QUICK_PATIENCE if self.quick else PATIENCE
+
+
+@dataclass(frozen=True)
+class Look:
+    """Processes that measured a bundle one after the other.
+
+    Attributes:
+        sessions: Times of each.
+        saw: What they say, and who else used the machine then.
+    """
+
+    sessions: tuple[ProcessTimes, ...]
+    saw: str
+
+
+@dataclass(frozen=True)
+class RegressionFinding:
+    """Result of checking one bundle.
+
+    Attributes:
+        bundle: Folder of the bundle.
+        payload: Spec of the payload that the bundle computes.
+        verdict: ``ok``, ``faster``, ``slower``, ``wrong``, ``stale`` or ``inconclusive``.
+        why: Reason for the verdict, a sentence.
+        slowdown: Recorded speed-up over that of now; `None` unless compared.
+        speedup: Speed-up over the baseline measured now, over all sessions, with its 95 % interval.
+        recorded: Speed-up over the baseline that the bundle records, with its 95 % interval.
+        samples: Raw times in seconds a call, an entry a process of the last look.
+        notes: Differences from the recording, a sentence each.
+        seconds: Wall-clock time of the check, in seconds.
+    """
+
+    bundle: str
+    payload: str
+    verdict: RegressionVerdict
+    why: str
+    slowdown: float | None = None
+    speedup: Interval | None = None
+    recorded: Interval | None = None
+    samples: tuple[ProcessTimes, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    seconds: float = 0.0
+
+    @property
+    def alarms(self) -> bool:
+        """Whether a gate in CI must fail."""
+        return self.verdict in ALARMS
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return asdict(self)

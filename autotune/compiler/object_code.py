@@ -1,0 +1,72 @@
+"""Object code: what LLVM made of a program, as the bytes of an object file, and as assembly that people read."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import mlir
+from mlir import ir
+from mlir.execution_engine import ExecutionEngine
+
+from autotune.compiler.llvm_tools import find_tool
+from autotune.core.errors import CompileError
+
+SCRATCH = "AUTOTUNE_SCRATCH"  # environment variable: a file to overwrite, for a process that may make none
+
+
+def object_code(engine: ExecutionEngine) -> bytes:
+    """The object file of what an engine compiled; LLVM gives it through a file only."""
+    with scratch_file() as path:
+        engine.dump_to_object_file(str(path))
+        return path.read_bytes()
+
+
+def compile_object(module: ir.Module, entry: str) -> bytes:
+    """The object file of a module in the LLVM dialect, for this host.
+
+    Raises:
+        CompileError: LLVM refuses the module.
+    """
+    try:
+        engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
+        engine.raw_lookup(entry)
+    except RuntimeError as error:
+        raise CompileError("jit", str(error)) from error
+    return object_code(engine)
+
+
+def disassemble(code: bytes, function: str) -> str:
+    """Machine code of a function in an object file, as llvm-objdump prints it.
+
+    Raises:
+        CompileError: The bytes are no object file.
+        MachineError: There is no llvm-objdump.
+    """
+    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+        Path(folder, "program.o").write_bytes(code)
+        options = ["--disassemble", "--no-show-raw-insn", f"--disassemble-symbols={function}"]
+        command = [find_tool("llvm-objdump"), *options, "program.o"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CompileError("jit", f"the object file must be readable; {done.stderr.strip()}")
+    return done.stdout
+
+
+def runner_libraries() -> list[str]:
+    """Shared libraries that lowered code may call into, where this MLIR ships them."""
+    folder = Path(next(iter(mlir.__path__))) / "lib"
+    return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
+
+
+@contextmanager
+def scratch_file() -> Iterator[Path]:
+    """A file to write and read back."""
+    given = os.environ.get(SCRATCH)
+    if given:
+        yield Path(given)
+        return
+    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+        yield Path(folder) / "program.o"

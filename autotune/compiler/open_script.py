@@ -1,0 +1,68 @@
+"""The reader of open scripts: what a user's schedule leaves open, as plain data."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from mlir import ir
+
+from autotune.compiler.module import context, symbol
+from autotune.compiler.own_module import find_entry, parse_file, sequences_of, transform_ops
+from autotune.compiler.script_checks import check_file
+from autotune.compiler.script_walk import LAW, ScriptWalk
+from autotune.core.open_script import OpenScript, Taken
+
+
+def read_open_script(text: str, source: str) -> OpenScript:
+    """Find the knobs and laws of a script. In the isolated process: the text is a stranger's.
+
+    Args:
+        text: The file; a payload in it is left out.
+        source: Name of the file, which begins messages.
+
+    Raises:
+        ScheduleError: The text does not parse, has no entry or several, or an op that cannot be tuned; the error has
+            line and column.
+    """
+    with context():
+        module = parse_file(text, source)
+        check_file(module, source)
+        own = transform_ops(module, source)
+        entry = str(symbol(find_entry(own, source)))
+        walk = ScriptWalk(source, sequences_of(own.operation), numbered_laws(own))
+        walk.follow(entry, (), [])
+        walk.check_sets()
+        digest = hashlib.sha256(str(own).encode()).hexdigest()
+        counts = {knob.name: len(knob.values) for knob in walk.in_order()}
+        knobs = tuple(replace(knob, used=merged(walk.used.get(knob.name, ()), counts)) for knob in walk.in_order())
+        notes = [f"{source}: knob {knob.name!r} is read nowhere" for knob in knobs if not knob.used]
+        notes += [f"{source}: @{name} is included nowhere" for name in walk.sequences if name not in walk.reached]
+        return OpenScript(source, text, digest, entry, knobs, tuple(walk.laws), tuple(notes))
+
+
+def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...]:
+    """Choices that lead to where a knob is read; one that leads there whatever is chosen last is left out.
+
+    Args:
+        used: Choices that lead there.
+        counts: Number of values of every knob.
+    """
+    found = dict.fromkeys(used)
+    for taken in sorted(found, key=len, reverse=True):
+        siblings = [each for each in found if taken and each[:-1] == taken[:-1] and each[-1][0] == taken[-1][0]]
+        if siblings and len(siblings) == counts[taken[-1][0]]:
+            return merged([*(each for each in found if each not in siblings), taken[:-1]], counts)
+    return tuple(found)
+
+
+def numbered_laws(own: ir.Module) -> dict[ir.Operation, int]:
+    """The laws of a module, numbered in the order of the text."""
+    found: dict[ir.Operation, int] = {}
+
+    def look(op: ir.Operation) -> ir.WalkResult:
+        if op.name == LAW:
+            found[op] = len(found)
+        return ir.WalkResult.ADVANCE
+
+    own.operation.walk(look, ir.WalkOrder.PRE_ORDER)
+    return found

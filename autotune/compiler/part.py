@@ -1,0 +1,91 @@
+"""A part of a program: one in so many iterations of its long loops, the outermost of every nest.
+
+It takes that share of the time, whatever the program is lowered by, so that what one call of a slow program takes can
+be known without making the call. Its results are not right.
+"""
+
+from mlir import ir
+
+from autotune.compiler.module import run_passes, symbol
+from autotune.compiler.values import constant, index, is_constant, trip_count
+from autotune.core.errors import CompileError
+
+MODULE, FOR = "builtin.module(", "scf.for"
+BRACKETS = {"(": 1, "{": 1, "<": 1, ")": -1, "}": -1, ">": -1}
+
+
+def run_part(module: ir.Module, pipeline: str, part: int, *, whole: str) -> None:
+    """Run a pass pipeline, and shorten loops as soon as loops are all that is left of linalg.
+
+    Args:
+        module: Module to run it on, in place.
+        pipeline: Textual pass pipeline, ``builtin.module(...)``.
+        part: One in so many iterations is kept.
+        whole: Function that stays as it is.
+
+    Raises:
+        CompileError: Stage ``lower``: a pass fails, or no pass leaves loops that are long enough.
+    """
+    passes = split_pipeline(pipeline)
+    for done, each in enumerate(passes, 1):
+        run_passes(module, f"{MODULE}{each})")
+        if is_lowered(module):
+            if not sum(shorten(op, part) for op in module.body.operations if symbol(op) != whole):
+                break
+            run_passes(module, f"{MODULE}{','.join(passes[done:])})")
+            return
+    raise CompileError("lower", f"a part of a program needs loops of {part} steps and more, it has none")
+
+
+def split_pipeline(pipeline: str) -> list[str]:
+    """The passes of a pipeline on modules, in order; those on functions with what is around them.
+
+    >>> split_pipeline("builtin.module(func.func(a,b),c{x=1 y=2,3},d)")
+    ['func.func(a,b)', 'c{x=1 y=2,3}', 'd']
+    """
+    depth, passes = 0, [""]
+    for letter in pipeline.strip().removeprefix(MODULE).removesuffix(")"):
+        depth += BRACKETS.get(letter, 0)
+        if letter == "," and depth == 0:
+            passes.append("")
+        else:
+            passes[-1] += letter
+    return passes
+
+
+def is_lowered(module: ir.Module) -> bool:
+    """Tell whether a module has no linalg op, but memory."""
+    names: set[str] = set()
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        names.add(op.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    tensors = any(name.startswith(("tensor.", "bufferization.")) for name in names)
+    return not tensors and not any(name.startswith("linalg.") for name in names)
+
+
+def shorten(op: ir.OpView | ir.Operation, part: int) -> int:
+    """Shorten the outermost loops inside an op that are long enough; how many there were."""
+    found = 0
+    for block in (block for region in op.regions for block in region.blocks):
+        for inner in list(block.operations):
+            if inner.operation.name == FOR and is_long(inner.operation, part):
+                keep(inner.operation, round(trip_count(inner.operation) / part))
+                found += 1
+            else:
+                found += shorten(inner, part)
+    return found
+
+
+def is_long(loop: ir.Operation, part: int) -> bool:
+    """Tell whether a loop has constant bounds, and steps enough to keep one in `part`."""
+    return all(is_constant(value) for value in list(loop.operands)[:3]) and trip_count(loop) >= part
+
+
+def keep(loop: ir.Operation, steps: int) -> None:
+    """End a loop after so many steps."""
+    lower, _, step = (constant(value) for value in list(loop.operands)[:3])
+    with ir.InsertionPoint(loop), loop.location:
+        loop.operands[1] = index(lower + steps * step)

@@ -1,0 +1,68 @@
+"""Files that somebody else may have made: regular, of bounded size, opened without waiting for anybody.
+
+A FIFO would wait for ever, a device such as ``/dev/zero`` would never end. What is wrong is an `OSError` whose
+``strerror`` says it, as for a file that is not there.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_file(path: str | Path, most_bytes: int) -> bytes:
+    """The bytes of a regular file.
+
+    Args:
+        path: The file; a link is followed.
+        most_bytes: Most bytes that it may hold.
+
+    Raises:
+        OSError: The file cannot be opened, is no regular file, or holds more.
+    """
+    with open(path, "rb", opener=open_at_once) as file:
+        check_status(os.fstat(file.fileno()), path, most_bytes)
+        data = file.read(most_bytes + 1)  # it may grow meanwhile
+    if len(data) > most_bytes:
+        raise too_large(path, most_bytes)
+    return data
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open as `open` does, but wait for nobody to write."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def check_file(path: str | Path, most_bytes: int | None = None) -> None:
+    """Refuse a path that a library is about to open, unless it is a regular file.
+
+    Raises:
+        OSError: The path is of nothing, of no regular file, or of more than `most_bytes`.
+    """
+    check_status(os.stat(path), path, most_bytes)
+
+
+def check_status(found: os.stat_result, path: str | Path, most_bytes: int | None) -> None:
+    """Refuse what is no regular file, or too large.
+
+    Raises:
+        OSError: The path is of something else, or holds too much.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        kind = KINDS.get(stat.S_IFMT(found.st_mode), "no file")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
+    if most_bytes is not None and found.st_size > most_bytes:
+        raise too_large(path, most_bytes)
+
+
+def too_large(path: str | Path, most_bytes: int) -> OSError:
+    """The error of a file that holds too much."""
+    return OSError(errno.EFBIG, f"it is larger than {most_bytes / 2**20:.4g} MiB", str(path))

@@ -1,0 +1,40 @@
+"""Text of strangers made safe where it is shown: a terminal obeys control characters, a C compiler ends comments."""
+
+import re
+
+
+def one_line(text: str) -> str:
+    r"""A text as one line that a terminal only prints: white space is one blank, what does not print is spelled out.
+
+    Example:
+        >>> one_line("a\n b\x1b[31m")
+        'a b\\x1b[31m'
+    """
+    return spelled(" ".join(text.split()))
+
+
+def lines(text: str) -> str:
+    """A text that a terminal only prints, its lines and tabs as they are."""
+    return text if is_plain(text) else "\n".join(spelled(line) for line in text.split("\n"))
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text has nothing but lines and tabs of what prints."""
+    return text.isprintable() or all(line.replace("\t", "").isprintable() for line in text.split("\n"))
+
+
+def spelled(line: str) -> str:
+    """A line in which every character that does not print, but for tabs, is written as Python writes it."""
+    return "".join(each if each.isprintable() or each == "\t" else repr(each)[1:-1] for each in line)
+
+
+def in_comment(text: str) -> str:
+    """A text as one line that neither ends a C comment nor begins one, nor goes on in the next line.
+
+    Example:
+        >>> in_comment("a*b, see */ int evil; /*")
+        'a*b, see * / int evil; / *'
+    """
+    line = "".join(c if c.isprintable() else " " for c in text)
+    line = re.sub(r"\?\?/", "? ?/", line)  # a trigraph for the backslash
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|\\$", " ", line)

@@ -1,0 +1,136 @@
+"""Terms: the arithmetic of laws between knobs, as plain data that is evaluated without a solver.
+
+The operations are those of SMT-LIB over integers and truth values, under the names of MLIR's ``smt`` dialect
+(https://smt-lib.org/theories-Ints.shtml): a remainder is never negative, whatever the signs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations, pairwise
+from math import prod
+
+from autotune.core.errors import SpaceError
+from autotune.core.space import Value
+
+GIVEN, CONSTANT, CHOOSE = "given", "constant", "choose"  # a name that somebody gives a value, a number, a choice
+
+
+@dataclass(frozen=True)
+class Term:
+    """One operation of a law.
+
+    Attributes:
+        op: `GIVEN`, `CONSTANT`, `CHOOSE`, or a key of `OPERATIONS`.
+        operands: Terms that it computes with; of a choice, one for each value from 0.
+        value: The number of a constant; the name of what is given; of a choice, the name that is given its value.
+    """
+
+    op: str
+    operands: tuple["Term", ...] = ()
+    value: int | bool | str = 0
+
+
+def divide(a: int, b: int) -> int:
+    """The quotient that leaves a remainder from 0 on."""
+    quotient = a // abs(b)
+    return quotient if b > 0 else -quotient
+
+
+OPERATIONS: Mapping[str, Callable[[Sequence[int]], int]] = {
+    "int.add": sum,
+    "int.mul": prod,
+    "int.sub": lambda v: v[0] - v[1],
+    "int.div": lambda v: divide(v[0], v[1]),
+    "int.mod": lambda v: v[0] % abs(v[1]),
+    "int.abs": lambda v: abs(v[0]),
+    "int.cmp lt": lambda v: v[0] < v[1],
+    "int.cmp le": lambda v: v[0] <= v[1],
+    "int.cmp gt": lambda v: v[0] > v[1],
+    "int.cmp ge": lambda v: v[0] >= v[1],
+    "eq": lambda v: all(a == b for a, b in pairwise(v)),
+    "distinct": lambda v: all(a != b for a, b in combinations(v, 2)),
+    "and": all,
+    "or": any,
+    "xor": lambda v: reduce(lambda a, b: bool(a) != bool(b), v),
+    "not": lambda v: not v[0],
+    "implies": lambda v: not v[0] or bool(v[1]),
+    "ite": lambda v: v[1] if v[0] else v[2],
+}
+INFIX = {
+    "int.add": "+",
+    "int.mul": "*",
+    "int.sub": "-",
+    "int.div": "/",
+    "int.mod": "mod",
+    "int.cmp lt": "<",
+    "int.cmp le": "<=",
+    "int.cmp gt": ">",
+    "int.cmp ge": ">=",
+    "eq": "=",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "implies": "implies",
+}
+LOOSE = {"eq": 1, "and": 0, "or": 0, "xor": 0, "implies": 0}  # how tightly an operation binds; 2 and 3 for arithmetic
+
+
+def evaluate(term: Term, given: Mapping[str, Value]) -> int:
+    """The value of a term; truth is 1.
+
+    Args:
+        term: Term to evaluate.
+        given: Value of every name in it.
+
+    Raises:
+        ZeroDivisionError: The term divides by zero, of which SMT-LIB says nothing.
+        SpaceError: A name is given no number.
+
+    Example:
+        >>> evaluate(Term("int.mod", (Term("given", value="tile"), Term("constant", value=4))), {"tile": 6})
+        2
+    """
+    if term.op == CONSTANT:
+        return int(term.value)
+    if term.op in (GIVEN, CHOOSE):
+        value = given.get(str(term.value))
+        if not isinstance(value, int):
+            raise SpaceError(f"laws must be about numbers, {term.value} is {value!r}; leave it out of them")
+        return evaluate(term.operands[value], given) if term.op == CHOOSE else value
+    if term.op == "ite":
+        return evaluate(term.operands[1 if evaluate(term.operands[0], given) else 2], given)
+    return int(OPERATIONS[term.op]([evaluate(operand, given) for operand in term.operands]))
+
+
+def spell(term: Term) -> str:
+    """A term as people write it.
+
+    Example:
+        >>> six = Term("int.mul", (Term("given", value="rows"), Term("constant", value=6)))
+        >>> spell(Term("int.cmp le", (six, Term("given", value="autotune.vector_registers"))))
+        'rows * 6 <= autotune.vector_registers'
+    """
+    if term.op in (GIVEN, CONSTANT):
+        return str(term.value)
+    if term.op == CHOOSE:
+        return f"[{', '.join(map(spell, term.operands))}] of {term.value}"
+    if term.op in INFIX:
+        parts = [spell(each) if strength(each) > strength(term) else f"({spell(each)})" for each in term.operands]
+        return f" {INFIX[term.op]} ".join(parts)
+    return f"{term.op.removeprefix('int.')}({', '.join(map(spell, term.operands))})"
+
+
+def strength(term: Term) -> int:
+    """How tightly a term holds together: comparisons bind looser than sums, those looser than products."""
+    if term.op not in INFIX:
+        return 4
+    if term.op.startswith("int.cmp"):
+        return 1
+    return LOOSE.get(term.op, 3 if term.op in ("int.mul", "int.div", "int.mod") else 2)
+
+
+def names_in(term: Term) -> set[str]:
+    """Every name that a term is about."""
+    mine = {str(term.value)} if term.op in (GIVEN, CHOOSE) else set()
+    return mine.union(*map(names_in, term.operands))

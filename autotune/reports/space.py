@@ -1,0 +1,83 @@
+"""Spaces as text: what may be chosen for a task, by which laws, and how many configs that makes."""
+
+import random
+from collections.abc import Sequence
+
+from autotune.core.machine import Machine
+from autotune.core.open_script import OpenKnob, OpenScript, facts_in, facts_of
+from autotune.core.own_family import OwnFamily
+from autotune.core.space import Space, Value
+from autotune.reports.scheduled import Scheduled
+
+MOST_COUNTED = 1_000_000  # combinations; beyond, a sample tells how many differ and obey
+SAMPLE = 20_000
+MOST_WIDTH = 60
+
+
+def describe_space(scheduled: Scheduled, machine: Machine) -> str:
+    """The space of a task, as a table and sentences."""
+    family, task = scheduled.family, scheduled.task
+    if family is None:
+        return f"{task.tag}: no family covers it, so that nothing can be chosen"
+    space, default = family.space(task, machine), family.default(task, machine)
+    script = family.script if isinstance(family, OwnFamily) else None
+    opened = {knob.name: knob for knob in script.knobs} if script is not None else {}
+    rows = [("knob", "default", "values", "counts where", "line")]
+    for knob in space.knobs:
+        own = opened.get(knob.name)
+        where, line = (places_of(own), lines_of(own)) if own is not None else ("", "")
+        rows.append((knob.name, str(default[knob.name]), spelled(knob.values), where, line))
+    head = f"{task.tag} by {script.source if script is not None else family.name}: {counted(space)}"
+    return "\n".join([head, *table(rows), *laws_of(space, script, machine)])
+
+
+def counted(space: Space) -> str:
+    """How many combinations there are, and how many of them differ and obey the laws."""
+    laws = f", {len(space.constraints)} law{'s' * (len(space.constraints) != 1)}" if space.constraints else ""
+    knobs = f"{len(space.knobs)} knob{'s' * (len(space.knobs) != 1)}{laws}"
+    if space.size <= MOST_COUNTED:
+        return f"{knobs}; {space.size} combinations, {sum(1 for _ in space.configs())} differ and obey"
+    draw = random.Random(0)
+    drawn = ({knob.name: draw.choice(knob.values) for knob in space.knobs} for _ in range(SAMPLE))
+    share = sum(space.broken_law(config) is None for config in drawn) / SAMPLE
+    return f"{knobs}; {space.size:.3g} combinations, about {share * space.size:.2g} differ and obey"
+
+
+def laws_of(space: Space, script: OpenScript | None, machine: Machine) -> list[str]:
+    """A line a law."""
+    if script is None:
+        return [f"law: {constraint.law}" for constraint in space.constraints]
+    facts = facts_of(machine)
+    lines = []
+    for law in script.laws:
+        here = ", ".join(f"{name} is {facts[name]}" for name in sorted(facts_in(law)))
+        lines.append(f"law: {law.sentence} (line {law.site.line}{'; here ' + here if here else ''})")
+    return lines
+
+
+def places_of(knob: OpenKnob) -> str:
+    """Where a knob counts."""
+    if () in knob.used:
+        return "everywhere"
+    return " or ".join(", ".join(f"{name}={value}" for name, value in taken) for taken in knob.used) or "nowhere"
+
+
+def lines_of(knob: OpenKnob) -> str:
+    """Lines that a knob is declared at."""
+    return ", ".join(str(line) for line in sorted({site.line for site in knob.sites}))
+
+
+def spelled(values: Sequence[Value]) -> str:
+    """Values in a row, the middle ones left out where they are many."""
+    words = [str(value) for value in values]
+    if len(" ".join(words)) <= MOST_WIDTH:
+        return " ".join(words)
+    return f"{' '.join(words[:3])} .. {words[-1]} ({len(words)})"
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows in columns; columns that hold nothing but their head are left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    lines = zip(*columns, strict=True)
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -1,0 +1,254 @@
+"""Reading: MLIR that people give us is parsed in an isolated process, and nowhere else; what comes back is data.
+
+One process reads for all of the program, as long as it lives: a text that ends it costs a new one.
+
+    payload, module, script --text--> isolated process --Payload, Partition, OpenScript, Stage--> tuner
+"""
+
+import atexit
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TypeVar
+
+from autotune.compiler.concrete import concrete_sequences, concrete_text
+from autotune.compiler.guard import BundleTexts, check_texts
+from autotune.compiler.object_code import disassemble
+from autotune.compiler.open_script import read_open_script
+from autotune.compiler.rehearsal import Rehearsal, rehearse
+from autotune.compiler.stages import Stage
+from autotune.compiler.stages import compile_to as compile_here
+from autotune.compiler.tasks.partition import Partition
+from autotune.compiler.tasks.partition import partition as partition_here
+from autotune.compiler.tasks.payload_file import read_payload
+from autotune.compiler.tasks.payload_folder import load_payload_folder
+from autotune.core.candidate import Candidate, Script
+from autotune.core.errors import AutotuneError, BundleError, CompileError, PayloadError, ScheduleError
+from autotune.core.evaluator import Evaluation
+from autotune.core.files import read_file
+from autotune.core.imported import DESCRIPTION, TEXT
+from autotune.core.open_script import ChosenScript, OpenScript
+from autotune.core.payload import Payload
+from autotune.registry import is_importable, is_registered, load_payload
+from autotune.worker.imports import import_once, imported_before
+from autotune.worker.limits import READ_SECONDS, SCRIPT_SECONDS
+from autotune.worker.worker import Worker
+
+A = TypeVar("A")
+T = TypeVar("T")
+MOST_BYTES = 256 << 20  # of a payload's text
+MOST_SCRIPT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class ScriptFile:
+    """A user's own script, not yet parsed.
+
+    Attributes:
+        source: Name of the file.
+        text: Text of the file.
+    """
+
+    source: str
+    text: str
+
+    @classmethod
+    def read(cls, path: Path) -> "ScriptFile":
+        """A file as it is.
+
+        Raises:
+            ScheduleError: The file cannot be read, is no text, or is far longer than any script.
+        """
+        try:
+            return cls(str(path), read_file(path, MOST_SCRIPT_BYTES).decode())
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not text"
+            raise ScheduleError(f"a schedule must be a readable MLIR file, {path} is not: {reason}") from error
+
+
+@cache
+def reader() -> Worker:
+    """The worker that reads."""
+    worker = Worker(READ_SECONDS)
+    atexit.register(worker.close)
+    return worker
+
+
+def read_apart(function: Callable[[A], T], argument: A, what: str, error: type[AutotuneError]) -> T:
+    """Call a function of a stranger's text in the isolated process.
+
+    Args:
+        function: Function to call.
+        argument: Argument of the call.
+        what: What is read, for the message.
+        error: Class of the error where the process does not survive the text.
+
+    Raises:
+        AutotuneError: The function raised it, or the process failed.
+    """
+    found = reader().call(function, argument)
+    if isinstance(found, Evaluation):
+        raise error(f"{what} must be readable by the compiler, it is not ({found.outcome}: {found.diagnostic})")
+    return found
+
+
+def open_payload(source: str | Path) -> Payload:
+    """The payload a user names.
+
+    Args:
+        source: A registered name with parameters, a path to an ``.mlir`` file or to an imported folder, or a model's
+            file with its open sizes, ``model.onnx,batch=1``, which is then imported once.
+
+    Raises:
+        PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
+    """
+    spec = str(source)
+    if is_importable(spec) and not is_registered(spec):
+        return open_folder(import_once(spec), spec)
+    return reopen_payload(spec)
+
+
+def reopen_payload(spec: str) -> Payload:
+    """The payload that a record names, as far as it is here: nothing is imported for a record, which may be anybody's.
+
+    Raises:
+        PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
+    """
+    if is_registered(spec):
+        return load_payload(spec)
+    if is_importable(spec):
+        return open_folder(imported_before(spec), spec)
+    if os.path.isfile(os.path.join(spec, DESCRIPTION)):
+        return open_folder(Path(spec), spec)
+    return open_text(spec) if is_path(spec) else load_payload(spec)
+
+
+def open_folder(folder: Path, spec: str) -> Payload:
+    """The payload in a folder that an importer wrote; its functions are made here, from the names of its files.
+
+    Raises:
+        PayloadError: A file is missing or damaged, or the text is no payload.
+    """
+    return load_payload_folder(folder, spec, open_text(str(folder / TEXT)))
+
+
+def open_text(path: str) -> Payload:
+    """The payload in an ``.mlir`` file, parsed apart.
+
+    Raises:
+        PayloadError: The file is no payload.
+    """
+    return bare(read_apart(partial(read_payload, path), read_text(Path(path)), path, PayloadError))
+
+
+def is_path(spec: str) -> bool:
+    """Whether a spec names a file."""
+    return spec.endswith(".mlir") or "/" in spec.partition(",")[0]
+
+
+def read_text(path: Path) -> str:
+    """The text of a payload's file.
+
+    Raises:
+        PayloadError: The file cannot be read, or is no text.
+    """
+    try:
+        return read_file(path, MOST_BYTES).decode()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise PayloadError(f"a payload file must be readable MLIR text, {path} is not: {reason}") from error
+
+
+def partition(payload: Payload) -> Partition:
+    """The distinct tunable units of a payload, as `compiler.tasks.partition` finds them.
+
+    Raises:
+        CompileError: The text does not parse.
+        PayloadError: The entry function is not there, or the compiler does not survive the text.
+    """
+    found = read_apart(partition_here, bare(payload), payload.name, PayloadError)
+    return replace(found, payload=replace(payload, text=found.payload.text))
+
+
+def bare(payload: Payload) -> Payload:
+    """A payload without its functions and its model's file, which an isolated process must not give back."""
+    return replace(payload, reference=None, inputs=None, model="")
+
+
+def check_bundle(texts: BundleTexts) -> None:
+    """Refuse a bundle's MLIR, as `guard.check_texts` does.
+
+    Raises:
+        BundleError: A file is refused; the error names it.
+    """
+    read_apart(check_texts, texts, texts.folder, BundleError)
+
+
+def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
+    """A candidate after a stage of its compilation, as `compiler.stages`; ``code`` as text, too.
+
+    Raises:
+        CompileError: The compiler refused the program, or did not survive it.
+        ScheduleError: The script lowers otherwise than this release.
+        MachineError: There is no llvm-objdump.
+    """
+    work = partial(compile_here, stage, bare(payload))
+    found = reader().call(work, candidate)
+    if isinstance(found, Evaluation):
+        raise CompileError("compile", f"{found.outcome}: {found.diagnostic}")
+    return Stage(disassemble(found.code, payload.entry), found.buffers) if stage == "code" else found
+
+
+def read_script(file: ScriptFile) -> OpenScript:
+    """The knobs and laws of a user's own script.
+
+    Raises:
+        ScheduleError: The script cannot be read or tuned; the error has its line and column.
+    """
+    return script_apart(partial(read_open_script, source=file.source), file.text, file.source)
+
+
+def script_text(script: Script | None) -> str:
+    """A script as text; a user's own with what is chosen.
+
+    Raises:
+        CompileError: A value is none that its op takes.
+        ScheduleError: The process failed over the script.
+    """
+    return script_apart(concrete_text, script, script.source) if isinstance(script, ChosenScript) else script or ""
+
+
+def script_sequences(chosen: ChosenScript, prefix: str) -> tuple[str, str]:
+    """A user's own script of one op as named sequences, and the ops that include them; raises as `script_text`.
+
+    Args:
+        chosen: The script.
+        prefix: What the names of its sequences are to begin with.
+    """
+    return script_apart(concrete_sequences, (chosen, prefix), chosen.source)
+
+
+def rehearse_script(rehearsal: Rehearsal) -> tuple[str, ...]:
+    """What a user's own script does to a payload, once, before it is searched: notes, a sentence each.
+
+    Raises:
+        ScheduleError: The process failed over the script.
+    """
+    return script_apart(rehearse, rehearsal, rehearsal.script.source)
+
+
+def script_apart(function: Callable[[A], T], argument: A, source: str) -> T:
+    """Call a function of a user's own script in the isolated process.
+
+    Raises:
+        AutotuneError: The function raised it.
+        ScheduleError: The process failed over the script.
+    """
+    found = reader().call(function, argument, SCRIPT_SECONDS)
+    if isinstance(found, Evaluation):
+        raise ScheduleError(
+            f"{source} must be a script that MLIR takes and ends, it {found.outcome}: {found.diagnostic}"
+        )
+    return found

@@ -1,0 +1,159 @@
+"""Every option of every verb, whatever it is given: it works, or is refused in one line with exit code 2."""
+
+import numpy as np
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotune import cli
+from autotune.core.errors import OptionError
+from autotune.core.options import MOST_SEED, check_real, check_seed, check_whole, read_real, read_whole
+
+NOWHERE = "/nonexistent/place"
+# A call of every verb that ends at once for want of what it names: what is said before that is about the option.
+VERBS = {
+    "tune": ["nosuch"],
+    "inspect": [NOWHERE],
+    "replay": [NOWHERE],
+    "regress": [NOWHERE],
+    "reproduce": ["abc", "--store", NOWHERE],
+    "compare": ["nosuch"],
+    "show": ["nosuch"],
+    "explain": [NOWHERE],
+    "report": [NOWHERE],
+    "generate": ["nosuch", "--prompt-tokens", "1"],
+    "doctor": [NOWHERE],
+    "selftest": ["--baseline", "nosuch"],
+    "list": [NOWHERE],
+}
+NO_NUMBERS = [
+    "",
+    " ",
+    "1_0",
+    "\u0663",
+    "\uff11\uff12",
+    "\u00b2",
+    "nan",
+    "inf",
+    "-Infinity",
+    "0x10",
+    "1,0",
+    "--",
+    "9" * 5000,
+]
+NO_WHOLES = [*NO_NUMBERS, "1.5", "1e3", ".5"]
+BEYOND = ["-1", "-" + "9" * 24, "9" * 24]
+TEXTS = [
+    "",
+    " ",
+    "\0"[:0],
+    "-1",
+    "a" * 5000,
+    "../..",
+    "/",
+    "/dev/null",
+    "=",
+    ",",
+    "a=b,=",
+    "%s{}\\",
+    "\u202e\x1b[31m",
+    "\udcff",
+]
+
+
+def options():
+    """Every option that takes a value: verb, flag, Python type, and the name that laws call it by."""
+    for verb, command in typer.main.get_command(cli.app).commands.items():
+        for parameter in command.params:
+            if parameter.opts[0].startswith("-") and not parameter.is_flag and parameter.name != "help":
+                kind = parameter.type_descriptor.annotation
+                yield pytest.param(verb, parameter.opts[0], str(kind), id=f"{verb}{parameter.opts[0]}")
+
+
+OPTIONS = list(options())
+NUMBERS = [one for one in OPTIONS if "int" in one.values[2] or "float" in one.values[2]]
+OTHERS = [one for one in OPTIONS if one not in NUMBERS]
+
+
+def test_every_verb_is_asked():
+    assert list(VERBS) != []
+    assert set(VERBS) == set(typer.main.get_command(cli.app).commands)
+    assert {one.values[1] for one in NUMBERS} >= {"--trials", "--seconds", "--seed", "--timeout", "--factor", "--top-k"}
+
+
+@pytest.mark.parametrize(("verb", "flag", "kind"), NUMBERS)
+def test_what_is_no_number_is_refused_by_name(refused, verb, flag, kind):
+    for text in NO_WHOLES if "int" in kind else NO_NUMBERS:
+        refused(verb, *VERBS[verb], f"{flag}={text}", words=flag)
+
+
+@pytest.mark.parametrize(("verb", "flag", "kind"), NUMBERS)
+def test_numbers_beyond_what_can_be_are_refused_by_name(refused, verb, flag, kind):
+    for text in BEYOND:
+        refused(verb, *VERBS[verb], f"{flag}={text}", words=f"{flag.strip('-').replace('-', '_')} must be from")
+
+
+@pytest.mark.parametrize(("verb", "flag", "kind"), NUMBERS)
+def test_a_number_in_range_is_not_what_is_refused(refused, verb, flag, kind):
+    for text in ("1.05",) if flag == "--factor" else ("1", "+1", "001"):
+        said = refused(verb, *VERBS[verb], f"{flag}={text}")
+        assert " must be from" not in said
+        assert "Invalid value" not in said
+
+
+@pytest.mark.parametrize(("verb", "flag", "kind"), OTHERS)
+def test_any_text_is_one_line(refused, verb, flag, kind):
+    for text in TEXTS:
+        extra = (text,) if "tuple" in kind else ()
+        refused(verb, *VERBS[verb], f"{flag}={text}" if not extra else flag, *(extra * 2))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "text", ["", "a" * 5000, "\x1b[31m\n\r", "\udcff", "matmul,m=1_0", "matmul,m=\u0663", "matmul,m="]
+)
+def test_any_argument_is_one_line(refused, verb, text):
+    if verb == "reproduce":
+        refused(verb, text, "--store", NOWHERE)
+    else:
+        refused(verb, text)
+
+
+@given(st.text(max_size=12) | st.integers().map(str) | st.floats().map(str))
+def test_numbers_are_read_as_everybody_reads_them(text):
+    for read, kind in ((read_whole, int), (read_real, float)):
+        found = outcome(read, text)
+        if isinstance(found, str):
+            assert "\n" not in found
+            assert "must be a" in found
+        else:
+            assert text.isascii()
+            assert "_" not in text
+            assert found == kind(text)
+
+
+@given(st.integers() | st.floats() | st.text(max_size=3) | st.none() | st.booleans() | st.binary())
+def test_laws_hold_for_anything_python_has(value):
+    for check in (check_seed, lambda n: check_whole("n", n, 1, 10), lambda x: check_real("x", x, 0.0, 1.0)):
+        found = outcome(check, value)
+        if isinstance(found, str):
+            assert "\n" not in found
+            assert " must be " in found
+        else:
+            assert type(value) in (int, float)
+            assert 0 <= value <= MOST_SEED
+
+
+def outcome(call, argument):
+    """What a call gives, or what it says where it refuses."""
+    try:
+        return call(argument)
+    except (ValueError, OptionError) as error:
+        return str(error)
+
+
+def test_seeds_and_counts_of_numpy_are_numbers():
+    check_seed(np.uint32(MOST_SEED))
+    check_whole("n", np.int64(3), 1, 10)
+    check_real("x", np.float32(0.5), 0.0, 1.0)

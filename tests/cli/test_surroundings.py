@@ -1,0 +1,77 @@
+"""Where the program may find itself: under limits of memory, in a folder that is gone, without asserts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotune.core.machine import this_machine
+from autotune.worker.worker import Worker
+
+BUNDLE = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/matmul_m64_n64_k64"
+ONE_CALL = """
+import resource
+
+from autotune.worker.worker import Worker
+with Worker() as worker:
+    print(worker.call(resource.getrlimit, resource.RLIMIT_AS))
+"""
+ONE_MEASUREMENT = """
+import autotune as at
+task = at.tasks("matmul,m=8,n=8,k=8")[0]
+print(list(at.measure(task, [task.family().default()], samples=3)["outcome"]), __debug__)
+"""
+MAIN = "from autotune.cli import main; main()"
+
+
+def run(code, *arguments, limit=None, **options):
+    """Run Python code, under a limit of address space in KiB."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    if limit is not None:
+        command = ["sh", "-c", f'ulimit -v {limit} && exec "$@"', "sh", *command]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_a_hard_limit_of_the_system_is_kept_and_no_obstacle():
+    limit = 3_000_000
+    done = run(ONE_CALL, limit=limit)
+    assert done.stdout == f"{(limit << 10, limit << 10)}\n", done.stderr
+
+
+def test_a_good_bundle_is_right_under_a_limit_of_memory():
+    done = run(MAIN, "replay", BUNDLE, limit=1_500_000)
+    assert ": right, max error" in done.stdout, done.stdout + done.stderr
+    assert "wrong" not in done.stdout
+
+
+@pytest.mark.parametrize("limit", [300_000, 600_000, 750_000])
+def test_too_little_memory_for_the_program_itself_is_one_line(limit):
+    done = run(MAIN, "replay", BUNDLE, limit=limit)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("autotune: ")
+    assert "raise ulimit -v" in line or "failed to map segment" in line
+
+
+def test_a_current_folder_that_is_gone_is_said(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.rmdir({str(gone)!r}); {MAIN}"
+    done = run(code, "tune", "nano", cwd=gone, env=os.environ | {"PYTHONSAFEPATH": "1"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "autotune: the current folder must exist, it was deleted; change to one that does\n"
+
+
+@pytest.mark.parametrize("level", ["1", "2"])
+def test_everything_works_without_asserts_and_docstrings(level):
+    env = os.environ | {"PYTHONOPTIMIZE": level}
+    done = run(ONE_MEASUREMENT, env=env)
+    assert done.stdout == "['ok'] False\n", done.stderr
+    assert run(MAIN, "tune", "--help", env=env).returncode == 0
+
+
+def test_the_time_of_a_candidate_does_not_bound_the_roofs():
+    with Worker(seconds=0.1) as worker:
+        assert worker.roofs(this_machine()).flops > 0

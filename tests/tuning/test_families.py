@@ -1,0 +1,168 @@
+"""Which family schedules a task: the more specific, the one that is named, one of a file; and what its mistakes are."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+from bundle_support import make_bundle
+
+import autotune as at
+from autotune import registry
+from autotune.core.errors import ScheduleError
+from autotune.core.guarded_family import GuardedFamily
+from autotune.registry import families, families_for, family_for, load_family
+from autotune.reports.show import show
+from autotune.store.bundle import read_bundle
+from autotune.tuning.tune import ties
+
+SPEC = "matmul,m=16,n=32,k=8"
+FILE = """
+from dataclasses import dataclass
+
+import autotune as at
+
+
+@dataclass(frozen=True)
+class Rows:
+    name: str = "rows"
+    fallback: bool = False
+
+    def covers(self, task):
+        return task.contraction is not None
+
+    def space(self, task, machine):
+        return at.Space((at.Knob("rows", (4, 8)),))
+
+    def default(self, task, machine):
+        return {"rows": 8}
+
+    def build(self, task, config, machine):
+        if config["rows"] == 4:
+            raise ValueError("no four")
+        handle = "!transform.any_op"
+        return f"%t, %l = transform.structured.tile_using_for %op tile_sizes [8] : ({handle}) -> ({handle}, {handle})"
+
+    def rewrites(self, task, config):
+        return at.Rewrites()
+
+
+ROWS = Rows()
+"""
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A family of somebody else's, which covers all contractions."""
+
+    name: str = "zebra"
+    fallback: bool = False
+    specific: int = 0
+
+    def covers(self, task):
+        return task.contraction is not None
+
+
+class Point(SimpleNamespace):
+    """An entry point of another distribution."""
+
+    def load(self):
+        return self.value
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Install a family for a test; gives the function that does."""
+
+    def install(family):
+        points = dict(registry.registered(registry.SCHEDULES))
+        points[family.name] = Point(name=family.name, value=family, dist=SimpleNamespace(name="mine"))
+        monkeypatch.setattr(registry, "registered", lambda group: points)
+        families.cache_clear()
+
+    yield install
+    families.cache_clear()
+
+
+@pytest.fixture
+def task():
+    (found,) = at.tasks(SPEC)
+    return found.task
+
+
+def test_a_plug_in_comes_before_ours_whatever_its_name_and_that_is_said(installed, task):
+    installed(Mine())
+    assert [family.name for family in families_for(task)] == ["zebra", "matmul", "vectorize"]
+    (said,) = ties([task], None)
+    assert said == f"{task.tag}: matmul would cover it as well as zebra, which is searched; see --family"
+
+
+def test_the_more_specific_comes_first_and_no_tie_is_said(installed, task):
+    installed(Mine(specific=1))
+    assert family_for(task).name == "zebra"
+    assert ties([task], None) == ()
+
+
+def test_nothing_is_said_of_our_own_families():
+    for spec in ("nano", "gpt2", SPEC):
+        assert ties([each.task for each in at.tasks(spec)], None) == ()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_family_of_a_file_is_tuned(file, tmp_path):
+    bundle = read_bundle(make_bundle(tmp_path, SPEC, family=f"{file}:ROWS"))
+    (task,) = bundle.manifest.tasks.values()
+    assert task.schedule == "rows"
+
+
+def test_what_a_family_raises_is_one_line_with_its_place(file, refused):
+    refused("show", SPEC, "--family", f"{file}:ROWS", "--config", "rows=4",
+            words="mine.py:23: build of family 'rows' must not fail, it raised ValueError: no four")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ROWS = 3", "ROWS must be a family of schedules, it lacks name, fallback, covers"),
+        ("", "ROWS must be a family of schedules, it holds none"),
+        ("1 / 0", "must run, it raised ZeroDivisionError"),
+    ],
+)
+def test_a_file_without_a_family_is_refused(text, words, tmp_path):
+    (tmp_path / "mine.py").write_text(text)
+    with pytest.raises(ScheduleError, match=words):
+        load_family(f"{tmp_path}/mine.py:ROWS")
+
+
+def test_a_file_that_is_not_there_is_refused():
+    with pytest.raises(ScheduleError, match=r"a family's file must be readable Python, none\.py is not"):
+        load_family("none.py:ROWS")
+
+
+def test_a_family_by_name(refused):
+    assert "by vectorize" in show(SPEC, "space", family="vectorize").text
+    refused("tune", SPEC, "--family", "nonsense", words="schedule must be one of")
+    refused("tune", SPEC, "--family", "vectorize", "--schedule", "x.mlir", words="two ways to schedule")
+
+
+def test_a_family_that_covers_nothing_is_refused(tmp_path):
+    with pytest.raises(ScheduleError, match=r"--family must cover a task of softmax.*'growing' covers none"):
+        make_bundle(tmp_path, "softmax,rows=4,cols=8", family="growing")
+
+
+def test_stage_tasks_names_the_others_that_cover_a_task():
+    assert show(SPEC, "tasks").text.endswith("(also vectorize)")
+
+
+def test_sentences_of_ours_pass_a_guard_as_they_are(task):
+    class Refusing(Mine):
+        def space(self, task, machine):
+            raise ScheduleError("a sentence")
+
+    with pytest.raises(ScheduleError, match=r"^a sentence$"):
+        GuardedFamily(Refusing()).space(task, None)

@@ -1,0 +1,231 @@
+"""A user's own script, tuned: end to end, by every sampler, again, edited; its bundle and what reads it."""
+
+import json
+import time
+
+import pytest
+from bundle_support import no_care
+from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read, space_of, tiled
+
+import autotune as at
+from autotune.bundles.regress import RegressOptions, regress
+from autotune.bundles.replay import replay
+from autotune.bundles.reproduce import reproduce
+from autotune.core.errors import ScheduleError
+from autotune.core.listener import NoteKeeper
+from autotune.reports.ablation import leave_one_out
+from autotune.reports.show import show
+from autotune.store.bundle import read_bundle
+from autotune.store.store import Store
+from autotune.store.store import trials as frame_of
+from autotune.tuning.search import SAMPLERS, Search
+from autotune.tuning.tune import TuneOptions, tune
+from autotune.worker.reading import ScriptFile, read_script, script_apart
+
+PAYLOAD = at.payload("matmul,m=32,n=48,k=16")
+SCRIPT = own_module(THREE_WAYS)
+
+
+def tuned(folder, text=SCRIPT, *, payload=PAYLOAD, trials=3, tasks="*", sampler="random"):
+    keeper = NoteKeeper()
+    options = TuneOptions(trials=trials, sampler=sampler, script=ScriptFile("mine.mlir", text), tasks=tasks)
+    with no_care(), Store.open(folder / "store.journal") as store:
+        return tune(payload, store, folder / "bundle", options, keeper), keeper.notes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    tuned(folder)
+    return folder
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_every_sampler_tries_each_config_that_differs_and_obeys_once(sampler):
+    script = read(SCRIPT)
+    search = Search(space_of(SCRIPT), script.default(at.this_machine()), sampler=sampler)
+    asked = []
+    while (config := search.ask()) is not None:
+        search.tell(config, 1.0 + len(asked))
+        asked.append(tuple(config.items()))
+    assert len(asked) == len(set(asked))
+    assert set(asked) == {tuple(config.items()) for config in space_of(SCRIPT).configs()}
+
+
+def test_the_bundle_holds_the_script_as_it_was_and_as_it_was_chosen(folder):
+    bundle = read_bundle(folder / "bundle")
+    assert bundle.texts["open.mlir"] == SCRIPT
+    assert "transform.tune" not in bundle.script
+    assert bundle.script == bundle.texts["schedules/whole.mlir"].replace(
+        "\n// 1 op(s), run 1 time(s) a call", "", 1
+    ) or ("run 1 time(s) a call" in bundle.script)
+    assert bundle.tagged == PAYLOAD.text
+    assert bundle.manifest.script.source == "mine.mlir"
+    assert bundle.manifest.tasks["whole"].schedule == "script"
+    command = bundle.manifest.command
+    assert command[command.index("--schedule") + 1] == "mine.mlir"
+
+
+def test_the_bundle_replays_and_regresses(folder):
+    with no_care():
+        assert replay(folder / "bundle").is_right
+        (finding,) = regress([folder / "bundle"], RegressOptions(quick=True, factor=100.0))
+    assert finding.verdict in ("ok", "faster", "inconclusive")
+
+
+def test_the_same_command_again_runs_no_trial(folder):
+    result, _ = tuned(folder)
+    assert result.evaluated == 0
+
+
+def test_an_edited_script_is_another_sweep_and_that_is_said(tmp_path):
+    tuned(tmp_path, trials=1)
+    result, _ = tuned(tmp_path, SCRIPT.replace("ub = 48", "ub = 32"), trials=1)
+    assert result.evaluated == 1
+    assert any("1 trials in the store are of another" in note and "script" in note for note in result.notes)
+
+
+def test_a_trial_of_the_store_is_reproduced(folder):
+    frame = frame_of(folder / "store.journal")
+    key = frame["key"].iloc[0] if "key" in frame else frame["trial_key"].iloc[0]
+    found = (
+        reproduce(folder / "store.journal", key[:12], folder / "trial", 60.0)
+        if PAYLOAD.name.endswith(".mlir")
+        else None
+    )
+    assert found is None or found.is_same
+
+
+def test_explain_takes_back_one_choice_at_a_time(folder):
+    bundle = read_bundle(folder / "bundle")
+    config, default = bundle.manifest.tasks["whole"].config, read(SCRIPT).default(at.this_machine())
+    variants = leave_one_out(bundle, at.this_machine())
+    assert variants[0].name == "the winner"
+    assert variants[-1].name == "search"
+    changed = {f"{name}={value}" for name, value in config.items() if default[name] != value}
+    assert {variant.name for variant in variants[1:-1]} <= changed
+
+
+@pytest.mark.parametrize("stage", ["space", "tasks", "schedule", "scheduled", "lowered"])
+def test_show_knows_a_bundle_of_a_script(stage, folder):
+    assert show(str(folder / "bundle"), stage).text
+
+
+def test_show_says_what_may_be_chosen(tmp_path):
+    (tmp_path / "mine.mlir").write_text(SCRIPT)
+    lines = show("matmul,m=32,n=48,k=16", "space", schedule=tmp_path / "mine.mlir").text.splitlines()
+    assert lines[0].endswith("mine.mlir: 5 knobs, 1 law; 72 combinations, 25 differ and obey")
+    assert lines[1].split() == ["knob", "default", "values", "counts", "where", "line"]
+    assert lines[2].split() == ["tile_m", "8", "4", "8", "everywhere", "5"]
+    assert lines[6].split() == ["unroll", "2", "2", "4", "vectors=1", "23"]
+    assert lines[7] == "law: tile_m * tile_n <= 256 (line 8)"
+
+
+def test_what_finds_nothing_is_said_and_is_no_failure(tmp_path):
+    nothing = MATCH.replace("linalg.matmul", "linalg.batch_matmul").replace("%op", "%none")
+    result, notes = tuned(
+        tmp_path, own_module(f'{nothing}\ntransform.annotate %none "x" : {HANDLE}\n{tiled(8, 0)}'), trials=1
+    )
+    assert "mine.mlir:3:13: transform.structured.match finds nothing in matmul,m=32,n=48,k=16" in notes
+    assert result.trials == {"ok": 1}
+
+
+def test_a_script_that_does_nothing_is_said(tmp_path):
+    _, notes = tuned(tmp_path, own_module(MATCH), trials=1)
+    assert "mine.mlir changes nothing in matmul,m=32,n=48,k=16" in notes
+
+
+def test_a_script_that_consumes_its_payload_and_leaves_tensors_is_said(tmp_path):
+    body = f"""%funcs = transform.structured.match ops{{["func.func"]}} in %module : ({HANDLE}) -> {HANDLE}
+    %same = transform.apply_registered_pass "canonicalize" to %module : ({HANDLE}) -> {HANDLE}"""
+    with pytest.raises(ScheduleError):
+        tuned(tmp_path, own_module("transform.nonsense"), trials=1)
+    _, notes = tuned(tmp_path, own_module(body, mode="consumed"), trials=1)
+    assert any("so that it must bufferize all of it; linalg.fill, linalg.matmul is left on tensors" in n for n in notes)
+
+
+def test_a_config_that_fails_is_told_with_its_place(tmp_path):
+    body = f"""{knob("rows", "[6, 8]")}{tiled("%rows", 0)}
+    transform.structured.vectorize %tile : {HANDLE}"""
+    tuned(tmp_path, own_module(body), trials=2, sampler="grid")
+    frame = frame_of(tmp_path / "store.journal")
+    (failed,) = frame[frame["outcome"] == "transform-failed"]["diagnostic"]
+    assert failed.startswith("mine.mlir:7:5: transform.structured.vectorize: Attempted to vectorize")
+
+
+ONE = own_module(
+    f"""{knob("rows", "[4, 8]")}
+    %tile, %loop = transform.structured.tile_using_for %op tile_sizes [%rows]
+      : ({HANDLE}, {SIZE}) -> ({HANDLE}, {HANDLE})""",
+    name="tile",
+    argument="%op",
+    mode="consumed",
+)
+
+
+def test_a_script_of_one_op_serves_the_tasks_it_is_for_beside_families(tmp_path):
+    payload = at.payload("nano")
+    tags = [task.tag for task in at.tasks(payload)]
+    chosen = [tag for tag in tags if tag.startswith("matmul_32x64x256")] or tags[:1]
+    result, _ = tuned(tmp_path, ONE, payload=payload, trials=len(tags), tasks=chosen[0])
+    bundle = read_bundle(tmp_path / "bundle")
+    used = {tag: task.schedule for tag, task in bundle.manifest.tasks.items()}
+    assert [tag for tag, family in used.items() if family == "script"] == chosen[:1]
+    assert result.max_error < 1e-3
+    with no_care():
+        assert replay(tmp_path / "bundle").is_right
+
+
+def test_a_task_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(
+        ScheduleError, match="--task must match a task of matmul,m=32,n=48,k=16: matmul_32x48x16_f32; got 'conv'"
+    ):
+        tuned(tmp_path, ONE, tasks="conv*".rstrip("*"))
+
+
+def test_a_script_of_the_whole_payload_takes_no_task(tmp_path):
+    with pytest.raises(ScheduleError, match=r"--task must go with a script of one op, mine\.mlir takes the whole"):
+        tuned(tmp_path, tasks="matmul*")
+
+
+def test_ops_by_hand_with_knobs_are_a_script_of_one_op(tmp_path):
+    body = f"""{knob("rows", "[4, 8]")}
+    %tile, %loop = transform.structured.tile_using_for %op tile_sizes [%rows]
+      : ({HANDLE}, {SIZE}) -> ({HANDLE}, {HANDLE})"""
+    with no_care():
+        at.tune(PAYLOAD, schedule=at.script(body), trials=2, store=tmp_path / "s", bundle=tmp_path / "bundle")
+    assert set(at.trials(tmp_path / "s")["knob_rows"]) == {4, 8}
+
+
+def test_a_script_without_end_is_stopped(monkeypatch):
+    monkeypatch.setattr("autotune.worker.reading.SCRIPT_SECONDS", 1.0)
+    with pytest.raises(ScheduleError, match=r"mine\.mlir must be a script that MLIR takes and ends, it timed-out"):
+        script_apart(wait_for_ever, 0, "mine.mlir")
+
+
+def wait_for_ever(argument):
+    time.sleep(60)
+
+
+def test_tune_and_show_take_a_schedule_on_the_command_line(autotune, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.mlir").write_text(SCRIPT)
+    with no_care():
+        code, out, _ = autotune(
+            "tune", "matmul,m=32,n=48,k=16", "--schedule", "mine.mlir", "--trials", 2, "--store", "s", "--json"
+        )
+    assert code == 0
+    assert json.loads(out)["bundle"].endswith("matmul,m=32,n=48,k=16_by_mine")
+    code, out, _ = autotune("show", "matmul,m=32,n=48,k=16", "--schedule", "mine.mlir", "--config", "tile_m=4")
+    assert "autotune.knobs = {tile_k = 1 : i64, tile_m = 4 : i64" in out
+    refused(
+        "tune", "nano", "--schedule", "none.mlir", words="a schedule must be a readable MLIR file, none.mlir is not"
+    )
+    refused(
+        "show", "matmul,m=32,n=48,k=16", "--schedule", "mine.mlir", "--config", "unroll=4", words="counts only where"
+    )
+
+
+def test_reading_is_done_in_a_process_of_its_own():
+    with pytest.raises(ScheduleError, match=r"mine\.mlir must hold a transform.named_sequence"):
+        read_script(ScriptFile("mine.mlir", "module {}"))

@@ -1,0 +1,45 @@
+"""Shares of the roof: one above 100 % is said to be so, and why."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune.core.machine import this_machine
+from autotune.reports.format import above_roof
+from autotune.reports.winner import describe
+from autotune.store.bundle import read_bundle
+from autotune.tuning.roofline import why_above
+from autotune.worker.roofs import reference_flops
+
+BUNDLE = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/matmul_m512_n512_k512"
+
+
+@pytest.mark.parametrize("share", [None, 0.3, 1.0])
+def test_a_share_that_can_be_needs_no_word(share):
+    assert not why_above(share, 1e-4, this_machine(), 1e11)
+
+
+@pytest.mark.parametrize(("slow", "why"), [(1.5, "reached 67% of what it did at the start"), (1.0, "busy all along")])
+def test_a_share_above_the_roof_is_said_to_be_so_and_why(slow, why):
+    machine, roof = this_machine(), 1e11
+    said = why_above(1.198, slow * reference_flops(machine) / roof, machine, roof)
+    assert said.startswith("119.8% of the FMA roof is more than there is")
+    assert why in said
+
+
+def test_a_table_explains_shares_above_the_roof_only_where_there_are_any():
+    assert not above_roof([None, 0.2, 1.0])
+    assert "above 100%" in above_roof([None, 1.01])
+
+
+def test_a_bundle_of_a_busy_core_says_so_wherever_it_is_shown():
+    bundle = read_bundle(BUNDLE)
+    sessions = tuple(
+        replace(session, reference_seconds=tuple(3 * seconds for seconds in session.reference_seconds))
+        for session in bundle.manifest.samples
+    )
+    busy = describe(replace(bundle, manifest=replace(bundle.manifest, samples=sessions)))
+    assert busy.roof_fraction > 1
+    assert any("more than there is" in note for note in busy.notes)
+    assert not any("more than there is" in note for note in describe(bundle).notes)

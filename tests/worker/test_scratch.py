@@ -1,0 +1,75 @@
+"""What a killed tuner leaves behind: folders that nobody holds are swept away, those of living tuners are not."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from autotune.worker.scratch import PREFIX, Scratch
+from autotune.worker.worker import Worker
+
+HOLDS_A_WORKER = """
+import sys
+from autotune.worker.worker import Worker
+with Worker() as worker:
+    worker.call(print, "here")
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch, tmp_path):
+    """A folder for temporary files of this test's own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left(place):
+    return sorted(path.name for path in place.iterdir())
+
+
+def start():
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS_A_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_what_kill_9_leaves_is_swept_by_the_next_worker_and_what_lives_is_not(temporary):
+    killed, alive = start(), start()
+    assert len(left(temporary)) == 2
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    names = left(temporary)
+    with Worker():
+        now = left(temporary)
+        assert len(now) == 2
+        assert len(set(now) & set(names)) == 1
+    alive.communicate()
+    assert left(temporary) == []
+
+
+def leave_something(argument):
+    return tempfile.mkdtemp(prefix="autotune-"), argument
+
+
+def test_what_a_process_leaves_in_its_temporary_folder_goes_with_its_worker(temporary):
+    with Worker() as worker:
+        folder, _ = worker.call(leave_something, None)
+        assert Path(folder).is_dir()
+        assert Path(folder).parent.parent == temporary
+    assert left(temporary) == []
+
+
+def test_a_folder_or_file_of_somebody_elses_is_left_alone(temporary):
+    (temporary / f"{PREFIX}file").write_text("mine")
+    (temporary / "autotune-notes").mkdir()
+    (temporary / f"{PREFIX}link").symlink_to(temporary / "autotune-notes")
+    Scratch().close()
+    assert left(temporary) == ["autotune-notes", f"{PREFIX}file", f"{PREFIX}link"]
