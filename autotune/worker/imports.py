@@ -19,7 +19,7 @@ def import_once(spec: str) -> Path:
     Raises:
         PayloadError: The file is missing, or cannot be imported.
     """
-    folder = imported_before(spec)
+    folder = folder_of(spec)
     if (folder / DESCRIPTION).is_file():
         return folder
     try:
@@ -37,6 +37,18 @@ def import_once(spec: str) -> Path:
 
 
 def imported_before(spec: str) -> Path:
+    """The folder of a model's file that was imported on the way before.
+
+    Raises:
+        PayloadError: The file is missing, or was not imported as it is now.
+    """
+    folder = folder_of(spec)
+    if not (folder / DESCRIPTION).is_file():
+        raise PayloadError(f"a model must be imported before records of it are read, {spec} is not; tune it once")
+    return folder
+
+
+def folder_of(spec: str) -> Path:
     """The folder of a model's file, whether or not it was imported yet.
 
     Raises:

@@ -12,7 +12,8 @@ from autotune.bundles.candidates import default_candidate  # noqa: E402
 from autotune.compiler.tasks.partition import partition  # noqa: E402
 from autotune.core.evaluator import Job  # noqa: E402
 from autotune.core.machine import this_machine  # noqa: E402
-from autotune.registry import import_model, load_payload  # noqa: E402
+from autotune.worker.importing import import_model  # noqa: E402
+from autotune.worker.reading import open_payload  # noqa: E402
 from autotune.worker.worker import Worker  # noqa: E402
 
 
@@ -87,7 +88,7 @@ def imported(folder, model, example):
     path = folder / "model.pt2"
     torch.export.save(torch.export.export(model.eval(), (example,)), path)
     import_model(str(path), folder / "model")
-    return load_payload(str(folder / "model"))
+    return open_payload(str(folder / "model"))
 
 
 def agree(payload, worker):
