@@ -1,5 +1,6 @@
 """Content by name, through Python entry points: payloads, schedules, baselines, ... Plug-ins count."""
 
+import re
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -14,16 +15,17 @@ from autotune.core.errors import AutotuneError, ComparatorError, GenerationError
 from autotune.core.family import Baseline, Family
 from autotune.core.generator import Generator
 from autotune.core.guarded_family import GuardedFamily
+from autotune.core.imported import Importer
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.core.technique import Technique
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
-GENERATORS = "autotune.generators"
+GENERATORS, IMPORTERS = "autotune.generators", "autotune.importers"
 DISTRIBUTION = "mlir-schedule-autotune"
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
+GROUPS = (PAYLOADS, IMPORTERS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
 @cache
@@ -70,6 +72,42 @@ def load_payload(spec: str) -> Payload:
         raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
     factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
     return factory(parameters)
+
+
+def is_registered(spec: str) -> bool:
+    """Whether a spec begins with the name of a payload."""
+    return spec.partition(",")[0] in registered(PAYLOADS)
+
+
+def is_importable(spec: str) -> bool:
+    """Whether a spec names a file that an importer reads."""
+    return suffix_of(spec) in registered(IMPORTERS)
+
+
+def suffix_of(spec: str) -> str:
+    """The suffix of the file that a spec names, without its dot."""
+    return Path(spec.partition(",")[0]).suffix.removeprefix(".")
+
+
+def import_file(spec: str, folder: Path) -> None:
+    """Read a model's file into a folder, by the importer of its suffix.
+
+    Args:
+        spec: Path of the file, and sizes of dimensions that it leaves open, ``model.onnx,batch=1``.
+        folder: Folder to write.
+
+    Raises:
+        PayloadError: There is no such importer, or the file cannot be imported.
+    """
+    name, given = parse_spec(spec)
+    points = registered(IMPORTERS)
+    if not is_importable(spec):
+        raise PayloadError(f"a model must end in one of {', '.join(points)}, mlir; got {name!r}; export it as ONNX")
+    wrong = [f"{key}={size}" for key, size in given.items() if not re.fullmatch("[1-9][0-9]{0,9}", size)]
+    if wrong:
+        raise PayloadError(f"sizes of {name} must be whole numbers of at least 1, got {', '.join(wrong)}; give name=1")
+    importer = cast(Importer, points[suffix_of(spec)].load())
+    importer(Path(name), folder, {key: int(size) for key, size in given.items()})
 
 
 @cache

@@ -39,8 +39,11 @@ class Fused:
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Every group with rows."""
-        return len(task.members) > 1 and not task.grows
+        """Every group with rows; none of a batch with a dimension of size 1 besides, which opening the batch drops."""
+        if len(task.members) < 2 or task.grows:
+            return False
+        lead = shape_of(task).rows - 1
+        return lead < 1 or all(1 not in member.nest.sizes[lead:] for member in task.members)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Blocks of rows and columns, vectors, and the knobs of each contraction."""

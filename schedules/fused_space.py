@@ -10,6 +10,7 @@ from schedules.blocking import DIMS, cut, nest_order
 from schedules.matmul_space import columns_of, constraints, matmul_space
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+MOST_ROWS = 256  # of a block, unless it is all of them
 COLUMNS = (64, 128, 256, 512, 768, 1024)
 VECTORS = (1, 2, 4, 8)
 ONLINE = (64, 128, 256, 512)
@@ -115,12 +116,23 @@ def online_columns(config: Config) -> int:
     return int(config.get("online", 0))
 
 
+def row_blocks(rows: int) -> tuple[int, ...]:
+    """Rows of a block that divide all rows: powers of two, and those times what is odd in them.
+
+    Example:
+        >>> row_blocks(196)
+        (1, 2, 4, 49, 98, 196)
+    """
+    odd = rows // (rows & -rows)
+    found = {block for power in ROWS for block in (power, power * odd) if block <= MOST_ROWS or block == rows}
+    return (*sorted(block for block in found if rows % block == 0 and block < rows), rows)
+
+
 def fused_space(shape: Shape, machine: Machine) -> Space:
     """Knobs whose values make sense for these sizes, and the laws between them."""
-    rows = tuple(r for r in ROWS if shape.most_rows % r == 0 and r < shape.most_rows)
     knobs = [
         Knob("fuse", (True, False)),
-        Knob("rows", (*rows, shape.most_rows)),
+        Knob("rows", row_blocks(shape.most_rows)),
         Knob("vectors", VECTORS),
     ]
     if shape.causal:

@@ -1,6 +1,6 @@
 """The plain vectorizing schedule: rows in loops, chunks of the innermost dimension in vectors.
 
-It covers every structured op the partition could describe; families that know an op better come first.
+It covers every structured op of one kind of loop an operand; families that know an op better come first.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,9 @@ class Vectorize:
     fallback: bool = True
 
     def covers(self, task: Task) -> bool:
-        """Every op with known loops."""
-        return len(task.nest.sizes) > 0 and not task.members and not task.grows and not task.gathers
+        """Every op with known loops of which tiles become vectors."""
+        alone = not task.members and not task.grows and not task.gathers
+        return alone and len(task.nest.sizes) > 0 and task.vectorizes
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and vectors of a tile."""

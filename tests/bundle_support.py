@@ -11,7 +11,6 @@ import pytest
 from autotune.core.evaluator import Effort
 from autotune.core.machine import Roofs
 from autotune.store.store import Store
-from autotune.tuning.own import own_script
 from autotune.tuning.tune import TuneOptions, tune
 from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
@@ -36,10 +35,8 @@ def no_care():
 
 def make_bundle(folder, spec, trials=1, **options):
     """Tune a payload with a few trials; gives the bundle's folder."""
-    payload = open_payload(spec)
-    script = own_script(payload, options.pop("script", None))
     with no_care(), Store.open(folder / "store.journal") as store:
-        tune(payload, store, folder / "bundle", TuneOptions(trials=trials, script=script, **options))
+        tune(open_payload(spec), store, folder / "bundle", TuneOptions(trials=trials, **options))
     return folder / "bundle"
 
 

@@ -26,7 +26,7 @@ from autotune.worker.reading import open_payload
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-CONTENT_PAGES = [ROOT / "docs" / "how-to" / name for name in ("payload.md", "schedule.md")]
+CONTENT_PAGES = [ROOT / "docs" / "how-to" / name for name in ("payload.md", "import.md", "schedule.md")]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PACKAGES = ("autotune", "payload", "results", "schedules")
 SOURCES = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]

@@ -133,6 +133,7 @@ def test_make_tune_writes_no_tracked_file():
 def test_every_entry_point_loads():
     for group in (
         "autotune.payloads",
+        "autotune.importers",
         "autotune.schedules",
         "autotune.techniques",
         "autotune.baselines",
@@ -187,6 +188,8 @@ ANSWERS = {
     "where does a new family go": ("schedules", ""),
     "where does a new payload go": ("payload", ""),
     "where does a new comparator go": ("payload/comparators", ""),
+    "where does a new importer go": ("payload/importers", ""),
+    "where does a new rewrite of imported text go": ("autotune/compiler/normalise", ""),
 }
 MOST_ENTRIES, MOST_LAYERS, MOST_TEST_LINES = 11, 10, 350
 

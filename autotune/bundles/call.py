@@ -36,6 +36,8 @@ def compile_candidate(payload: Payload, candidate: Candidate) -> Program:
 class PayloadFunction:
     """A compiled payload on arrays of its own. One call at a time: its intermediates lie in one arena.
 
+    Weights of an imported model are known: they need not be given.
+
     Attributes:
         payload: Payload that the function computes.
     """
@@ -43,6 +45,7 @@ class PayloadFunction:
     def __init__(self, payload: Payload, program: Program, machine: Machine) -> None:
         self.payload = payload
         self._arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
+        self._held = payload.make_inputs(0) if payload.foreign and payload.inputs is not None else {}
         self._weights = program.weights
         sources = [payload.arguments[weight.source] for weight in program.weights]
         self._panels = [
@@ -79,13 +82,16 @@ class PayloadFunction:
             PayloadError: There are too many, one is given twice or is unknown, or an input or weight is missing.
         """
         read = [a for a in self.payload.arguments if a.role not in WRITTEN]
-        order = [*read, *(a for a in self.payload.arguments if a.role == "state")]
+        known = [a for a in read if a.role == "weight" and a.name in self._held]
+        asked = [a for a in read if a not in known]
+        order = [*asked, *(a for a in self.payload.arguments if a.role == "state"), *known]
         takes = ", ".join(f"{a.name} {list(a.shape)} {a.dtype}" for a in order)
         if len(arrays) > len(order):
             raise PayloadError(f"{self.payload.name} takes {len(order)} arrays: {takes}; got {len(arrays)}")
         given = {argument.name: np.asarray(array) for argument, array in zip(order, arrays, strict=False)}
         twice, unknown = given.keys() & named.keys(), named.keys() - {a.name for a in order}
         given |= {name: np.asarray(array) for name, array in named.items()}
+        given |= {a.name: self._held[a.name] for a in known if a.name not in given}
         missing = [a.name for a in read if a.name not in given]
         for said, names in (("twice", twice), ("unknown", unknown), ("missing", missing)):
             if names:

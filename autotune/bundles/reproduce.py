@@ -29,7 +29,7 @@ from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.own import own_in, parts_of
 from autotune.tuning.task_search import SHARED
-from autotune.worker.reading import open_payload, script_text
+from autotune.worker.reading import reopen_payload, script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)
@@ -111,7 +111,7 @@ def find_task(payload: str, tag: str, own: OwnFamily | None = None) -> Task:
     Raises:
         StoreError: The payload has no such task any more.
     """
-    for task in parts_of(open_payload(payload), own).tasks:
+    for task in parts_of(reopen_payload(payload), own).tasks:
         if task.tag == tag:
             return task
     raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")

@@ -15,6 +15,7 @@ from autotune.cli import (
     doctor,
     explain,
     generate,
+    import_model,
     inspect,
     list_names,
     regress,
@@ -40,6 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("import")(import_model.import_model)
 app.command()(tune.tune)
 app.command()(inspect.inspect)
 app.command()(replay.replay)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,10 +21,11 @@ def selftest(
 ) -> None:
     """Crash, kill and time the tuner, and print what it promises beside what it does. Exit 1 if a promise is broken.
 
-    Takes about fifteen minutes; keeps its figures in the results of this machine.
+    Takes about forty minutes; keeps its figures in the results of this machine.
 
     Example: autotune selftest --quick
     """
+    from autotune.bundles.selftest_regress import check_regress
     from autotune.cli.progress import ProgressLine
     from autotune.tuning import selftest_figures as promises
     from autotune.tuning.selftest import run_selftest
@@ -33,6 +35,8 @@ def selftest(
     amounts = promises.QUICK if quick else promises.FULL
     with ProgressLine(is_spoken=True) as line:
         found = run_selftest(amounts, baseline, line)
+        more = check_regress(amounts.checks, line)
+        found = replace(found, figures=(*found.figures, *more))
     if not quick:
         (home() / "selftest.json").write_text(json.dumps(found.to_json(), indent=1) + "\n")
     if as_json:

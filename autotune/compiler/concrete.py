@@ -38,7 +38,7 @@ def write_concrete(chosen: ChosenScript) -> ir.Module:
     that bufferizes stays alone. A script of one op is applied to every op of its tag.
 
     Raises:
-        ScheduleError: The text is no such script.
+        ScheduleError: The file is no such script.
         CompileError: Stage ``transform``; a value is none that its op takes.
     """
     own, entry = settled_module(chosen)

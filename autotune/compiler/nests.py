@@ -29,13 +29,11 @@ def loop_nest(op: ir.Operation) -> LoopNest | None:
             continue
         if not operand.type.has_static_shape and extent_of(operand) is None:
             return None
-        dims = [d for d in dimensions(amap) if d is not None]
-        if len(dims) < len(amap.results):
-            continue
-        sizes.update(zip(dims, static_shape(operand), strict=True))
-        growing.update(dims[d] for d in open_dimensions(operand))
+        dims = dimensions(amap)
+        sizes.update((d, size) for d, size in zip(dims, static_shape(operand), strict=True) if d is not None)
+        growing.update(d for place in open_dimensions(operand) if (d := dims[place]) is not None)
         if index >= len(maps) - outputs:
-            written.update(dims)
+            written.update(d for d in dims if d is not None)
     total = maps[0].n_dims
     if set(sizes) != set(range(total)):
         return None

@@ -35,7 +35,7 @@ def read_options(attribute: ir.Attribute, selected: ir.Attribute | None = None) 
     """The values of an ``options`` attribute; of one that lists nothing, such as an affine set, what is selected alone.
 
     Raises:
-        SpaceError: The options list or span nothing; the rest of a sentence that begins with the knob.
+        SpaceError: The attribute lists or spans nothing; the rest of a sentence that begins with the knob.
     """
     if isinstance(attribute, ir.ArrayAttr):
         return options_of(list(attribute))
@@ -118,7 +118,7 @@ def number_of(name: str, attribute: ir.Attribute) -> int:
     """The number of a span's key.
 
     Raises:
-        SpaceError: The value is none, or a zero that would divide.
+        SpaceError: The attribute is no number, or a zero that would divide.
     """
     if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
         raise SpaceError(f"must have a number as {name}, has {attribute}")

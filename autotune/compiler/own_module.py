@@ -125,7 +125,7 @@ def checked_entry(entry: ir.Operation, source: str) -> ir.Operation:
     """The entry, if it takes one handle and gives nothing.
 
     Raises:
-        ScheduleError: The entry takes something else, or gives something.
+        ScheduleError: The entry does not.
     """
     block = entry.regions[0].blocks[0]
     kinds = [str(argument.type) for argument in block.arguments]

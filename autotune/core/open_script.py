@@ -78,7 +78,7 @@ class ScriptLaw:
         number: Position among those of the script, in the order of the text.
         asserted: What must hold.
         results: What the op gives to the script.
-        site: Place in the user's file.
+        site: Place of the op.
     """
 
     number: int
@@ -123,7 +123,7 @@ class OpenScript:
         source: Name of the file.
         text: The file as it is.
         digest: Hash of what it does: comments, layout and a payload in the same file have no part in it.
-        entry: Entry of the script: ``__transform_main`` where it takes the whole payload, another name where one op.
+        entry: Name of the entry: ``__transform_main`` for a script of the whole payload, another for one of one op.
         knobs: Open choices, in the order of the text.
         laws: Laws between them.
         notes: Notes for the user, a sentence each.

@@ -102,6 +102,8 @@ class Payload:
         cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
         notes: Notes for the user on how the payload was read, a sentence each.
         schedule: The whole file that it was read from, where that also holds a schedule of the user's own.
+        model: File of the model in its own format, which comparators that know it run as it is; empty for none.
+        foreign: Whether others wrote the text: what importers write is then undone before tasks are found.
     """
 
     name: str
@@ -116,6 +118,8 @@ class Payload:
     cases: tuple[Case, ...] = ()
     notes: tuple[str, ...] = ()
     schedule: str = ""
+    model: str = ""
+    foreign: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(SYMBOL, self.entry):

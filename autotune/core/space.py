@@ -46,7 +46,7 @@ class Condition:
 
     Attributes:
         knob: Name of the knob.
-        places: Places where it counts: in one of these, every named knob has the value beside it.
+        places: Places where the knob counts: each is a list of knobs that must have the value beside them.
         otherwise: Value of the knob where it does not count.
     """
 

@@ -61,6 +61,8 @@ class Task:
         members: Ops of a task in which several feed one: that one, the root, which carries the tag, then the others,
             every op before those that it reads. Empty for a task of one op.
         gathers: Whether the task reads elements of a tensor at places that another one holds.
+        vectorizes: Whether tiles of the task's op become vectors as they are: no windows, and simple reductions.
+        lane: The loop along which every operand lies side by side when all others stand still; `None` if there is none.
     """
 
     tag: str
@@ -71,6 +73,8 @@ class Task:
     contraction: Contraction | None = None
     members: tuple[Member, ...] = ()
     gathers: bool = False
+    vectorizes: bool = True
+    lane: int | None = None
 
     @property
     def grows(self) -> bool:

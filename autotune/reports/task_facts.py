@@ -17,7 +17,7 @@ from autotune.reports.holdings import Holdings
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.own import own_of
 from autotune.tuning.roofline import needed_flops
-from autotune.worker.reading import open_payload, partition
+from autotune.worker.reading import partition, reopen_payload
 
 MACHINE: TypeAdapter[Machine] = TypeAdapter(Machine)
 
@@ -67,7 +67,7 @@ def facts_of_store(holdings: Holdings) -> dict[tuple[str, str], TaskFacts]:
         machine = machine_of(holdings, str(rows["machine"].iloc[-1]))
         families = dict(zip(rows["task"].map(str), rows["family"].map(str), strict=True))
         try:
-            payload: Payload | None = open_payload(str(name))
+            payload: Payload | None = reopen_payload(str(name))
         except (AutotuneError, OSError):
             payload = None
         facts = facts_of(payload, texts, machine, families)

@@ -15,10 +15,10 @@ from pathlib import Path
 from autotune.compiler.guard import PASSES, BundleTexts, check_pipeline, passes_of
 from autotune.core.errors import AutotuneError, BundleError
 from autotune.core.payload import Payload
-from autotune.registry import BASELINES, load_baseline, load_payload, registered
+from autotune.registry import BASELINES, is_registered, load_baseline, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
 from autotune.store.manifest_checks import check_manifest
-from autotune.worker.reading import check_bundle
+from autotune.worker.reading import check_bundle, reopen_payload
 
 PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
 FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
@@ -120,6 +120,7 @@ def read_bundle(folder: Path) -> BundleFiles:
         flops=manifest.flops,
         reduction=manifest.reduction,
         cases=tuple(case.restore() for case in manifest.cases),
+        foreign=not is_registered(manifest.payload),
     )
     check_bundle(BundleTexts(str(folder), texts, payload))
     return BundleFiles(folder, with_reference(payload), texts, manifest)
@@ -148,7 +149,7 @@ def read_text(path: Path, sha256: str) -> str:
 def with_reference(payload: Payload) -> Payload:
     """The payload as its spec builds it here, if that gives the same text; else as it is, without a reference."""
     try:
-        built = load_payload(payload.name)
+        built = reopen_payload(payload.name)
     except AutotuneError:
         return payload
     return built if built.sha256 == payload.sha256 and built.arguments == payload.arguments else payload

@@ -20,6 +20,7 @@ from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
 MODEL_EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.01)
+PROBE_EFFORT = Effort(samples=1, seconds=0.0)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ def script_steps(choices: Sequence[Choice]) -> list[Step]:
     return steps
 
 
+def write_all(choices: Sequence[Choice]) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """One script for all tasks that have a config, and the tags whose weight it wants in panels, with columns."""
+    steps = written(script_steps(choices))
+    return assemble(steps), panels_of(steps)
+
+
 def assemble_model(
     payload: Payload,
     parts: Partition,
@@ -76,61 +83,108 @@ def assemble_model(
     seed: int,
     worker: Worker,
 ) -> Assembly:
-    """Assemble, verify and time; leave tasks out until the whole is right.
+    """Assemble, verify and time; a task with which the whole is not right keeps the plain lowering, with a note.
 
     Raises:
         ScheduleError: Not even the payload without any schedule compiles and verifies.
     """
+    model = WholeModel(payload, parts, baseline, machine, seed, worker)
+    scheduled = [choice for choice in choices if choice.config is not None]
+    ours, theirs = model.measure(scheduled)
     notes: list[str] = []
-    tried: list[Evaluation] = []
-    for kept, why in fallbacks(choices):
-        steps = written(script_steps(kept))
-        script, panels = assemble(steps), panels_of(steps)
-        candidate = Candidate(script, TAIL, parts.payload.text, panels)
-        theirs, ours = time_both(payload, baseline.candidate, candidate, machine=machine, seed=seed, worker=worker)
-        tried.append(ours)
-        if ours.samples is not None:
-            notes += baseline.notes
-            if theirs.samples is None and baseline.candidate is not None:
-                notes.append(f"baseline {baseline.baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
-            tags = tuple(c.search.task.tag for c in kept if c.config is not None)
-            return Assembly(
-                script=script,
-                panels=panels,
-                tags=tags,
-                best=ours.samples,
-                baseline=theirs.samples,
-                max_error=ours.max_error,
-                buffers=ours.buffers,
-                notes=(*notes, *why),
-            )
-        notes.append(f"the whole was {ours.outcome} ({ours.diagnostic})")
-    raise ScheduleError(
-        f"{payload.name} must compile and verify without any schedule, it was {tried[-1].outcome}: "
-        f"{tried[-1].diagnostic}"
+    if ours.samples is None and scheduled:
+        scheduled, notes = model.leave_out(scheduled, ours)
+        ours, theirs = model.measure(scheduled)
+    if ours.samples is None and scheduled:
+        notes = [f"the whole was {ours.outcome} ({ours.diagnostic})", "no schedule is applied"]
+        scheduled = []
+        ours, theirs = model.measure(scheduled)
+    if ours.samples is None:
+        raise ScheduleError(
+            f"{payload.name} must compile and verify without any schedule, it was {ours.outcome}: {ours.diagnostic}"
+        )
+    notes += baseline.notes
+    if theirs.samples is None and baseline.candidate is not None:
+        notes.append(f"baseline {baseline.baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
+    script, panels = write_all(scheduled)
+    return Assembly(
+        script=script,
+        panels=panels,
+        tags=tuple(choice.search.task.tag for choice in scheduled),
+        best=ours.samples,
+        baseline=theirs.samples,
+        max_error=ours.max_error,
+        buffers=ours.buffers,
+        notes=tuple(notes),
     )
 
 
-def time_both(
-    payload: Payload, baseline: Candidate | None, candidate: Candidate, *, machine: Machine, seed: int, worker: Worker
-) -> tuple[Evaluation, Evaluation]:
-    """What became of a baseline, and of ours beside it; of ours alone where there is no baseline, or both fell."""
-    fallen = Evaluation("timed-out")
-    if baseline is not None:
-        job = Job(payload, (baseline, candidate), machine, seed=seed, effort=MODEL_EFFORT)
-        fallen, ours = worker.evaluate(job, seconds=MODEL_SECONDS)
-        if ours.samples is not None or fallen.samples is not None or ours.outcome != fallen.outcome:
-            return fallen, ours
-        # a process that died takes both candidates with it: see what ours does alone
-    (ours,) = worker.evaluate(Job(payload, (candidate,), machine, seed=seed, effort=MODEL_EFFORT), MODEL_SECONDS)
-    return fallen, ours
+@dataclass(frozen=True)
+class WholeModel:
+    """A whole payload, to be compiled with the schedules of some of its tasks.
 
+    Attributes:
+        payload: The whole.
+        parts: Partition of the whole.
+        baseline: Pipeline that it is timed beside, and how much of a call of it.
+        machine: The host.
+        seed: Seed of the input data.
+        worker: Worker to evaluate in.
+    """
 
-def fallbacks(choices: Sequence[Choice]) -> list[tuple[list[Choice], list[str]]]:
-    """Choices to try in turn: all choices, then without the fallback families, then none."""
-    special = [choice for choice in choices if not choice.search.family.fallback]
-    attempts: list[tuple[list[Choice], list[str]]] = [(list(choices), [])]
-    if len(special) < len(choices) and special:
-        attempts.append((special, ["tasks of fallback families keep the plain lowering"]))
-    attempts.append(([], ["no schedule is applied"]))
-    return attempts
+    payload: Payload
+    parts: Partition
+    baseline: TimedBaseline
+    machine: Machine
+    seed: int
+    worker: Worker
+
+    def candidate(self, choices: Sequence[Choice]) -> Candidate:
+        """The whole with the schedules of these tasks; all others keep the plain lowering."""
+        script, panels = write_all(choices)
+        return Candidate(script, TAIL, self.parts.payload.text, panels)
+
+    def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
+        """Verify and time the whole with these schedules, and the baseline beside it, where it can be timed."""
+        beside, mine = self.baseline.candidate, self.candidate(choices)
+        theirs = Evaluation("timed-out")
+        if beside is not None:
+            theirs, ours = self.evaluate((beside, mine), MODEL_EFFORT)
+            if ours.samples is not None or theirs.samples is not None or ours.outcome != theirs.outcome:
+                return ours, theirs
+            # a process that died takes both candidates with it: see what ours does alone
+        (ours,) = self.evaluate((mine,), MODEL_EFFORT)
+        return ours, theirs
+
+    def evaluate(self, candidates: tuple[Candidate, ...], effort: Effort) -> list[Evaluation]:
+        """Verify and time candidates of the whole."""
+        job = Job(self.payload, candidates, self.machine, seed=self.seed, effort=effort)
+        return self.worker.evaluate(job, seconds=MODEL_SECONDS)
+
+    def probe(self, choices: Sequence[Choice]) -> Evaluation:
+        """What becomes of the whole with these schedules."""
+        (ours,) = self.evaluate((self.candidate(choices),), PROBE_EFFORT)
+        return ours
+
+    def leave_out(self, choices: Sequence[Choice], ours: Evaluation) -> tuple[list[Choice], list[str]]:
+        """The tasks with which the whole is right, and a note on each of the others.
+
+        Halves the tasks that are not known to be right together, until the first one is found with which they are not.
+
+        Args:
+            choices: Tasks with which the whole is not right.
+            ours: What became of it.
+        """
+        right: list[Choice] = []
+        rest, notes = list(choices), list[str]()
+        while rest and ours.samples is None:
+            good, bad = 0, len(rest)
+            while bad - good > 1:
+                middle = (good + bad) // 2
+                found = self.probe([*right, *rest[:middle]])
+                good, bad, ours = (middle, bad, ours) if found.samples is not None else (good, middle, found)
+            tag, said = rest[good].search.task.tag, f"{ours.outcome} ({ours.diagnostic})"
+            notes.append(f"{tag} keeps the plain lowering: with its schedule the whole was {said}")
+            right, rest = [*right, *rest[:good]], rest[bad:]
+            ours = self.probe([*right, *rest])
+        return [*right, *rest], notes

@@ -33,6 +33,7 @@ class Amounts:
         pairs: Number of pairs of unequal programs; twice as many of equal ones.
         sweeps: Number of sweeps whose winners are measured again.
         sweep_trials: Number of trials of each sweep.
+        checks: Number of checks of `regress`, each of a program unchanged, 5 % and 10 % slower.
     """
 
     crashes: int = 1000
@@ -41,10 +42,11 @@ class Amounts:
     pairs: int = 100
     sweeps: int = 20
     sweep_trials: int = 20
+    checks: int = 20
 
 
 FULL = Amounts()
-QUICK = Amounts(crashes=50, trials=20, kills=10, pairs=5, sweeps=1)
+QUICK = Amounts(crashes=50, trials=20, kills=10, pairs=5, sweeps=1, checks=1)
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,11 @@ def share_figure(name: str, count: int, of: int, law: str, said: str) -> Figure:
 
 def product_task() -> Task:
     """A small matrix product, as a task."""
+    return partition(product_payload()).tasks[0]
+
+
+def product_payload() -> Payload:
+    """A small matrix product."""
     m, n, k = SIZES
     shapes = {"a": (m, k), "b": (k, n), "c": (m, n)}
     roles = {"a": "input", "b": "input", "c": "output"}
@@ -154,7 +161,7 @@ func.func @product({", ".join(f"%m{a.name}: {a.type}" for a in arguments)}) {{
   bufferization.materialize_in_destination %r in restrict writable %mc : ({types["c"]}, {arguments[2].type}) -> ()
   return
 }}"""
-    return partition(Payload("selftest", text, "product", arguments, flops=2.0 * m * n * k, reduction=k)).tasks[0]
+    return Payload("selftest", text, "product", arguments, flops=2.0 * m * n * k, reduction=k)
 
 
 def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSearch:

@@ -6,6 +6,7 @@ One process reads for all of the program, as long as it lives: a text that ends 
 """
 
 import atexit
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -22,13 +23,16 @@ from autotune.compiler.stages import compile_to as compile_here
 from autotune.compiler.tasks.partition import Partition
 from autotune.compiler.tasks.partition import partition as partition_here
 from autotune.compiler.tasks.payload_file import read_payload
+from autotune.compiler.tasks.payload_folder import load_payload_folder
 from autotune.core.candidate import Candidate, Script
 from autotune.core.errors import AutotuneError, BundleError, CompileError, PayloadError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.files import read_file
+from autotune.core.imported import DESCRIPTION, TEXT
 from autotune.core.open_script import ChosenScript, OpenScript
 from autotune.core.payload import Payload
-from autotune.registry import load_payload
+from autotune.registry import is_importable, is_registered, load_payload
+from autotune.worker.imports import import_once, imported_before
 from autotune.worker.limits import READ_SECONDS, SCRIPT_SECONDS
 from autotune.worker.worker import Worker
 
@@ -91,15 +95,52 @@ def read_apart(function: Callable[[A], T], argument: A, what: str, error: type[A
 
 
 def open_payload(source: str | Path) -> Payload:
-    """The payload a user names: a registered name with parameters, or a path to an ``.mlir`` file.
+    """The payload a user names.
+
+    Args:
+        source: A registered name with parameters, a path to an ``.mlir`` file or to an imported folder, or a model's
+            file with its open sizes, ``model.onnx,batch=1``, which is then imported once.
 
     Raises:
         PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
     """
     spec = str(source)
-    if not is_path(spec):
+    if is_importable(spec) and not is_registered(spec):
+        return open_folder(import_once(spec), spec)
+    return reopen_payload(spec)
+
+
+def reopen_payload(spec: str) -> Payload:
+    """The payload that a record names, as far as it is here: nothing is imported for a record, which may be anybody's.
+
+    Raises:
+        PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
+    """
+    if is_registered(spec):
         return load_payload(spec)
-    return read_apart(partial(read_payload, spec), read_text(Path(spec)), spec, PayloadError)
+    if is_importable(spec):
+        return open_folder(imported_before(spec), spec)
+    if os.path.isfile(os.path.join(spec, DESCRIPTION)):
+        return open_folder(Path(spec), spec)
+    return open_text(spec) if is_path(spec) else load_payload(spec)
+
+
+def open_folder(folder: Path, spec: str) -> Payload:
+    """The payload in a folder that an importer wrote; its functions are made here, from the names of its files.
+
+    Raises:
+        PayloadError: A file is missing or damaged, or the text is no payload.
+    """
+    return load_payload_folder(folder, spec, open_text(str(folder / TEXT)))
+
+
+def open_text(path: str) -> Payload:
+    """The payload in an ``.mlir`` file, parsed apart.
+
+    Raises:
+        PayloadError: The file is no payload.
+    """
+    return bare(read_apart(partial(read_payload, path), read_text(Path(path)), path, PayloadError))
 
 
 def is_path(spec: str) -> bool:
@@ -132,8 +173,8 @@ def partition(payload: Payload) -> Partition:
 
 
 def bare(payload: Payload) -> Payload:
-    """A payload without its functions, which an isolated process must not give back."""
-    return replace(payload, reference=None, inputs=None)
+    """A payload without its functions and its model's file, which an isolated process must not give back."""
+    return replace(payload, reference=None, inputs=None, model="")
 
 
 def check_bundle(texts: BundleTexts) -> None:

@@ -31,11 +31,52 @@ class OnnxRuntime:
         Raises:
             ComparatorError: The payload has no graph, or one with an op that is unknown here.
         """
+        if payload.model.endswith(".onnx"):
+            model = OrtModel(payload, inputs)
+            return Prepared(model.call, model.outputs, "the model's own file")
         session = OrtSession(payload, build(payload, inputs), inputs)
         return Prepared(session.call, session.outputs)
 
 
 ONNXRUNTIME = OnnxRuntime()
+
+
+def one_thread() -> Any:  # noqa: ANN401 - of a library without types
+    """Options of a session: one thread, every graph optimization."""
+    import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = ERRORS_ONLY
+    return options
+
+
+class OrtModel:
+    """A session on the user's own file; its inputs and outputs are those of the payload, in order."""
+
+    def __init__(self, payload: Payload, inputs: Mapping[str, Array]) -> None:
+        import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
+
+        self._session = ort.InferenceSession(payload.model, one_thread(), providers=["CPUExecutionProvider"])
+        self._binding = self._session.io_binding()
+        fed = [inputs[argument.name] for argument in payload.arguments if argument.role == "input"]
+        self._fed = []
+        for given, array in zip(self._session.get_inputs(), fed, strict=True):
+            typed = array.astype(bool) if given.type == "tensor(bool)" else array
+            self._fed.append(ort.OrtValue.ortvalue_from_numpy(typed))
+            self._binding.bind_ortvalue_input(given.name, self._fed[-1])
+        for output in self._session.get_outputs():
+            self._binding.bind_output(output.name)
+
+    def call(self) -> list[Any]:
+        """Run once, from bound inputs."""
+        self._session.run_with_iobinding(self._binding)
+        return list(self._binding.get_outputs())
+
+    def outputs(self, outputs: list[Any]) -> tuple[Array, ...]:
+        """The outputs as arrays."""
+        return tuple(output.numpy() for output in outputs)
 
 
 class OrtSession:
@@ -48,10 +89,7 @@ class OrtSession:
     def __init__(self, payload: Payload, graph: OnnxGraph, inputs: Mapping[str, Array]) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-        options.log_severity_level = ERRORS_ONLY
+        options = one_thread()
         self._arrays = graph.weights  # the values below are views of these
         self._weights: dict[str, Any] = {n: ort.OrtValue.ortvalue_from_numpy(a) for n, a in graph.weights.items()}
         options.add_external_initializers(list(self._weights), list(self._weights.values()))

@@ -48,7 +48,8 @@ class Torch:
         import torch  # noqa: PLC0415 - comes with an extra
 
         torch.set_num_threads(1)
-        network = build_network(payload, inputs)
+        exported = payload.model.endswith(".pt2")
+        network = torch.export.load(payload.model).module() if exported else build_network(payload, inputs)
         fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
         fed += tuple(torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role == "state")
         ways, failures = [], []

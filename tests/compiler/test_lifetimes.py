@@ -219,3 +219,11 @@ def test_what_is_returned_stays_allocated():
 def test_what_a_view_of_bytes_cannot_stand_for_stays_allocated(made, kind):
     found, _ = plan(f"%a = {made} : {kind}", f"%d = memref.dim %a, %c0 : {kind}")
     assert found == BufferPlan(others=1)
+
+
+def test_a_parallel_loop_beside_buffers_is_counted_like_any_other():
+    forall = """scf.forall (%p) in (4) {
+      memref.copy %a, %out : KIND to KIND
+    }""".replace("KIND", KIND)
+    found, _ = plan(alloc("a"), alloc("b"), copy("%in", "%a"), forall, copy("%in", "%b"), copy("%b", "%out"))
+    assert not apart(found, 0, 1)

@@ -266,6 +266,12 @@ def test_a_law_about_what_is_known_at_run_time_only_is_refused():
 
 TO = f"({HANDLE}) -> {HANDLE}"
 ENTRY_OF_ONE = own_module("", name="tile", argument="%op", mode="consumed")
+CONVERSION = f"""transform.apply_conversion_patterns to %module {{
+      transform.apply_conversion_patterns.dialect_to_llvm "math"
+    }} {{legal_dialects = ["llvm"]}} : {HANDLE}"""
+NAMED_BY_A_KNOB = f"""\
+%after = "transform.apply_registered_pass"(%module) <{{pass_name = "canonicalize"}}>
+      {{autotune.sets = {{pass_name = "a"}}}} : {TO}"""
 INNER = ENTRY_OF_ONE.partition("{\n")[2].rpartition("}")[0]
 
 
@@ -279,7 +285,15 @@ INNER = ENTRY_OF_ONE.partition("{\n")[2].rpartition("}")[0]
         (own_module(knob("a", "[4]", "!transform.any_param") + tiled("%a").replace(SIZE, "!transform.any_param")),
          "one is a !transform.any_param, which aborts MLIR"),
         (own_module(f'transform.apply_registered_pass "gpu-kernel-outlining" to %module : {TO}', mode="consumed"),
-         "must use passes that lower, .* asks for .gpu-kernel-outlining."),
+         "mine.mlir:3:5: a schedule must use passes that lower, .* asks for 'gpu-kernel-outlining'; leave it out"),
+        (own_module(knob("a", '["cse"]', "!transform.any_param") + NAMED_BY_A_KNOB, mode="consumed"),
+         r"mine.mlir:4:\d+: a pass must be named in the script, a knob gives its name"),
+        (own_module(CONVERSION, mode="consumed"),
+         "mine.mlir:3:5: a schedule must hold transform ops that schedule alone, it has transform.apply_conversion_"),
+        (own_module("", before=f"transform.named_sequence @unused(%module: {HANDLE} {{transform.consumed}}) "
+         f"{{\n{CONVERSION}\ntransform.yield }}"), "mine.mlir:3:1: a schedule must hold transform ops that schedule"),
+        (own_module("").replace("}\n}", "}\nllvm.func @other()\n}"),
+         "mine.mlir:6:1: a schedule must hold ops that compute alone, it has llvm.func"),
         (own_module(f'{MATCH}\ntransform.annotate %op "x" {{autotune.sets = {{x = "y"}}}} : {HANDLE}'),
          "autotune.sets must name a knob of the script, 'y' is none of none"),
         (own_module("", before=INNER, name="other"), "it has @tile, @other"),

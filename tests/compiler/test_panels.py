@@ -14,6 +14,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import CompileError
 from autotune.core.script import Step, assemble, panels_of, write_step
 from autotune.registry import load_family, load_payload
+from autotune.worker.reading import open_payload
 
 SIZES = st.integers(1, 40)
 
@@ -78,3 +79,16 @@ def test_layers_share_one_array_of_panels_and_the_embedding_keeps_the_plain_weig
     assert len(panels) == len(program.weights) == 5
     assert sum(shape[0] == 3 and len(shape) == 4 for shape in names.values()) == 4
     assert {weight.transposed for weight in program.weights} == {False, True}
+
+
+def test_arguments_with_attributes_may_be_stored_in_panels(tmp_path):
+    text = contraction_payload(16, 24, 8).text.replace(
+        "%b_memref: memref<8x24xf32>", "%b_memref: memref<8x24xf32> WEIGHT"
+    )
+    path = tmp_path / "mine.mlir"
+    path.write_text(text.replace("WEIGHT", '{autotune.role = "weight"}'))
+    payload = open_payload(path)
+    parts, task, script, panel = script_for(payload, pack_b="beforehand")
+    assert payload.arguments[1].role == "weight"
+    program = compile_program(payload, script, TAIL, text=parts.payload.text, panels={task.tag: panel})
+    assert len(program.weights) == 1

@@ -80,7 +80,7 @@ def test_isolation_is_compared_over_the_same_trials(worker):
 
 def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    few = Amounts(crashes=2, trials=2, kills=2, pairs=1, sweeps=1, sweep_trials=2)
+    few = Amounts(crashes=2, trials=2, kills=2, pairs=1, sweeps=1, sweep_trials=2, checks=0)
     monkeypatch.setattr(promises, "FULL", few)
     code, out, said = autotune("selftest", "--json")
     found = json.loads(out)
@@ -102,7 +102,9 @@ def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, m
 
 def test_quick_command_prints_a_table_and_keeps_nothing(autotune, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(promises, "QUICK", Amounts(crashes=1, trials=1, kills=2, pairs=1, sweeps=1, sweep_trials=1))
+    monkeypatch.setattr(
+        promises, "QUICK", Amounts(crashes=1, trials=1, kills=2, pairs=1, sweeps=1, sweep_trials=1, checks=0)
+    )
     code, out, _ = autotune("selftest", "--quick")
     assert code == int("BROKEN" in out)
     assert "at most 10 %" in out

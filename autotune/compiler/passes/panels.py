@@ -11,6 +11,7 @@ import numpy as np
 from mlir import ir
 from mlir.dialects import bufferization, tensor
 
+from autotune.compiler.arguments import pad
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.tasks.weights import Weight, weight_behind
 from autotune.compiler.values import static_slice
@@ -131,6 +132,7 @@ def read(op: ir.Operation, weight: Weight, whole: ir.Value, turned: bool) -> Non
 
 
 def update_type(function: ir.OpView) -> None:
-    """Make the function's type that of its block."""
+    """Make the function's type that of its block; an argument that is new has no attributes."""
     kinds = [argument.type for argument in function.regions[0].blocks[0].arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+    pad(function)

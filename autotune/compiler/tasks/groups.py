@@ -12,6 +12,7 @@ from mlir.dialects import linalg
 
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.tasks.gathers import gathered
+from autotune.compiler.tasks.vectors import vectorizes
 from autotune.compiler.values import maker
 from autotune.core.loop_nest import rows_of
 
@@ -67,9 +68,9 @@ class GroupShape:
 
 
 def shape_of(op: ir.Operation) -> GroupShape | None:
-    """An op as grouping sees it; `None` if it moves elements about, its loops are unknown or in an unusual order."""
+    """An op as grouping sees it; `None` if it moves elements about, has no vectors, or their order is unusual."""
     maps = indexing_maps(op)
-    if op.name == "linalg.transpose" or gathered(op) != {} or len(op.results) != 1 or not maps:
+    if gathered(op) != {} or len(op.results) != 1 or not vectorizes(op) or moves_alone(op):
         return None
     written = dimensions(maps[-1])
     iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
@@ -77,6 +78,12 @@ def shape_of(op: ir.Operation) -> GroupShape | None:
         return None
     contraction = bool(linalg.isa_contraction_op(op)) and iterators.count("reduction") == 1 and len(written) > 1
     return GroupShape(maps, iterators, contraction)
+
+
+def moves_alone(op: ir.Operation) -> bool:
+    """Tell whether an op computes nothing: a loop around it simplified, it is gone, and a script's handle with it."""
+    body = op.regions[0].blocks[0].operations
+    return len(body) == 1 and op.name != "linalg.fill"
 
 
 def find_groups(ops: Sequence[tuple[ir.OpView, int]]) -> list[Group]:

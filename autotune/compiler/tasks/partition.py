@@ -13,13 +13,16 @@ from mlir.dialects import bufferization, linalg
 from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
 from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
+from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.packs import lower_packs
 from autotune.compiler.tasks.causal import masked_loops
+from autotune.compiler.tasks.destinations import own_destinations
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.oracle import contract
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
+from autotune.compiler.tasks.vectors import lane_of, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.compiler.values import fill_of, maker
 from autotune.core.loop_nest import Contraction, LoopNest, rows_of
@@ -29,6 +32,7 @@ from autotune.core.task import Member, Task
 
 # Element-wise neighbours become one op before units are counted.
 FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 SECOND_USE = "autotune.second_use"
 # A task with a size known at run time only is verified and measured at these parts of its bound.
 PARTS = (1024, 8, 2, 1)
@@ -57,6 +61,8 @@ def partition(payload: Payload) -> Partition:
     with context():
         module = parse(payload.text, payload.name)
         lower_packs(module)
+        if payload.foreign:
+            simplify(module)
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
         function = find_function(module, payload.entry)
@@ -80,18 +86,20 @@ def partition(payload: Payload) -> Partition:
 
 
 def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
-    """Fuse element-wise neighbours, in place, leaving contractions as they are.
+    """Fuse element-wise neighbours, in place, leaving contractions, and what is reshaped, as they are.
 
-    The fusion pass would also fold reshapes into contractions, which turns a matmul into a higher-dimensional op
-    that no matmul schedule knows. It only touches values with a single use: contractions get a second one meanwhile.
+    The fusion pass would also fold reshapes into ops: a matmul becomes a higher-dimensional op that no matmul schedule
+    knows, and what is added to a matmul no longer has its shape. It only touches values with a single use: those of
+    contractions, and those that are reshaped, get a second one meanwhile.
     """
     for op, _ in list(structured_ops(function.regions[0].blocks[0])):
         read_places_by_position(op.operation)
-        if linalg.isa_contraction_op(op.operation):
-            with ir.InsertionPoint.after(op.operation), op.operation.location:
-                for value in [*op.operation.operands, *op.operation.results]:
-                    if isinstance(value.type, ir.RankedTensorType):
-                        bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
+        kept = [*op.operation.operands, *op.operation.results] if linalg.isa_contraction_op(op.operation) else []
+        kept += [value for value in op.operation.results if any(use.owner.name in RESHAPES for use in value.uses)]
+        with ir.InsertionPoint.after(op.operation), op.operation.location:
+            for value in dict.fromkeys(kept):
+                if isinstance(value.type, ir.RankedTensorType):
+                    bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
     run_passes(module, FUSE_ELEMENTWISE)
 
     def erase(op: ir.Operation) -> ir.WalkResult:
@@ -102,6 +110,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     module.operation.walk(erase)
     run_passes(module, "builtin.module(canonicalize,eliminate-empty-tensors)")
     module.operation.walk(skip_settled_copy)
+    own_destinations(find_function(module, str(symbol(function))))
     bound_empties(find_function(module, str(symbol(function))))
 
 
@@ -134,7 +143,7 @@ def members_of(task: Task) -> tuple[Member, ...]:
 
 
 def make_task(group: Group, roles: Sequence[str]) -> Task | None:
-    """Describe a group as a task; `None` if an op has dynamic shapes or they cannot stand alone.
+    """Describe a group as a task; `None` if an op has dynamic shapes or no loop, or they cannot stand alone.
 
     Args:
         group: Structured ops of the payload's entry function.
@@ -144,7 +153,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     weights = []
     for op, (reader, operand) in zip(group.ops, group.found_by, strict=True):
         nest = loop_nest(op)
-        if nest is None:
+        if nest is None or not nest.sizes:
             return None
         contraction = describe_contraction(op, nest)
         if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
@@ -184,7 +193,10 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         cases=grown,
     )
     several = tuple(members) if len(members) > 1 else ()
-    return Task(tag, payload, root.nest, contraction=alone, members=several, gathers=bool(gathered(group.ops[0])))
+    first = group.ops[0]
+    gathers = bool(gathered(first))
+    found = Task(tag, payload, root.nest, contraction=alone, members=several, gathers=gathers)
+    return replace(found, vectorizes=vectorizes(first), lane=lane_of(first))
 
 
 def is_zeroed(op: ir.Operation) -> bool:

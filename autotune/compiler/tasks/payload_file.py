@@ -1,14 +1,20 @@
 """A user's own ``.mlir`` file as a payload: one public function over statically shaped memrefs."""
 
+from collections.abc import Iterator
+from math import prod
+
 from mlir import ir
 
+from autotune.compiler.arguments import ROLE, said_of
 from autotune.compiler.laws import nesting_fault, program_fault
 from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.nests import loop_nest, structured_ops
+from autotune.compiler.normalise.adopt import adopt
+from autotune.compiler.tasks.carried import carry_in_place
+from autotune.compiler.tasks.ranges import range_of
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
 
-ROLE = "autotune.role"
 MAIN, SEQUENCE = "__transform_main", "transform.named_sequence"
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
@@ -19,7 +25,10 @@ def read_payload(name: str, text: str) -> Payload:
 
     An argument is an output if the function writes it: as the ``outs`` of a linalg op, or by a store, a copy or
     ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
-    ``"state"`` says that it is read as well and kept from call to call.
+    ``"state"`` says that it is read as well and kept from call to call. Its random data lie
+    from ``autotune.low`` up to ``autotune.high`` (exclusive).
+
+    A function of tensors is given memrefs, its results become outputs; ``cf.assert`` is left out, i1 is stored as i8.
 
     Transform ops beside the function, and modules of such ops, are left out of the text. Where they have an entry,
     ``@__transform_main``, the payload has the file as its schedule; else a note says that they are not used.
@@ -43,19 +52,46 @@ def read_payload(name: str, text: str) -> Payload:
         if leave_out_schedules(module):
             text, schedule = str(module), text if has_entry else ""
             notes = () if has_entry else (f"{name} holds transform ops without @{MAIN}; they are not used",)
+        if adopt(module, lambda: only_public_function(module, name)):
+            text = str(module)
         function = only_public_function(module, name)
         arguments = read_arguments(function, name)
         check(name, program_fault(module))
+        if carry_in_place(module, name):
+            text = str(module)
         reduction = longest_reduction(function)
         entry = str(symbol(function))
-    return Payload(name, text, entry, arguments, reduction=reduction, notes=notes, schedule=schedule)
+    return Payload(name, text, entry, arguments, reduction=reduction, notes=notes, schedule=schedule, foreign=True)
 
 
 def longest_reduction(function: ir.OpView) -> int:
-    """Trip count of the longest loop that a structured op of a function sums over; 1 if there is none."""
-    nests = [loop_nest(op.operation) for op, _ in structured_ops(function.regions[0].blocks[0])]
-    loops = [(s, kind) for nest in nests if nest for s, kind in zip(nest.sizes, nest.iterators, strict=True)]
-    return max((size for size, kind in loops if kind == "reduction"), default=1)
+    """Length of the longest chain of additions behind an element: trip counts of sums, along what feeds what.
+
+    One layer's rounding is what the next layer begins with: in a deep model errors add up.
+    """
+    chain: dict[ir.Value, int] = {}
+    for op in function.regions[0].blocks[0].operations:
+        before = max((chain.get(value, 0) for value in read_by(op.operation)), default=0)
+        nest = loop_nest(op.operation) if op.operation.name.startswith("linalg.") else None
+        here = prod(nest.reduced) if nest is not None else inner_reduction(op)
+        chain |= dict.fromkeys(op.operation.results, before + (here if here > 1 else 0))
+    return max(chain.values(), default=0) or 1
+
+
+def read_by(op: ir.Operation) -> Iterator[ir.Value]:
+    """Values that an op, or an op inside of it, takes."""
+    yield from op.operands
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from read_by(inner.operation)
+
+
+def inner_reduction(op: ir.OpView) -> int:
+    """The longest sum inside an op with regions, such as a loop; 1 if there is none."""
+    blocks = [block for region in op.regions for block in region.blocks] if op.operation.name.startswith("scf.") else []
+    nests = [loop_nest(inner.operation) for block in blocks for inner, _ in structured_ops(block)]
+    return max((prod(nest.reduced) for nest in nests if nest is not None), default=1)
 
 
 def check(path: str, fault: str | None) -> None:
@@ -136,7 +172,8 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
                 f"{', '.join(DTYPES)}, got {kind}; fix its sizes"
             )
         role = declared_role(function, index) or ("output" if is_written(value) else "input")
-        arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type)))
+        low, high = range_of(function, index, value)
+        arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type), low, high))
     if not any(a.role in WRITTEN for a in arguments):
         raise PayloadError(
             f"@{symbol(function)} in {path} must write at least one argument, it writes none; "
@@ -147,10 +184,8 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
 
 def declared_role(function: ir.OpView, index: int) -> str | None:
     """The argument's ``autotune.role`` attribute, if it has one."""
-    if "arg_attrs" not in function.attributes:
-        return None
-    attributes = function.attributes["arg_attrs"][index]
-    return str(attributes[ROLE].value) if ROLE in attributes else None
+    said = said_of(function, index)
+    return str(ir.StringAttr(said[ROLE]).value) if ROLE in said else None
 
 
 def is_written(value: ir.Value) -> bool:

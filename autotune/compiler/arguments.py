@@ -1,0 +1,44 @@
+"""What a function says of its arguments, as attributes: role, range of values, name."""
+
+from collections.abc import Mapping
+
+from mlir import ir
+
+ATTRIBUTES = "arg_attrs"
+ROLE, LOW, HIGH = "autotune.role", "autotune.low", "autotune.high"
+
+
+def said_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Attribute]:
+    """Attributes of an argument by name; empty where there are none."""
+    if ATTRIBUTES not in function.attributes:
+        return {}
+    attributes = ir.DictAttr(ir.ArrayAttr(function.attributes[ATTRIBUTES])[number])
+    return {named.name: named.attr for named in attributes}
+
+
+def say(function: ir.Operation | ir.OpView, number: int, more: Mapping[str, ir.Attribute]) -> None:
+    """Give an argument attributes, in place of those of the same names."""
+    count = len(function.regions[0].blocks[0].arguments)
+    said = [said_of(function, place) for place in range(count)]
+    said[number] |= more
+    function.attributes[ATTRIBUTES] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in said])
+
+
+def pad(function: ir.Operation | ir.OpView) -> None:
+    """Say nothing of arguments that were added; without this a function with attributes would be malformed."""
+    if ATTRIBUTES in function.attributes:
+        said = list(ir.ArrayAttr(function.attributes[ATTRIBUTES]))
+        none = len(function.regions[0].blocks[0].arguments) - len(said)
+        function.attributes[ATTRIBUTES] = ir.ArrayAttr.get([*said, *[ir.DictAttr.get({})] * none])
+
+
+def integer(value: int) -> ir.Attribute:
+    """A number as an attribute."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def number_of(attribute: ir.Attribute) -> float:
+    """The number that an attribute holds, an integer or a float."""
+    return float(
+        ir.IntegerAttr(attribute).value if isinstance(attribute, ir.IntegerAttr) else ir.FloatAttr(attribute).value
+    )

@@ -1,0 +1,71 @@
+"""Structured ops, written from here."""
+
+from collections.abc import Callable, Sequence
+
+from mlir import ir
+from mlir.dialects import linalg, tensor
+
+Element = Callable[..., ir.Value]
+
+
+def dims(count: int) -> list[ir.AffineExpr]:
+    """The loops of an op."""
+    return [ir.AffineDimExpr.get(place) for place in range(count)]
+
+
+def generic(
+    inputs: Sequence[ir.Value],
+    into: ir.Value,
+    maps: Sequence[ir.AffineMap],
+    iterators: Sequence[str],
+    write: Element | None = None,
+) -> ir.Value:
+    """A linalg.generic whose body `write` makes of the elements of its operands; by default it moves the first."""
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators])
+    layouts = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
+    op = linalg.GenericOp([into.type], inputs, [into], layouts, kinds)
+    elements = [getattr(value.type, "element_type", value.type) for value in (*inputs, into)]
+    block = op.regions[0].blocks.append(*elements, arg_locs=[op.location] * len(elements))
+    with ir.InsertionPoint(block):
+        linalg.yield_([write(*block.arguments) if write is not None else block.arguments[0]])
+    return op.results[0]
+
+
+def permuted(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    """A tensor with its dimensions in another order: dimension i is dimension ``order[i]`` of the value.
+
+    Example: order (0, 2, 3, 1) takes channels last.
+    """
+    kind = value.type
+    into = tensor.empty([kind.shape[d] for d in order], kind.element_type)
+    loops = dims(len(order))
+    read = ir.AffineMap.get(len(order), 0, [loops[order.index(d)] for d in range(len(order))])
+    maps = [read, ir.AffineMap.get_identity(len(order))]
+    return generic([value], into, maps, ["parallel"] * len(order))
+
+
+def flat(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
+    """A tensor with groups of neighbouring dimensions made one each."""
+    kind = value.type
+    if len(groups) == len(kind.shape):
+        return value
+    shape = []
+    for group in groups:
+        size = 1
+        for d in group:
+            size *= kind.shape[d]
+        shape.append(size)
+    return tensor.collapse_shape(ir.RankedTensorType.get(shape, kind.element_type), value, groups)
+
+
+def unflat(value: ir.Value, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> ir.Value:
+    """The opposite of `flat`: a tensor of a shape, of which groups of dimensions were one."""
+    if len(groups) == len(shape):
+        return value
+    kind = ir.RankedTensorType.get(list(shape), value.type.element_type)
+    return tensor.expand_shape(kind, value, groups, [], list(shape))
+
+
+def filled(shape: Sequence[int], element: ir.Type, value: ir.Value) -> ir.Value:
+    """A tensor that holds one number everywhere."""
+    return linalg.fill(value, outs=[tensor.empty(list(shape), element)])

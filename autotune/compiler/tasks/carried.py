@@ -1,0 +1,82 @@
+"""Tensors that a loop carries: upstream's bufferization wants the new value where the old one was.
+
+    scf.for iter_args(%t = %x) { %m = linalg.matmul ins(%a, %t) outs(%e); scf.yield %m }
+    -> %m, materialized in %t before it is yielded: one copy an iteration
+
+Source: One-Shot Bufferize, "in-place loops", https://mlir.llvm.org/docs/Bufferization/.
+"""
+
+from mlir import ir
+from mlir.dialects import bufferization
+
+from autotune.compiler.laws import every_op
+from autotune.compiler.module import parse, run_passes
+from autotune.core.errors import CompileError, PayloadError
+
+BUFFERIZE = (
+    "builtin.module(one-shot-bufferize{bufferize-function-boundaries "
+    "function-boundary-type-conversion=identity-layout-map})"
+)
+CARRIED = "is not equivalent to the corresponding iter bbArg"
+
+
+def carry_in_place(module: ir.Module, name: str) -> bool:
+    """Let loops put tensors that they carry where the last ones were, if the module does not bufferize without.
+
+    Args:
+        module: A payload on tensors, changed in place.
+        name: Name of the payload, for messages.
+
+    Returns:
+        Whether the module was changed.
+
+    Raises:
+        PayloadError: A loop carries what cannot be put there.
+    """
+    if not loops_of(module) or (why := why_not_buffers(module)) is None or CARRIED not in why:
+        return False
+    for loop in reversed(loops_of(module)):  # inner ones first: an outer one may then need nothing
+        put_in_place(loop)
+        if (why := why_not_buffers(module)) is None:
+            return True
+    raise PayloadError(
+        f"{name} must carry tensors through loops so that each can lie where the last one did, "
+        f"one cannot: {why}; carry it as an output argument instead"
+    )
+
+
+def loops_of(module: ir.Module) -> list[ir.Operation]:
+    """Loops that carry a tensor."""
+    found = [op for op in every_op(module) if op.name == "scf.for"]
+    return [op for op in found if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)]
+
+
+def put_in_place(loop: ir.Operation) -> None:
+    """Put every tensor that a loop yields where the one of the last iteration was."""
+    body = loop.regions[0].blocks[0]
+    last = list(body.operations)[-1]
+    carried = list(body.arguments)[1:]
+    moved = [place for place, argument in enumerate(carried) if is_moved(argument, last.operation.operands[place])]
+    with ir.InsertionPoint(last), last.location:
+        for place in moved:
+            value = last.operation.operands[place]
+            if value in carried:  # another one of the last iteration, which is about to be overwritten
+                last.operation.operands[place] = bufferization.AllocTensorOp(value.type, [], copy=value).results[0]
+        for place in moved:
+            value = last.operation.operands[place]
+            put = bufferization.MaterializeInDestinationOp(value.type, value, carried[place])
+            last.operation.operands[place] = put.results[0]
+
+
+def is_moved(argument: ir.Value, value: ir.Value) -> bool:
+    """Whether a loop yields another tensor than the one it was given."""
+    return isinstance(value.type, ir.RankedTensorType) and value != argument
+
+
+def why_not_buffers(module: ir.Module) -> str | None:
+    """Why a module does not bufferize; `None` if it does."""
+    try:
+        run_passes(parse(str(module), "a copy"), BUFFERIZE)
+    except CompileError as error:
+        return str(error)
+    return None

@@ -1,0 +1,34 @@
+"""Destinations: what an op writes to, and what is filled into it first, is made for it alone."""
+
+from mlir import ir
+
+from autotune.compiler.nests import structured_ops
+from autotune.compiler.values import maker
+
+MADE = ("linalg.fill", "tensor.empty")
+
+
+def own_destinations(function: ir.OpView) -> None:
+    """Give every structured op a destination that no other op has, in place.
+
+        z = fill 0;  s = sum(x) into z;  t = sum(y) into z   ->   z = fill 0;  s = sum(x) into z;  w = fill 0;  t = ...
+
+    A schedule fuses the fill of an op's destination into its loops: one that others read too would be consumed with the
+    first of them.
+    """
+    for op, _ in list(structured_ops(function.regions[0].blocks[0])):
+        for number in range(len(op.operands) - len(op.results), len(op.operands)):
+            make_own(op.operation, number)
+
+
+def make_own(reader: ir.Operation, number: int) -> None:
+    """Let an operand that is a fill, or an empty tensor, be one that nothing else reads."""
+    made_by = maker(reader.operands[number])
+    if made_by is None or made_by.name not in MADE:
+        return
+    if len(list(made_by.results[0].uses)) > 1:
+        with ir.InsertionPoint(reader):
+            made_by = made_by.clone().operation
+        reader.operands[number] = made_by.results[0]
+    if made_by.name == "linalg.fill":
+        make_own(made_by, len(made_by.operands) - 1)

@@ -1,0 +1,206 @@
+"""A folder that an importer wrote as a payload: names, weights and recorded results around the text."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from autotune.core.errors import PayloadError
+from autotune.core.files import check_file, read_file
+from autotune.core.imported import (
+    DESCRIPTION,
+    ORACLE,
+    SEEDS,
+    TEXT,
+    WEIGHTS,
+    ImportedModel,
+    ModelArgument,
+    argument_names,
+    input_key,
+    result_key,
+)
+from autotune.core.payload import Argument, Array, Payload, random_array
+from autotune.core.printable import one_line
+
+MOST_BYTES = 16 << 20  # of a description
+Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and the model's tensor
+
+
+def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
+    """Complete a payload with what lies in its folder besides the text.
+
+    Args:
+        folder: Folder that an importer wrote.
+        name: Spec that the payload is known by.
+        text: What was read from the text.
+
+    Raises:
+        PayloadError: A file is missing or damaged, or describes another text.
+    """
+    model = read_description(folder)
+    if len(text.arguments) != len(model.arguments):
+        raise PayloadError(
+            f"{folder / DESCRIPTION} must describe the {len(text.arguments)} arguments of {TEXT}, "
+            f"it describes {len(model.arguments)}; import it again"
+        )
+    names = argument_names(model.arguments)
+    arguments = tuple(map(described, text.arguments, model.arguments, names))
+    tensors = tuple(zip(names, model.arguments, strict=True))
+    recorded = folder / ORACLE if (folder / ORACLE).exists() else None
+    weights = folder / WEIGHTS if (folder / WEIGHTS).exists() or model.importer != "mlir" else None
+    check_weights(weights, arguments, dict(tensors))
+    return replace(
+        text,
+        name=name,
+        arguments=arguments,
+        inputs=partial(make_inputs, arguments, tensors, weights, recorded),
+        reference=partial(recorded_results, recorded, tensors, len(text.outputs)) if recorded is not None else None,
+        notes=(*text.notes, *model.notes),
+        model=str(folder / model.file) if (folder / model.file).is_file() else "",
+    )
+
+
+def write_text_folder(payload: Payload, folder: Path) -> None:
+    """Make a folder of a file of MLIR: names, roles and ranges can then be said in its description.
+
+    Args:
+        payload: What was read from the file, by whose path it is known.
+        folder: Folder to write.
+    """
+    arguments = tuple(ModelArgument(a.name, a.role, a.low, a.high) for a in payload.arguments)
+    model = ImportedModel(arguments, Path(payload.name).name, payload.sha256, "mlir", notes=payload.notes)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TEXT).write_text(payload.text)
+    (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
+
+
+def read_description(folder: Path) -> ImportedModel:
+    """What a folder says of its model.
+
+    Raises:
+        PayloadError: The description is missing or damaged.
+    """
+    path = folder / DESCRIPTION
+    try:
+        model = TypeAdapter(ImportedModel).validate_json(read_file(path, MOST_BYTES))
+    except OSError as error:
+        raise PayloadError(
+            f"an imported model must have a readable {DESCRIPTION}, {path} is not: {error.strerror}"
+        ) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = one_line(".".join(map(str, first["loc"])))[:200] or "it"
+        raise PayloadError(
+            f"{path} must describe an imported model, {place}: {first['msg']}; import it again"
+        ) from error
+    if (law := model.broken_law()) is not None:
+        raise PayloadError(f"{path} must describe an imported model: {law}; import it again")
+    return model
+
+
+def described(argument: Argument, said: ModelArgument, name: str) -> Argument:
+    """An argument as the text has it, with what the model says of it."""
+    return replace(argument, name=name, role=said.role, low=said.low, high=said.high)
+
+
+def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: Mapping[str, ModelArgument]) -> None:
+    """Refuse weights that are not what the text wants, before any work is done with them.
+
+    Raises:
+        PayloadError: One is missing, or of another shape.
+    """
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - only for imported models
+
+    if path is None or not any(argument.role == "weight" for argument in arguments):
+        return
+    try:
+        check_file(path)
+        with safe_open(path, framework="np") as file:
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (OSError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or one_line(str(error))[:200]
+        raise PayloadError(f"weights must be readable, {path} is not: {why}; import it again") from error
+    for argument in arguments:
+        said = tensors[argument.name]
+        found = said.arranged(shapes[said.name]) if said.name in shapes else None
+        if argument.role == "weight" and found != argument.shape:
+            is_now = shapes.get(said.name, "missing")
+            raise PayloadError(f"weight {said.name} in {path} must have shape {argument.shape}, is {is_now}")
+
+
+def make_inputs(
+    arguments: tuple[Argument, ...], tensors: Tensors, weights: Path | None, recorded: Path | None, seed: int
+) -> dict[str, Array]:
+    """The model's weights, and its recorded inputs; seeds behind the recorded ones begin again with the first.
+
+    Args:
+        arguments: Arguments of the payload.
+        tensors: Name of each, and the model's tensor.
+        weights: File of weights, if there is one.
+        recorded: File of recorded inputs, if there is one.
+        seed: Seed of the inputs.
+    """
+    held = read_weights(weights) if weights is not None and weights.exists() else {}
+    given = read_recorded(recorded) if recorded is not None else {}
+    rng = np.random.default_rng(seed)
+    place = SEEDS[seed % len(SEEDS)]
+    found = {}
+    for argument, (_, said) in zip(arguments, tensors, strict=True):
+        if argument.role == "weight" and weights is not None:
+            found[argument.name] = said.arrange(held[said.name])
+        elif argument.role != "output":
+            key = input_key(place, said.name)
+            found[argument.name] = given[key] if key in given else random_array(argument, rng)
+    return found
+
+
+def read_weights(path: Path) -> dict[str, Array]:
+    """Weights by name.
+
+    Raises:
+        PayloadError: The file is missing or damaged.
+    """
+    from safetensors import SafetensorError  # noqa: PLC0415 - only for imported models
+    from safetensors.numpy import load_file  # noqa: PLC0415
+
+    try:
+        check_file(path)
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise PayloadError(f"weights must be readable, {path} is not: {one_line(str(error))[:200]}") from error
+
+
+@cache
+def read_recorded(path: Path) -> Mapping[str, Array]:
+    """Everything that is recorded, by key.
+
+    Raises:
+        PayloadError: The file is missing or damaged.
+    """
+    try:
+        check_file(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+    except (OSError, ValueError, TypeError, BadZipFile, zlib.error) as error:
+        why = one_line(str(error))[:200]
+        raise PayloadError(f"recorded results must be readable, {path} is not: {why}; import it again") from error
+
+
+def recorded_results(recorded: Path, tensors: Tensors, results: int, **inputs: Array) -> tuple[Array, ...]:
+    """What the framework computed of these inputs, in float64.
+
+    Raises:
+        PayloadError: The framework was not asked for them.
+    """
+    held = read_recorded(recorded)
+    for seed in SEEDS:
+        keys = {name: input_key(seed, said.name) for name, said in tensors}
+        if all(np.array_equal(inputs[name], held[key]) for name, key in keys.items() if key in held):
+            return tuple(held[result_key(seed, number)] for number in range(results))
+    raise PayloadError(f"results in {recorded} must be of the given inputs, there are none of those; import it again")

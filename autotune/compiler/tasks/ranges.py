@@ -1,0 +1,68 @@
+"""Which integers an argument may hold: what the function says of it, or how many places there are where it is one."""
+
+from collections.abc import Iterator
+
+from mlir import ir
+
+from autotune.compiler.arguments import HIGH, LOW, number_of, said_of
+from autotune.compiler.nests import element_type
+from autotune.core.errors import PayloadError
+
+ANY_INTEGER = (-8.0, 8.0)  # where nothing is known
+ANY_REAL = (-1.0, 1.0)
+FOLLOWED = ("arith.", "tensor.", "bufferization.to_tensor", "linalg.")
+
+
+def range_of(function: ir.OpView, number: int, value: ir.Value) -> tuple[float, float]:
+    """Smallest value of an argument's random data, and its upper end (exclusive).
+
+    Attributes ``autotune.low`` and ``autotune.high`` say so. Else integers that are used as places of a tensor's
+    elements are such places.
+
+    Raises:
+        PayloadError: What the function says is no range.
+    """
+    said = said_of(function, number)
+    real = not element_type(value).startswith("i")
+    bound = None if real else smallest_tensor(value)
+    low, high = ANY_REAL if real else ANY_INTEGER if bound is None else (0.0, float(bound))
+    low = number_of(said[LOW]) if LOW in said else low
+    high = number_of(said[HIGH]) if HIGH in said else high
+    if not low < high:
+        raise PayloadError(f"{LOW} of argument {number} must be below {HIGH}, got {low:g} and {high:g}; give both")
+    return low, high
+
+
+def smallest_tensor(value: ir.Value) -> int | None:
+    """The least number of elements in a dimension that is read at places computed from a value; `None` if none is."""
+    return min(sizes_read_at(value), default=None)
+
+
+def sizes_read_at(value: ir.Value) -> Iterator[int]:
+    """For every element that is read at a place computed from a value: how many there are in that dimension."""
+    seen, waiting = {value}, [value]
+    while waiting:
+        for use in waiting.pop().uses:
+            op, number = use.owner.operation, use.operand_number
+            if op.name == "tensor.extract" and number > 0:
+                yield ir.RankedTensorType(op.operands[0].type).shape[number - 1]
+                continue
+            found = [v for v in onward(op, number) if v not in seen and holds_integers(v)]
+            seen.update(found)
+            waiting += found
+
+
+def onward(op: ir.Operation, number: int) -> Iterator[ir.Value]:
+    """What is computed of an operand."""
+    if op.name == "linalg.yield":
+        yield from op.parent.operation.results
+    elif op.name.startswith("linalg.") and op.regions and number < len(op.regions[0].blocks[0].arguments):
+        yield op.regions[0].blocks[0].arguments[number]
+    elif op.name.startswith(FOLLOWED):
+        yield from op.results
+
+
+def holds_integers(value: ir.Value) -> bool:
+    """Tell whether a value is an integer, an index, or holds such; booleans are no numbers."""
+    kind = element_type(value)
+    return kind == "index" or (kind.startswith("i") and kind != "i1")

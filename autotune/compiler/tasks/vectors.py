@@ -1,0 +1,95 @@
+"""Which structured ops upstream's vectorizer can take, once their loops are cut into tiles."""
+
+from mlir import ir
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.values import maker
+
+SCALAR = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
+COMBINES = tuple(
+    f"arith.{name}"
+    for name in (
+        *("addf", "addi", "mulf", "muli", "maximumf", "maxnumf", "minimumf", "minnumf"),
+        *("maxsi", "maxui", "minsi", "minui", "andi", "ori", "xori"),
+    )
+)
+
+
+def vectorizes(op: ir.Operation) -> bool:
+    """Tell whether an op's operands are read along its loops alone, and what it reduces is combined by one operation.
+
+    Windows (``i + k``), strides (``2 * i``), and reductions of several values at once, such as argmax, are not.
+    """
+    return computes_simply(op) and all(map(reads_along_loops, indexing_maps(op)))
+
+
+def lane_of(op: ir.Operation) -> int | None:
+    """The loop along which neighbours are neighbours in every operand, all other loops standing still.
+
+    Pooling with channels last has one, a convolution with channels first and strides has none.
+    """
+    maps = indexing_maps(op)
+    if not computes_simply(op):
+        return None
+    written = [dimensions(amap) for amap in maps[len(maps) - len(op.results) :]]
+    lane = written[0][-1] if written[0] else None
+    alone = {d for amap in maps for d in dimensions(amap) if d is not None}
+    if lane is None or any(None in dims or dims[-1] != lane for dims in written) or len(alone) < maps[0].n_dims:
+        return None
+    return lane if all(runs_along(amap, lane) for amap in maps) else None
+
+
+def computes_simply(op: ir.Operation) -> bool:
+    """Tell whether an op's body is scalar ops, and what it reduces is combined by one of them."""
+    maps = indexing_maps(op)
+    if not maps or not op.regions or not len(op.results):
+        return False
+    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    if not all(inner.name.startswith(SCALAR) and not inner.regions for inner in body):
+        return False
+    written = maps[len(maps) - len(op.results) :]
+    return all(len(set(dimensions(amap))) == amap.n_dims for amap in written) or all(
+        combines(op, number) for number in range(len(op.results))
+    )
+
+
+def runs_along(amap: ir.AffineMap, lane: int) -> bool:
+    """Tell whether an operand's last dimension, and no other, goes with a loop, by ones; or none does."""
+    factors = [factor_of(place, lane) for place in amap.results]
+    return all(factor == 0 for factor in factors[:-1]) and (not factors or factors[-1] in (0, 1))
+
+
+def factor_of(place: ir.AffineExpr, loop: int) -> int | None:
+    """By how much a place moves when a loop takes a step; `None` where that is not told."""
+    if isinstance(place, ir.AffineConstantExpr):
+        return 0
+    if isinstance(place, ir.AffineDimExpr):
+        return int(place.position == loop)
+    if isinstance(place, ir.AffineAddExpr):
+        both = factor_of(place.lhs, loop), factor_of(place.rhs, loop)
+        return None if None in both else sum(filter(None, both))
+    if isinstance(place, ir.AffineMulExpr) and isinstance(place.rhs, ir.AffineConstantExpr):
+        factor = factor_of(place.lhs, loop)
+        return None if factor is None else factor * place.rhs.value
+    return None
+
+
+def reads_along_loops(amap: ir.AffineMap) -> bool:
+    """Tell whether each dimension of an operand is one loop of its own, or always its first place."""
+    dims = [d for d in dimensions(amap) if d is not None]
+    others = [result for result in amap.results if not isinstance(result, ir.AffineDimExpr)]
+    return len(set(dims)) == len(dims) and all(is_first(result) for result in others)
+
+
+def is_first(place: ir.AffineExpr) -> bool:
+    """Tell whether a place is always the first."""
+    return isinstance(place, ir.AffineConstantExpr) and ir.AffineConstantExpr(place).value == 0
+
+
+def combines(op: ir.Operation, number: int) -> bool:
+    """Tell whether a result of a reduction is what was there, combined with something by one operation."""
+    block = op.regions[0].blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    there = block.arguments[len(op.operands) - len(op.results) + number]
+    by = maker(end.operands[number])
+    return by is not None and by.name in COMBINES and there in list(by.operands) and len(list(there.uses)) == 1

@@ -1,0 +1,59 @@
+"""Imports: the folders of models' files that were imported on the way, one for each file and its sizes.
+
+model.onnx --importer, a process of its own--> folder: text, weights, recorded results --reading--> Payload
+"""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from autotune.core.errors import PayloadError
+from autotune.core.imported import DESCRIPTION
+from autotune.registry import import_file
+
+
+def import_once(spec: str) -> Path:
+    """The folder of a model's file, imported the first time that this file is asked for at these sizes.
+
+    Raises:
+        PayloadError: The file is missing, or cannot be imported.
+    """
+    folder = imported_before(spec)
+    if (folder / DESCRIPTION).is_file():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as around:  # whole, or not at all
+            import_file(spec, Path(around) / "model")
+            if not (folder / DESCRIPTION).is_file():  # another process was faster
+                (Path(around) / "model").rename(folder)
+    except OSError as error:
+        raise PayloadError(
+            f"imported models must be kept in {folder.parent}, that is not writable: {error.strerror}; "
+            f"run autotune import {spec} -o FOLDER"
+        ) from error
+    return folder
+
+
+def imported_before(spec: str) -> Path:
+    """The folder of a model's file, whether or not it was imported yet.
+
+    Raises:
+        PayloadError: The file is missing, or cannot be read.
+    """
+    path = Path(spec.partition(",")[0])
+    if not path.is_file():
+        raise PayloadError(f"a model must be a file, {path} is none; check the path")
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    except OSError as error:
+        raise PayloadError(f"a model must be a readable file, {path} is not: {error.strerror}") from error
+    digest.update(spec.partition(",")[2].encode())
+    return imports() / f"{path.stem}-{digest.hexdigest()[:16]}"
+
+
+def imports() -> Path:
+    """Where models that were imported on the way are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune" / "imports"

@@ -1,0 +1,123 @@
+"""What every importer writes: a folder of plain files."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from autotune.core.imported import (
+    DESCRIPTION,
+    ORACLE,
+    SEEDS,
+    TEXT,
+    WEIGHTS,
+    ImportedModel,
+    ModelArgument,
+    input_key,
+    result_key,
+)
+from autotune.core.payload import Array
+
+KERNEL, KERNEL_BACK = (2, 3, 1, 0), (3, 2, 0, 1)  # of (f, c, i, j) as (i, j, c, f), and of that as (f, c, i, j)
+MOST_WEIGHT_BYTES = 2 << 30  # what one ONNX file may hold
+
+
+def write_folder(
+    folder: Path,
+    text: str,
+    model: ImportedModel,
+    weights: Mapping[str, Array],
+    *,
+    inputs: Sequence[Mapping[str, Array]] = (),
+    results: Sequence[Sequence[Array]] = (),
+    original: bytes = b"",
+) -> None:
+    """Write a folder; what describes it comes last, so that a folder with a description is whole.
+
+    Args:
+        folder: Folder to write to; it is made.
+        text: The module.
+        model: What is said of it.
+        weights: Values of all arguments with the role ``weight``, by name.
+        inputs: Inputs of each of `SEEDS`, by name.
+        results: What the framework computes of them, in the order of the model's results.
+        original: The model in its own format, whole, for its own runtime to be compared with.
+    """
+    from safetensors.numpy import save_file  # noqa: PLC0415 - only where there are weights
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TEXT).write_text(text)
+    if weights:
+        save_file({name: np.ascontiguousarray(array) for name, array in weights.items()}, folder / WEIGHTS)
+    if results:
+        recorded: dict[str, Array] = {}
+        for seed, given, found in zip(SEEDS, inputs, results, strict=True):
+            recorded |= {input_key(seed, name): array for name, array in given.items()}
+            recorded |= {result_key(seed, number): array for number, array in enumerate(found)}
+        np.savez(folder / ORACLE, allow_pickle=False, **recorded)
+    if original:
+        (folder / model.file).write_bytes(original)
+    (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
+
+
+def weight_argument(name: str, array: Array) -> ModelArgument:
+    """An argument that holds a weight: random data in its place are of the same range."""
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    return ModelArgument(name, "weight", low, high if high > low else low + 1.0)
+
+
+def kernel_argument(argument: ModelArgument, shape: Sequence[int]) -> ModelArgument:
+    """A kernel (f, c, i, j) of a convolution, stored as the product over its windows reads it: (i j c, f)."""
+    f, c, down, across = shape
+    return replace(argument, order=KERNEL, shape=(down * across * c, f))
+
+
+def random_inputs(
+    arguments: Sequence[ModelArgument], kinds: Mapping[str, tuple[Sequence[int], np.dtype[np.generic]]], seed: int
+) -> dict[str, Array]:
+    """Random data for the inputs of a model, in their ranges.
+
+    Args:
+        arguments: Arguments of the model.
+        kinds: Shape and dtype of each input, by name.
+        seed: Seed of the data.
+    """
+    rng = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for argument in arguments:
+        if argument.name in kinds and argument.role == "input":
+            shape, dtype = kinds[argument.name]
+            whole = dtype.kind in "iub"
+            data = (
+                rng.integers(int(argument.low), int(argument.high), shape)
+                if whole
+                else rng.uniform(argument.low, argument.high, shape)
+            )
+            found[argument.name] = np.asarray(data).astype(dtype)
+    return found
+
+
+def sha256_of(path: Path) -> str:
+    """Hex sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions_of(*names: str) -> dict[str, str]:
+    """Installed versions of distributions."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def with_outputs(model: ImportedModel, names: Sequence[str]) -> ImportedModel:
+    """The model with an argument for each result behind the others."""
+    return replace(model, arguments=(*model.arguments, *(ModelArgument(name, "output") for name in names)))

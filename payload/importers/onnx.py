@@ -1,0 +1,22 @@
+"""ONNX models, by way of torch-mlir; PyTorch is not needed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from payload.importers.converter import start_converter
+
+PACKAGES = ("torch_mlir", "onnx")
+
+
+def import_onnx(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
+    """Read an ``.onnx`` file into a folder.
+
+    Args:
+        path: File to read; weights may lie in files beside it.
+        folder: Folder to write.
+        sizes: Sizes of dimensions that the model leaves open, by name.
+
+    Raises:
+        PayloadError: The file is no model, or one that cannot be imported; the error names the op.
+    """
+    start_converter("payload.importers.onnx_convert", PACKAGES, path, folder, sizes)

@@ -1,0 +1,155 @@
+"""What an ONNX model computes before any input is known, and which of its tensors are weights."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_oracle import evaluator_of, to_array
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto, TensorProto
+
+KERNEL_RANK = 4  # dimensions of a kernel: channels out and in, down, across
+MOST_FOLDED = 1 << 22  # elements: what is larger is computed again rather than kept
+# Inputs that say how an op works rather than what it works on, by op; importers must see their values.
+SETTINGS: Mapping[str, tuple[int, ...]] = {
+    "Clip": (1, 2),
+    "Pad": (1, 2, 3),
+    "Resize": (1, 2, 3),
+    "Upsample": (1,),
+    "Dropout": (1, 2),
+    "OneHot": (1,),
+    "ConstantOfShape": (0,),
+    "Range": (0, 1, 2),
+}
+
+
+def decompose_sums(graph: "GraphProto") -> None:
+    """Write partial sums along an axis as products with a triangle of ones, in place: our MLIR has no scan.
+
+    y[i] = x[0] + ... + x[i]   ->   y = x @ upper triangle, the axis last
+    """
+    from onnx import TensorProto, numpy_helper  # noqa: PLC0415
+
+    shapes = {v.name: v.type.tensor_type for v in [*graph.input, *graph.value_info, *graph.output]}
+    known = {tensor.name: tensor for tensor in graph.initializer}
+    nodes = []
+    for number, node in enumerate(graph.node):
+        kind = shapes.get(node.input[0]) if node.op_type == "CumSum" and node.input[1] in known else None
+        if kind is None or kind.elem_type != TensorProto.FLOAT:
+            nodes.append(node)
+            continue
+        sizes = [dim.dim_value for dim in kind.shape.dim]
+        axis = int(to_array(known[node.input[1]]).reshape(())) % len(sizes)
+        settings = {attribute.name: attribute.i for attribute in node.attribute}
+        ones = np.tri(sizes[axis], k=-settings.get("exclusive", 0), dtype=np.float32)
+        triangle = ones if settings.get("reverse", 0) else ones.T
+        name = f"cumsum_{number}"
+        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(triangle), f"{name}_ones"))
+        nodes += product_along(node, axis, len(sizes), name)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def product_along(node: "NodeProto", axis: int, rank: int, name: str) -> "list[NodeProto]":
+    """A product of a node's input with ``NAME_ones`` along an axis, in the place of the node."""
+    from onnx import helper  # noqa: PLC0415
+
+    order = [*(d for d in range(rank) if d != axis), axis]
+    back = [order.index(d) for d in range(rank)]
+    if axis == rank - 1:
+        return [helper.make_node("MatMul", [node.input[0], f"{name}_ones"], node.output)]
+    return [
+        helper.make_node("Transpose", [node.input[0]], [f"{name}_in"], perm=order),
+        helper.make_node("MatMul", [f"{name}_in", f"{name}_ones"], [f"{name}_out"]),
+        helper.make_node("Transpose", [f"{name}_out"], node.output, perm=back),
+    ]
+
+
+def fold_constants(graph: "GraphProto") -> None:
+    """Compute what depends on no input, in place: masks, positions, shapes and rotary angles become initializers."""
+    from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
+
+    known = {tensor.name: tensor for tensor in graph.initializer}
+    left = []
+    for node in graph.node:
+        values = fold(node, known) if is_foldable(node, known) else None
+        if values is None:
+            left.append(node)
+            continue
+        for name, value in zip(node.output, values, strict=True):
+            known[name] = numpy_helper.from_array(np.asarray(value), name)
+    used = {name for node in left for name in inputs_of(node)} | {output.name for output in graph.output}
+    del graph.node[:], graph.initializer[:]
+    graph.node.extend(left)
+    graph.initializer.extend(tensor for name, tensor in known.items() if name in used)
+
+
+def is_foldable(node: "NodeProto", known: "Mapping[str, TensorProto]") -> bool:
+    """Tell whether a node has known inputs alone, and always gives the same."""
+    random = node.op_type.startswith(("Random", "Multinomial", "Bernoulli"))
+    nested = any(attribute.HasField("g") or len(attribute.graphs) for attribute in node.attribute)
+    return not random and not nested and all(not name or name in known for name in node.input)
+
+
+def fold(node: "NodeProto", known: "Mapping[str, TensorProto]") -> list[Array] | None:
+    """What a node with known inputs gives; `None` if that cannot be told, or is large."""
+    given = {name: to_array(known[name]) for name in node.input if name}
+    try:
+        values = evaluator_of(node).run(None, given)
+    except Exception:  # the reference may lack an op, or refuse a dtype: then the node stays
+        return None
+    small = all(isinstance(value, np.ndarray | np.generic) and np.size(value) <= MOST_FOLDED for value in values)
+    return list(values) if small else None
+
+
+def inputs_of(node: "NodeProto") -> Iterator[str]:
+    """Names that a node reads, those of the graphs inside it included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in [attribute.g, *attribute.graphs]:
+            for nested in inner.node:
+                yield from inputs_of(nested)
+
+
+def weights_of(graph: "GraphProto") -> list[str]:
+    """Names of the initializers that are data: arguments of the payload, not constants of its text."""
+    settings = {
+        node.input[place] for node in graph.node for place in SETTINGS.get(node.op_type, ()) if place < len(node.input)
+    }
+    real = {1, 10, 11, 16}  # float, float16, double, bfloat16
+    return [t.name for t in graph.initializer if t.data_type in real and len(t.dims) > 0 and t.name not in settings]
+
+
+def kernels_of(graph: "GraphProto") -> set[str]:
+    """Names of the initializers that are kernels of plain convolutions of two dimensions, and nothing else."""
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    found = {
+        n.input[1] for n in graph.node if n.op_type == "Conv" and ranks.get(n.input[1]) == KERNEL_RANK and is_plain(n)
+    }
+    others = [name for n in graph.node for place, name in enumerate(n.input) if (n.op_type, place) != ("Conv", 1)]
+    grouped = [n.input[1] for n in graph.node if n.op_type == "Conv" and not is_plain(n)]
+    return found - {*others, *grouped}
+
+
+def is_plain(node: "NodeProto") -> bool:
+    """Tell whether a convolution has one group."""
+    return all(attribute.i == 1 for attribute in node.attribute if attribute.name == "group")
+
+
+def places_of(graph: "GraphProto") -> dict[str, int]:
+    """For every tensor that an op takes places from: how many there are. Reshaped and cast tensors are followed."""
+    shapes = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    bounds: dict[str, int] = {}
+    for node in reversed(graph.node):
+        if node.op_type in ("Gather", "GatherElements") and node.input[0] in shapes:
+            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+            size = shapes[node.input[0]][axis]
+            bounds[node.input[1]] = min(size, bounds.get(node.input[1], size))
+        elif node.op_type in ("Cast", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten"):
+            bound = bounds.get(node.output[0])
+            if bound is not None:
+                bounds[node.input[0]] = min(bound, bounds.get(node.input[0], bound))
+    return bounds

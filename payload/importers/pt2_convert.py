@@ -1,0 +1,166 @@
+"""The converter of exported PyTorch programs, a process of its own: torch-mlir brings an MLIR that must not meet ours.
+
+``python -m payload.importers.pt2_convert PROGRAM FOLDER``
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.core.imported import SEEDS, ImportedModel, ModelArgument
+from autotune.core.payload import Array
+from payload.importers.converter import run_converter
+from payload.importers.folder import (
+    MOST_WEIGHT_BYTES,
+    kernel_argument,
+    random_inputs,
+    sha256_of,
+    versions_of,
+    weight_argument,
+    with_outputs,
+    write_folder,
+)
+from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
+from payload.importers.pt2_values import arrange_kernel, compute, fold_constants, kernels_of, places_of, sum_as_product
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Graph
+
+ENTRY = "main"
+
+
+def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
+    """Read a program and write a folder.
+
+    Raises:
+        UnsupportedError: The file is no exported program, or one that cannot be imported.
+    """
+    program = read_program(path)
+    weights = weights_of(program)
+    graph, more = fold_constants(program.graph_module, held_by(program))
+    weights |= more
+    inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
+    for node in inputs:
+        check_fixed(node)
+    places = places_of(graph)
+    given = [argument_of(node, places) for node in inputs]
+    kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
+    data = [random_inputs(given, kinds, seed) for seed in SEEDS]
+    results = [compute(graph, {**each, **weights}) for each in data]
+    names = [node.name for node in graph.nodes if node.op == "placeholder"]
+    said = {argument.name: argument for argument in given}
+    said |= {name: weight_argument(name, weights[name]) for name in names if name not in said}
+    for node in kernels_of(graph):
+        if node.name in weights:
+            said[node.name] = kernel_argument(said[node.name], weights[node.name].shape)
+            arrange_kernel(graph, node, said[node.name].shape)
+    arguments = tuple(said[name] for name in names)
+    described = ImportedModel(
+        arguments=arguments,
+        source=path.name,
+        sha256=sha256_of(path),
+        importer="pt2",
+        oracle="torch in float64",
+        versions=versions_of("torch-mlir", "torch", "numpy"),
+    )
+    described = with_outputs(described, [f"result{number}" for number in range(len(results[0]))])
+    write_folder(folder, to_linalg(graph), described, weights, inputs=data, results=results, original=path.read_bytes())
+
+
+def read_program(path: Path) -> "ExportedProgram":
+    """Load a program, and write its ops in those that torch-mlir lowers.
+
+    Raises:
+        UnsupportedError: The file is no program, or one that changes what it is given.
+    """
+    import torch  # noqa: PLC0415 - comes with an extra
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
+
+    try:
+        program = torch.export.load(path)
+    except Exception as error:  # zip files, pickles and versions each raise their own
+        said = " ".join(str(error).split())[:200]
+        raise UnsupportedError(f"it is no program that torch.export saved: {said}; save it again") from error
+    signature = program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if changed:
+        raise UnsupportedError(f"a program must leave what it is given, it changes {changed[0]}; export it in eval()")
+    held = sum(tensor.nbytes for tensor in program.state_dict.values())
+    if held > MOST_WEIGHT_BYTES:
+        raise UnsupportedError(
+            f"its weights must take at most {MOST_WEIGHT_BYTES / 2**30:g} GiB, they take {held / 2**30:.1f} GiB; "
+            "export fewer layers"
+        )
+    table = {**get_decomposition_table(), torch.ops.aten.cumsum.default: sum_as_product}
+    return program.run_decompositions(table)
+
+
+def weights_of(program: "ExportedProgram") -> dict[str, Array]:
+    """Values of a program's parameters, by name of their placeholders."""
+    names = program.graph_signature.inputs_to_parameters
+    return {place: program.state_dict[name].detach().numpy() for place, name in names.items()}
+
+
+def held_by(program: "ExportedProgram") -> dict[str, Any]:
+    """Tensors that a program holds besides its parameters, by name of their placeholders."""
+    signature = program.graph_signature
+    names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    everything = {**program.constants, **program.state_dict}
+    return {place: everything[name] for place, name in names.items()}
+
+
+def check_fixed(node: Any) -> None:  # noqa: ANN401 - a node of torch.fx
+    """Refuse an input of open sizes.
+
+    Raises:
+        UnsupportedError: Sizes are open, or the input is no tensor.
+    """
+    import torch  # noqa: PLC0415
+
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedError(f"input {node.name} must be a tensor, it is {value!r}; make it a constant of the model")
+    if not all(isinstance(size, int) for size in value.shape):
+        raise UnsupportedError(f"input {node.name} must have fixed sizes, it has {tuple(value.shape)}; export it so")
+
+
+def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401
+    """NumPy's dtype of a tensor."""
+    import torch  # noqa: PLC0415
+
+    return np.dtype(str(torch.empty(0, dtype=tensor.dtype, device="cpu").numpy().dtype))
+
+
+def argument_of(node: Any, places: Mapping[str, int]) -> ModelArgument:  # noqa: ANN401
+    """An input: whole numbers are places of a tensor where they are taken as such, else 0 and 1."""
+    if dtype_of(node.meta["val"]).kind in "iub":
+        return ModelArgument(node.name, "input", 0, places.get(node.name, 2))
+    return ModelArgument(node.name, "input")
+
+
+def to_linalg(graph: "Graph") -> str:
+    """The text of a graph.
+
+    Raises:
+        UnsupportedError: torch-mlir does not know an op.
+    """
+    from torch_mlir.dialects import torch as dialect  # noqa: PLC0415
+    from torch_mlir.extras.fx_importer import FxImporter  # noqa: PLC0415
+    from torch_mlir.ir import Context  # noqa: PLC0415
+
+    context = Context()
+    dialect.register_dialect(context)
+    importer = FxImporter(context=context)
+    try:
+        importer.import_stateless_graph(graph, func_name=ENTRY)
+    except Exception as error:  # NotImplementedError, KeyError, ... of ops it does not know
+        said = " ".join(str(error).split())[:200]
+        raise UnsupportedError(f"torch-mlir cannot read it: {said}; replace that op in the model") from error
+    return lower(importer.module, FX_TO_TORCH)
+
+
+if __name__ == "__main__":
+    run_converter(convert)

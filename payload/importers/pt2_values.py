@@ -1,0 +1,170 @@
+"""What an exported program computes: before any input is known, of recorded inputs, and where integers are places."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.folder import KERNEL, KERNEL_BACK
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Graph, GraphModule, Node
+
+KERNEL_RANK = 4  # dimensions of a kernel: channels out and in, down, across
+ASSERTS = "assert"  # in the names of ops that only check
+KEEPS_PLACES = (
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "unsqueeze",
+    "squeeze",
+    "clone",
+    "expand",
+    "slice",
+    "_to_copy",
+    "alias",
+)
+
+
+def sum_as_product(x: "Tensor", dim: int, dtype: Any = None) -> "Tensor":  # noqa: ANN401 - torch.dtype
+    """Partial sums as a product with a triangle of ones: our MLIR has no scan.
+
+    y[i] = x[0] + ... + x[i]   ->   y = x @ upper triangle
+    """
+    import torch  # noqa: PLC0415
+
+    wanted = dtype or (torch.int64 if not x.dtype.is_floating_point else x.dtype)
+    moved = x.to(wanted).movedim(dim, -1)
+    size = moved.shape[-1]
+    places = torch.arange(size)
+    triangle = (places[:, None] <= places[None, :]).to(wanted)
+    flat = moved.reshape(-1, size) @ triangle
+    return flat.reshape(moved.shape).movedim(-1, dim)
+
+
+def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tuple[Graph, dict[str, Array]]":
+    """Compute what depends on no input and no parameter: masks, positions and rotary angles become weights.
+
+    Args:
+        module: The program; it is changed.
+        held: Buffers and constants by the names of their placeholders.
+
+    Returns:
+        The program's graph, and values of the placeholders that it has in the place of those of `held`.
+    """
+    import torch  # noqa: PLC0415
+    from torch.fx import Interpreter  # noqa: PLC0415
+
+    graph, running = module.graph, Interpreter(module)
+    known: dict[Node, Any] = {}
+    for node in list(graph.nodes):
+        if node.op == "call_function" and ASSERTS in str(node.target):
+            graph.erase_node(node)
+        elif node.op == "placeholder" and node.name in held:
+            known[node] = held[node.name].detach()
+        elif node.op == "call_function" and all(used in known for used in node.all_input_nodes):
+            arguments = torch.fx.node.map_arg((node.args, node.kwargs), lambda used: known[used])
+            known[node] = running.call_function(node.target, *arguments)
+    weights: dict[str, Array] = {}
+    for node, value in known.items():
+        if any(user not in known for user in node.users) and isinstance(value, torch.Tensor):
+            replace_node(graph, node, value, weights)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and (node in known or node.op == "call_function"):
+            graph.erase_node(node)
+    graph.lint()
+    return graph, weights
+
+
+def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[str, Array]) -> None:
+    """Let those who read a constant read a new placeholder; or a filled tensor, where it is one number."""
+    import torch  # noqa: PLC0415
+
+    value = value.contiguous()
+    single = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
+    last = [each for each in graph.nodes if each.op == "placeholder"][-1]
+    with graph.inserting_after(last):
+        if single:
+            number, kind = value.reshape(-1)[0].item(), {"dtype": value.dtype, "device": torch.device("cpu")}
+            fresh = graph.call_function(torch.ops.aten.full.default, (list(value.shape), number), kind)
+        else:
+            fresh = graph.placeholder(f"{node.name}_constant")
+            weights[fresh.name] = value.numpy()
+    fresh.meta["val"] = node.meta["val"]
+    node.replace_all_uses_with(fresh, delete_user_cb=lambda user: user is not fresh)
+
+
+def compute(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
+    """What a program gives, every float in it a float64."""
+    import torch  # noqa: PLC0415
+    from torch.fx import GraphModule, Interpreter  # noqa: PLC0415
+    from torch.utils._pytree import tree_map  # noqa: PLC0415
+
+    class Doubles(Interpreter):  # type: ignore[misc]
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as in torch.fx
+            args, kwargs = tree_map(lambda x: torch.float64 if x is torch.float32 else x, (args, kwargs))
+            return super().call_function(target, args, kwargs)
+
+    names = [node.name for node in graph.nodes if node.op == "placeholder"]
+    tensors = [torch.from_numpy(np.ascontiguousarray(values[name])) for name in names]
+    with torch.no_grad():
+        found = Doubles(GraphModule({}, graph)).run(*(t.double() if t.is_floating_point() else t for t in tensors))
+    results = found if isinstance(found, tuple | list) else [found]
+    return [result.numpy() for result in results if result is not None]
+
+
+def places_of(graph: "Graph") -> dict[str, int]:
+    """For every tensor that an op takes places from: how many there are. Reshaped and cast tensors are followed."""
+    bounds: dict[str, int] = {}
+    for node in reversed(list(graph.nodes)):
+        name = getattr(node.target, "__name__", "").partition(".")[0]
+        if name == "embedding":
+            note(bounds, node.args[1], node.args[0].meta["val"].shape[0])
+        elif name == "gather":
+            note(bounds, node.args[2], node.args[0].meta["val"].shape[node.args[1]])
+        elif name == "index":
+            for place, used in enumerate(node.args[1]):
+                if used is not None:
+                    note(bounds, used, node.args[0].meta["val"].shape[place])
+        elif name in KEEPS_PLACES and node.name in bounds:
+            note(bounds, node.args[0], bounds[node.name])
+    return bounds
+
+
+def note(bounds: dict[str, int], node: "Node", size: int) -> None:
+    """Note that a tensor holds places of so many."""
+    bounds[node.name] = min(size, bounds.get(node.name, size))
+
+
+def kernels_of(graph: "Graph") -> "list[Node]":
+    """Placeholders that are kernels of plain convolutions of two dimensions, and nothing else."""
+    used = [node for node in graph.nodes if node.op == "placeholder" and node.users]
+    return [node for node in used if all(is_kernel(node, user) for user in node.users)]
+
+
+def is_kernel(node: "Node", user: "Node") -> bool:
+    """Tell whether a node is the kernel of a convolution with one group."""
+    if "convolution" not in str(user.target) or len(node.meta["val"].shape) != KERNEL_RANK:
+        return False
+    transposed, groups = user.args[6], user.args[8]
+    return user.args[1] is node and user.args[0] is not node and not transposed and groups == 1
+
+
+def arrange_kernel(graph: "Graph", node: "Node", shape: tuple[int, ...]) -> None:
+    """Let a kernel's placeholder be of another shape, (i j c, f), and those who read it read (f, c, i, j) of it."""
+    import torch  # noqa: PLC0415
+
+    value, last = node.meta["val"], [each for each in graph.nodes if each.op == "placeholder"][-1]
+    users = list(node.users)
+    with graph.inserting_after(last):
+        places = graph.call_function(torch.ops.aten.view.default, (node, [value.shape[d] for d in KERNEL]))
+    with graph.inserting_after(places):
+        kernel = graph.call_function(torch.ops.aten.permute.default, (places, list(KERNEL_BACK)))
+    places.meta["val"] = value.permute(KERNEL).contiguous()
+    kernel.meta["val"] = places.meta["val"].permute(KERNEL_BACK)
+    node.meta["val"] = places.meta["val"].reshape(shape)
+    node.meta.pop("tensor_meta", None)
+    for user in users:
+        user.replace_input_with(node, kernel)

@@ -1,0 +1,124 @@
+"""Text as importers write it becomes a payload: functions of tensors, assertions, ops of no loops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tuning_support import run
+
+from autotune.compiler.lower import PLAIN
+from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import PayloadError
+from autotune.registry import family_for
+from autotune.worker.reading import open_payload
+
+KIND = "tensor<4x6xf32>"
+
+
+def loaded(folder, text):
+    path = folder / "mine.mlir"
+    path.write_text(text)
+    return open_payload(path)
+
+
+def test_a_function_of_tensors_reads_and_writes_memrefs(tmp_path):
+    payload = loaded(
+        tmp_path,
+        f"""func.func @two(%a: {KIND}, %b: {KIND} {{autotune.role = "weight"}}) -> ({KIND}, {KIND}) {{
+  %e = tensor.empty() : {KIND}
+  %sum = linalg.add ins(%a, %b : {KIND}, {KIND}) outs(%e : {KIND}) -> {KIND}
+  return %sum, %a : {KIND}, {KIND}
+}}""",
+    )
+    assert [(a.role, a.shape) for a in payload.arguments] == [
+        (role, (4, 6)) for role in ("input", "weight", "output", "output")
+    ]
+    inputs = payload.make_inputs(0)
+    total, same = run(payload, inputs, None, PLAIN)
+    np.testing.assert_array_equal(total, inputs["arg0"] + inputs["arg1"])
+    np.testing.assert_array_equal(same, inputs["arg0"])
+
+
+@pytest.mark.parametrize(
+    ("signature", "words"),
+    [
+        ("%a: tensor<?x6xf32>", "argument 0 must be a tensor of static shape"),
+        ("%a: tensor<*xf32>", "argument 0 must be"),
+    ],
+)
+def test_a_tensor_of_open_shape_is_refused(signature, words, tmp_path):
+    kind = signature.partition(": ")[2]
+    with pytest.raises(PayloadError, match=words):
+        loaded(tmp_path, f"func.func @f({signature}) -> {kind} {{\n  return %a : {kind}\n}}")
+
+
+def test_assertions_and_what_they_compare_are_no_part_of_a_payload(tmp_path):
+    payload = loaded(
+        tmp_path,
+        f"""func.func @f(%a: {KIND}) -> {KIND} {{
+  %zero = arith.constant 0 : index
+  %x = tensor.extract %a[%zero, %zero] : {KIND}
+  %far = arith.constant 9.0 : f32
+  %near = arith.cmpf olt, %x, %far : f32
+  cf.assert %near, "too far"
+  return %a : {KIND}
+}}""",
+    )
+    assert "cf.assert" not in payload.text
+    assert "arith.cmpf" not in payload.text
+
+
+CONV = """func.func @conv(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>) -> tensor<1x4x6x6xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x4x6x6xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
+  %r = linalg.conv_2d_nchw_fchw {strides = dense<1> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
+    ins(%x, %w : tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) outs(%z : tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32>
+  return %r : tensor<1x4x6x6xf32>
+}"""
+ARGMAX = """func.func @argmax(%x: tensor<4x6xf32>) -> tensor<4xi64> {
+  %low = arith.constant 0xFF800000 : f32
+  %zero = arith.constant 0 : i64
+  %e = tensor.empty() : tensor<4xf32>
+  %f = tensor.empty() : tensor<4xi64>
+  %m = linalg.fill ins(%low : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %i = linalg.fill ins(%zero : i64) outs(%f : tensor<4xi64>) -> tensor<4xi64>
+  %r:2 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+                                          affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
+    ins(%x : tensor<4x6xf32>) outs(%m, %i : tensor<4xf32>, tensor<4xi64>) {
+  ^bb0(%v: f32, %best: f32, %where: i64):
+    %j = linalg.index 1 : index
+    %here = arith.index_cast %j : index to i64
+    %better = arith.cmpf ogt, %v, %best : f32
+    %most = arith.select %better, %v, %best : f32
+    %place = arith.select %better, %here, %where : i64
+    linalg.yield %most, %place : f32, i64
+  } -> (tensor<4xf32>, tensor<4xi64>)
+  return %r#1 : tensor<4xi64>
+}"""
+
+
+@pytest.mark.parametrize("text", [CONV, ARGMAX], ids=["conv", "argmax"])
+def test_the_plain_vectorizing_family_claims_no_op_that_it_cannot_vectorize(text, tmp_path):
+    payload = loaded(tmp_path, text)
+    for task in partition(replace(payload, foreign=False)).tasks:
+        assert not task.vectorizes
+        family = family_for(task)
+        assert family is None or family.name != "vectorize"
+
+
+def test_an_op_of_no_loops_is_no_task(tmp_path):
+    payload = loaded(
+        tmp_path,
+        """func.func @f(%a: tensor<f32>) -> tensor<f32> {
+  %e = tensor.empty() : tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
+    ins(%a : tensor<f32>) outs(%e : tensor<f32>) {
+  ^bb0(%x: f32, %o: f32):
+    %s = math.exp %x : f32
+    linalg.yield %s : f32
+  } -> tensor<f32>
+  return %r : tensor<f32>
+}""",
+    )
+    assert partition(payload).tasks == ()

@@ -1,0 +1,69 @@
+"""Tensors that loops carry through products: bufferized, right by NumPy, with schedules and without."""
+
+import numpy as np
+import pytest
+
+from autotune.bundles.call import compile_payload
+from autotune.worker.reading import open_payload
+
+T = "tensor<16x16xf32>"
+M = "memref<16x16xf32>"
+PRODUCT = f"""
+%e = tensor.empty() : {T}
+%f = linalg.fill ins(%zero : f32) outs(%e : {T}) -> {T}
+%m = linalg.matmul ins(%a, %t : {T}, {T}) outs(%f : {T}) -> {T}"""
+
+
+def loop(body, carried="%t = %x", kinds=T, result="%r"):
+    """A payload that carries tensors through a loop of four iterations."""
+    return f"""
+func.func @power(%ma: {M}, %mx: {M}, %my: {M}) {{
+  %a = bufferization.to_tensor %ma restrict : {M} to {T}
+  %x = bufferization.to_tensor %mx restrict : {M} to {T}
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c2 = arith.constant 2 : index
+  %zero = arith.constant 0.0 : f32
+  {result} = scf.for %i = %c0 to %c4 step %c1 iter_args({carried}) -> ({kinds}) {{
+    {body}
+  }}
+  bufferization.materialize_in_destination %r in restrict writable %my : ({T}, {M}) -> ()
+  return
+}}"""
+
+
+NESTED = f"""
+%n = scf.for %j = %c0 to %c2 step %c1 iter_args(%t = %s) -> ({T}) {{{PRODUCT}
+  scf.yield %m : {T}
+}}
+scf.yield %n : {T}"""
+POWERS = {
+    "product": (loop(f"{PRODUCT}\nscf.yield %m : {T}"), lambda a, x: np.linalg.matrix_power(a, 4) @ x),
+    "nested": (loop(NESTED, "%s = %x"), lambda a, x: np.linalg.matrix_power(a, 8) @ x),
+    "swapped": (
+        loop(f"{PRODUCT}\nscf.yield %m, %t : {T}, {T}", "%t = %x, %u = %a", f"{T}, {T}", "%q, %r"),
+        lambda a, x: np.linalg.matrix_power(a, 3) @ x,
+    ),
+    "kept": (loop(f"scf.yield %t : {T}"), lambda a, x: x),
+}
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+@pytest.mark.parametrize("name", POWERS)
+def test_loop_that_carries_a_tensor_is_right(name, scheduled, tmp_path):
+    text, reference = POWERS[name]
+    path = tmp_path / "loop.mlir"
+    path.write_text(text)
+    rng = np.random.default_rng(0)
+    a, x = (rng.uniform(-1, 1, (16, 16)).astype(np.float32) for _ in range(2))
+    found = compile_payload(path, scheduled=scheduled)(a, x)
+    expected = reference(a.astype(np.float64), x.astype(np.float64))
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_loop_that_needs_no_copy_is_left_alone(tmp_path):
+    path = tmp_path / "loop.mlir"
+    added = f"%m = linalg.add ins(%a, %t : {T}, {T}) outs(%t : {T}) -> {T}\nscf.yield %m : {T}"
+    path.write_text(loop(added))
+    assert open_payload(path).text == path.read_text()

@@ -1,0 +1,179 @@
+"""Normalising: each rewrite undoes what importers write, leaves other text as it is, and changes no result."""
+
+import numpy as np
+import pytest
+from tuning_support import agrees, contraction_payload, run
+
+from autotune.compiler.lower import PLAIN
+from autotune.compiler.module import context, parse
+from autotune.compiler.normalise.channels_last import turn_channels_last
+from autotune.compiler.normalise.narrow import narrow_floats
+from autotune.compiler.normalise.powers import multiply_powers
+from autotune.compiler.normalise.shared_matrices import share_matrices
+from autotune.compiler.normalise.simplify import SIMPLIFY
+from autotune.compiler.normalise.transposes import read_in_place
+from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
+from autotune.compiler.tasks.partition import partition
+from autotune.worker.reading import open_payload
+
+FILLED = """%zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : {0}
+  %z = linalg.fill ins(%zero : f32) outs(%e : {0}) -> {0}"""
+LINEAR = f"""func.func @f(%x: tensor<6x8xf32>, %w: tensor<4x8xf32> {{autotune.role = "weight"}}) -> tensor<6x4xf32> {{
+  %t = tensor.empty() : tensor<8x4xf32>
+  %turned = linalg.transpose ins(%w : tensor<4x8xf32>) outs(%t : tensor<8x4xf32>) permutation = [1, 0]
+  {FILLED.format("tensor<6x4xf32>")}
+  %r = linalg.matmul ins(%x, %turned : tensor<6x8xf32>, tensor<8x4xf32>) outs(%z : tensor<6x4xf32>) -> tensor<6x4xf32>
+  return %r : tensor<6x4xf32>
+}}"""
+BATCH = f"""func.func @f(%x: tensor<1x6x8xf32>, %w: tensor<8x4xf32>, %b: tensor<4xf32>) -> tensor<1x6x4xf32> {{
+  %t = tensor.empty() : tensor<1x8x4xf32>
+  %wide = linalg.broadcast ins(%w : tensor<8x4xf32>) outs(%t : tensor<1x8x4xf32>) dimensions = [0]
+  {FILLED.format("tensor<1x6x4xf32>")}
+  %m = linalg.batch_matmul ins(%x, %wide : tensor<1x6x8xf32>, tensor<1x8x4xf32>)
+    outs(%z : tensor<1x6x4xf32>) -> tensor<1x6x4xf32>
+  %r = linalg.generic {{indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (j)>,
+                                         affine_map<(b, i, j) -> (b, i, j)>],
+                        iterator_types = ["parallel", "parallel", "parallel"]}}
+    ins(%m, %b : tensor<1x6x4xf32>, tensor<4xf32>) outs(%e : tensor<1x6x4xf32>) {{
+  ^bb0(%x0: f32, %b0: f32, %o: f32):
+    %s = arith.addf %x0, %b0 : f32
+    linalg.yield %s : f32
+  }} -> tensor<1x6x4xf32>
+  return %r : tensor<1x6x4xf32>
+}}"""
+CUBE = """func.func @f(%x: tensor<6x8xf32>) -> tensor<6x8xf32> {
+  %three = arith.constant 3 : i64
+  %e = tensor.empty() : tensor<6x8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]} ins(%x : tensor<6x8xf32>) outs(%e : tensor<6x8xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %c = math.fpowi %v, %three : f32, i64
+    linalg.yield %c : f32
+  } -> tensor<6x8xf32>
+  return %r : tensor<6x8xf32>
+}"""
+WIDE = """func.func @f(%x: tensor<6x8xf32>) -> tensor<6xf32> {
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty() : tensor<6xf64>
+  %z = linalg.fill ins(%zero : f64) outs(%e : tensor<6xf64>) -> tensor<6xf64>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+                       iterator_types = ["parallel", "reduction"]} ins(%x : tensor<6x8xf32>) outs(%z : tensor<6xf64>) {
+  ^bb0(%v: f32, %o: f64):
+    %w = arith.extf %v : f32 to f64
+    %c = arith.addf %w, %o : f64
+    linalg.yield %c : f64
+  } -> tensor<6xf64>
+  %n = tensor.empty() : tensor<6xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                       iterator_types = ["parallel"]} ins(%s : tensor<6xf64>) outs(%n : tensor<6xf32>) {
+  ^bb0(%v: f64, %o: f32):
+    %c = arith.truncf %v : f64 to f32
+    linalg.yield %c : f32
+  } -> tensor<6xf32>
+  return %r : tensor<6xf32>
+}"""
+SHARED = f"""func.func @f(%x: tensor<5x6x8xf32>, %w: tensor<8x4xf32>) -> tensor<5x6x4xf32> {{
+  %t = tensor.empty() : tensor<5x8x4xf32>
+  %wide = linalg.broadcast ins(%w : tensor<8x4xf32>) outs(%t : tensor<5x8x4xf32>) dimensions = [0]
+  {FILLED.format("tensor<5x6x4xf32>")}
+  %r = linalg.batch_matmul ins(%x, %wide : tensor<5x6x8xf32>, tensor<5x8x4xf32>)
+    outs(%z : tensor<5x6x4xf32>) -> tensor<5x6x4xf32>
+  return %r : tensor<5x6x4xf32>
+}}"""
+CONV = """func.func @f(%x: tensor<2x3x9x11xf32>, %w: tensor<4x3x3x2xf32>, %b: tensor<4xf32>) -> tensor<2x4x OUT> {
+  %t = tensor.empty() : tensor<2x4x OUT>
+  %start = linalg.broadcast ins(%b : tensor<4xf32>) outs(%t : tensor<2x4x OUT>) dimensions = [0, 2, 3]
+  %r = linalg.conv_2d_nchw_fchw {strides = dense<STRIDES> : tensor<2xi64>, dilations = dense<DILATIONS> : tensor<2xi64>}
+    ins(%x, %w : tensor<2x3x9x11xf32>, tensor<4x3x3x2xf32>) outs(%start : tensor<2x4x OUT>) -> tensor<2x4x OUT>
+  return %r : tensor<2x4x OUT>
+}"""
+
+
+def conv(out, strides, dilations):
+    text = CONV.replace("2x4x OUT", f"2x4x{out}xf32")
+    return text.replace("STRIDES", strides).replace("DILATIONS", dilations)
+
+
+POOL = """func.func @f(%x: tensor<2x3x9x9xf32>) -> tensor<2x3x4x4xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<2x3x4x4xf32>
+  %z = linalg.fill ins(%low : f32) outs(%e : tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  %w = tensor.empty() : tensor<3x3xf32>
+  %r = linalg.pooling_nchw_max {strides = dense<2> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
+    ins(%x, %w : tensor<2x3x9x9xf32>, tensor<3x3xf32>) outs(%z : tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
+  return %r : tensor<2x3x4x4xf32>
+}"""
+CASES = {  # the rewrite, text that it changes, and what is then gone from it
+    "transposes": (read_in_place, LINEAR, "linalg.transpose"),
+    "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
+    "shared matrices": (share_matrices, SHARED, "linalg.batch_matmul"),
+    "convolution": (turn_channels_last, conv("7x10", "1", "1"), "linalg.conv_2d_nchw_fchw"),
+    "strided convolution": (turn_channels_last, conv("4x10", "[2, 1]", "1"), "linalg.conv_2d_nchw_fchw"),
+    "dilated convolution": (turn_channels_last, conv("5x9", "1", "2"), "linalg.conv_2d_nchw_fchw"),
+    "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
+    "powers": (multiply_powers, CUBE, "math.fpowi"),
+    "narrow": (narrow_floats, WIDE, "f64"),
+}
+
+
+def loaded(folder, text):
+    path = folder / "mine.mlir"
+    path.write_text(text)
+    return open_payload(path)
+
+
+def rewritten(text, rewrite):
+    with context():
+        module = parse(text, "mine")
+        rewrite(module)
+        module.operation.verify()
+        return str(module)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rewrite_undoes_its_pattern_and_changes_no_result(name, tmp_path):
+    rewrite, text, gone = CASES[name]
+    payload = loaded(tmp_path, text)
+    simple = rewritten(payload.text, rewrite)
+    assert gone in payload.text
+    assert gone not in simple
+    inputs = payload.make_inputs(0)
+    expected = run(payload, inputs, None, PLAIN)
+    agrees(payload, run(payload, inputs, None, PLAIN, text=simple), expected)
+
+
+@pytest.mark.parametrize("rewrite", SIMPLIFY)
+def test_text_without_the_pattern_stays_as_it_is(rewrite):
+    with context():
+        before = str(parse(contraction_payload(16, 24, 8, batch=2).text, "plain"))
+    assert rewritten(before, rewrite) == before
+
+
+def test_a_linear_as_importers_write_it_is_one_task_whose_weight_may_be_packed(tmp_path):
+    (task,) = partition(loaded(tmp_path, LINEAR)).tasks
+    assert task.contraction is not None
+    assert (task.contraction.transposed_b, task.contraction.constant_b) == (True, True)
+
+
+def test_a_batch_of_one_does_not_hide_what_is_added_to_a_product(tmp_path):
+    (task,) = partition(loaded(tmp_path, BATCH)).tasks
+    assert [(c.m, c.n, c.k, c.batched) for c in task.contractions] == [(6, 4, 8, False)]
+    assert len(task.members) == 2
+
+
+def test_a_model_with_an_argument_of_f64_computes_in_f64(tmp_path):
+    text = WIDE.replace("-> tensor<6xf32> {\n  %zero", "-> tensor<6xf64> {\n  %zero").replace(
+        "return %r : tensor<6xf32>", "return %s : tensor<6xf64>"
+    )
+    payload = loaded(tmp_path, text)
+    assert rewritten(payload.text, narrow_floats).count("f64") == payload.text.count("f64")
+
+
+def test_a_power_that_is_no_small_whole_number_stays(tmp_path):
+    text = CUBE.replace("%three = arith.constant 3 : i64", "%three = arith.constant 9 : i64")
+    payload = loaded(tmp_path, text)
+    assert "math.fpowi" in rewritten(payload.text, multiply_powers)
+    np.testing.assert_allclose(
+        run(payload, inputs := payload.make_inputs(0), None, PLAIN)[0], inputs["arg0"] ** 9.0, rtol=1e-5, atol=1e-6
+    )

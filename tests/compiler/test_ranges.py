@@ -1,0 +1,52 @@
+"""Ranges of a file's arguments: what it says of them, or how many places there are where integers are places."""
+
+import numpy as np
+import pytest
+
+from autotune.core.errors import PayloadError
+from autotune.worker.reading import open_payload
+
+GATHER = """func.func @rows(%ids: memref<5xi64>{said}, %table: memref<7x4xf32>, %out: memref<5x4xf32>) {{
+  %i = bufferization.to_tensor %ids restrict : memref<5xi64> to tensor<5xi64>
+  %t = bufferization.to_tensor %table restrict : memref<7x4xf32> to tensor<7x4xf32>
+  %zero = arith.constant 0 : i64
+  %seven = arith.constant 7 : i64
+  %e = tensor.empty() : tensor<5x4xf32>
+  %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}}
+    ins(%i : tensor<5xi64>) outs(%e : tensor<5x4xf32>) {{
+  ^bb0(%id: i64, %o: f32):
+    %from_end = arith.addi %id, %seven : i64
+    %negative = arith.cmpi slt, %id, %zero : i64
+    %row = arith.select %negative, %from_end, %id : i64
+    %place = arith.index_cast %row : i64 to index
+    %column = linalg.index 1 : index
+    %v = tensor.extract %t[%place, %column] : tensor<7x4xf32>
+    linalg.yield %v : f32
+  }} -> tensor<5x4xf32>
+  bufferization.materialize_in_destination %r in restrict writable %out : (tensor<5x4xf32>, memref<5x4xf32>) -> ()
+  return
+}}"""
+
+
+def loaded(folder, said=""):
+    path = folder / "rows.mlir"
+    path.write_text(GATHER.format(said=said))
+    return open_payload(path)
+
+
+def test_integers_that_are_places_of_a_table_are_drawn_from_its_places(tmp_path):
+    payload = loaded(tmp_path)
+    assert (payload.arguments[0].low, payload.arguments[0].high) == (0, 7)
+    drawn = np.concatenate([payload.make_inputs(seed)["arg0"] for seed in range(20)])
+    assert set(drawn) == set(range(7))
+
+
+def test_a_file_says_the_range_of_an_argument(tmp_path):
+    payload = loaded(tmp_path, " {autotune.low = 2 : i64, autotune.high = 4 : i64}")
+    assert set(payload.make_inputs(0)["arg0"]) <= {2, 3}
+
+
+def test_a_range_that_holds_nothing_is_refused(tmp_path):
+    with pytest.raises(PayloadError, match=r"autotune.low of argument 0 must be below autotune.high, got 4 and 2"):
+        loaded(tmp_path, " {autotune.low = 4 : i64, autotune.high = 2 : i64}")

@@ -1,0 +1,163 @@
+"""Importing: models as other tools write them become payloads whose default schedules agree with the framework."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from bundle_support import (
+    make_bundle,
+    no_care,
+)
+from model_zoo import FLOAT, ONNX, helper, mlp, save, weight
+
+from autotune.bundles.candidates import default_candidate
+from autotune.bundles.replay import replay
+from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Job
+from autotune.core.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
+from autotune.core.machine import this_machine
+from autotune.registry import family_for
+from autotune.worker.importing import import_model
+from autotune.worker.reading import open_payload
+from autotune.worker.worker import Worker
+
+
+@pytest.fixture(scope="module")
+def worker():
+    with no_care(), Worker() as running:
+        yield running
+
+
+def imported(folder, write):
+    """A model of the zoo, written to a file and imported from there."""
+    import_model(str(write(folder / "model.onnx")), folder / "model")
+    return open_payload(str(folder / "model"))
+
+
+@pytest.mark.parametrize("name", ONNX)
+def test_a_model_agrees_with_its_framework_by_default_configs(name, tmp_path, worker):
+    payload = imported(tmp_path, ONNX[name])
+    parts, machine = partition(payload), this_machine()
+    assert payload.reference is not None
+    for seed in (0, 1):
+        (found,) = worker.evaluate(Job(payload, (default_candidate(parts, machine),), machine, seed=seed))
+        assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
+
+
+def test_a_model_is_a_folder_of_plain_files_without_weights_in_the_text(tmp_path):
+    payload = imported(tmp_path, mlp)
+    files = {TEXT, DESCRIPTION, WEIGHTS, ORACLE, "model.onnx"}
+    assert {path.name for path in (tmp_path / "model").iterdir()} == files
+    assert [(a.name, a.role) for a in payload.arguments] == [
+        ("x", "input"),
+        *((f"{n}_{kind}", "weight") for n in range(2) for kind in ("weight", "bias")),
+        ("r1", "output"),
+    ]
+    held = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(tmp_path / "model.onnx").graph.initializer}
+    inputs = payload.make_inputs(3)
+    for name, array in held.items():
+        np.testing.assert_array_equal(inputs[name.replace(".", "_")], array)
+        assert str(array.reshape(-1)[0]) not in payload.text
+    said = json.loads((tmp_path / "model" / DESCRIPTION).read_text())
+    assert said["oracle"] == "onnx.reference in float64"
+
+
+def test_every_linear_of_a_model_has_its_weight_packed_and_no_task_transposes(tmp_path):
+    tasks = partition(imported(tmp_path, mlp)).tasks
+    assert [[c.constant_b for c in task.contractions] for task in tasks] == [[True], [True]]
+
+
+def test_attention_is_found_among_reshapes_and_a_folded_mask(tmp_path):
+    tasks = partition(imported(tmp_path, ONNX["attention"])).tasks
+    assert sum(len(task.contractions) == 2 for task in tasks) == 1
+    assert all(family_for(task) is not None for task in tasks)
+
+
+def test_a_file_is_a_payload_itself_and_imported_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = mlp(tmp_path / "model.onnx")
+    payload = open_payload(path)
+    monkeypatch.setattr("payload.importers.onnx.start_converter", None)
+    again = open_payload(path)
+    assert (payload.name, payload.text) == (str(path), again.text)
+
+
+def test_a_model_is_tuned_and_its_bundle_replays(tmp_path):
+    imported(tmp_path, mlp)
+    folder = make_bundle(tmp_path, str(tmp_path / "model"), trials=2)
+    with no_care():
+        assert replay(folder).is_right
+
+
+def test_open_sizes_are_given_behind_the_file(tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    path = save(tmp_path / "open.onnx", nodes, [("x", FLOAT, ["batch", 4])], [("y", FLOAT, ["batch", 4])])
+    with pytest.raises(PayloadError, match=r"input x must have fixed sizes, batch is open; .* give batch=1"):
+        import_model(str(path), tmp_path / "open")
+    import_model(f"{path},batch=3", tmp_path / "open")
+    assert open_payload(str(tmp_path / "open")).arguments[0].shape == (3, 4)
+
+
+def unknown(path):
+    node = helper.make_node("Frobnicate", ["x"], ["y"], domain="mine")
+    graph_inputs, graph_outputs = [("x", FLOAT, [4])], [("y", FLOAT, [4])]
+    values = [[helper.make_tensor_value_info(*e) for e in g] for g in (graph_inputs, graph_outputs)]
+    graph = helper.make_graph([node], "model", *values)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+
+
+def corrupt(path):
+    path.write_bytes(b"no model at all")
+
+
+def heavy(path):
+    """Weights of three gigabytes, said to lie in a file beside it."""
+    tensor = weight("w", 1)
+    tensor.ClearField("raw_data")
+    tensor.dims[:] = [3 << 28]
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", "weights.bin"
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    save(path, nodes, [("x", FLOAT, [3 << 28])], [("y", FLOAT, [3 << 28])], tensor)
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (corrupt, "it is no valid ONNX model"),
+        (unknown, "torch-mlir cannot"),
+        (heavy, "its weights must take at most 2 GiB, they take 3.0 GiB"),
+        (lambda path: None, "a model must be a file"),
+    ],
+    ids=["corrupt", "unknown op", "heavy", "missing"],
+)
+def test_a_wrong_model_is_one_line(write, words, tmp_path, refused):
+    write(tmp_path / "model.onnx")
+    refused("import", tmp_path / "model.onnx", "-o", tmp_path / "out", words=words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_package_is_one_line_that_names_the_extra(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr("payload.importers.onnx.PACKAGES", ("torch_mlir", "no_such_package"))
+    said = refused("tune", mlp(tmp_path / "model.onnx"), words="no_such_package must be installed")
+    assert "pip install 'mlir-schedule-autotune[import]'" in said
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, refused):
+    (tmp_path / "mine.txt").write_text("mine")
+    refused("import", mlp(tmp_path / "model.onnx"), "-o", tmp_path, words="is in use; pass --output")
+
+
+def test_a_model_is_compared_with_its_own_file_in_its_own_runtime(tmp_path, autotune):
+    imported(tmp_path, ONNX["embedding"])
+    code, out, said = autotune(
+        "compare", tmp_path / "model", "--against", "onnxruntime", "--baseline", "none", "--json"
+    )
+    assert code == 0, said
+    rows = {row["name"]: row for row in json.loads(out)["rows"]}
+    assert (rows["default"]["outcome"], rows["onnxruntime"]["outcome"]) == ("ok", "ok")
+    assert "the model's own file" in rows["onnxruntime"]["version"]

@@ -1,0 +1,68 @@
+"""Assembling: a task with which the whole is not right keeps the plain lowering alone, and a note says why."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bundle_support import no_care
+
+from autotune.compiler.tasks.partition import partition
+from autotune.core.machine import this_machine
+from autotune.registry import load_baseline, load_payload
+from autotune.store.store import Store
+from autotune.tuning.assemble import assemble_model
+from autotune.tuning.choose import Choice
+from autotune.tuning.slow_baseline import TimedBaseline
+from autotune.tuning.tune import TuneOptions, open_searches
+from autotune.worker.worker import Worker
+
+HANDLE = "!transform.any_op"
+
+
+@dataclass(frozen=True)
+class OnlyOne:
+    """A family that takes its op for the only generic one of the function: right for a task alone, not in the whole."""
+
+    family: Any
+    name: str = "only-one"
+    fallback: bool = False
+
+    def __getattr__(self, name):
+        return getattr(self.family, name)
+
+    def build(self, task, config, machine):
+        found = f'%found = transform.structured.match ops{{["linalg.generic"]}} in %function : ({HANDLE}) -> {HANDLE}'
+        return (
+            f"%function = transform.get_parent_op %op {{isolated_from_above}} : ({HANDLE}) -> {HANDLE}\n{found}\n"
+            f"%one = transform.split_handle %found {{fail_on_payload_too_small = false}} : ({HANDLE}) -> {HANDLE}\n"
+            + self.family.build(task, config, machine)
+        )
+
+
+def assembled(tmp_path, spoilt):
+    """Nano by default configs, the families of some tasks spoilt; and its choices."""
+    payload, machine = load_payload("nano"), this_machine()
+    parts, baseline = partition(payload), TimedBaseline(load_baseline("passes"))
+    with no_care(), Store.open(tmp_path / "store.journal") as store, Worker() as worker:
+        searches = open_searches(payload, parts.tasks, machine, store, TuneOptions())
+        for search in searches:
+            if spoilt(search.task):
+                search.family = OnlyOne(search.family)
+        choices = [Choice(search, search.family.default(search.task, machine)) for search in searches]
+        return assemble_model(payload, parts, choices, baseline, machine=machine, seed=0, worker=worker), choices
+
+
+def test_a_task_that_fails_in_the_whole_keeps_the_plain_lowering_alone(tmp_path):
+    assembly, choices = assembled(tmp_path, lambda task: task.tag.startswith(("rows_", "attention_")))
+    spoilt = {c.search.task.tag for c in choices if c.search.family.name == "only-one"}
+    assert len(spoilt) > 1
+    assert set(assembly.tags) == {c.search.task.tag for c in choices} - spoilt
+    assert len(assembly.notes) == len(spoilt)
+    for note, tag in zip(sorted(assembly.notes), sorted(spoilt), strict=True):
+        assert note.startswith(f"{tag} keeps the plain lowering: with its schedule the whole was transform-failed (")
+    assert assembly.max_error < 1e-4
+
+
+def test_a_whole_that_is_right_says_nothing(tmp_path):
+    assembly, choices = assembled(tmp_path, lambda task: False)
+    assert set(assembly.tags) == {c.search.task.tag for c in choices}
+    assert assembly.notes == ()
