@@ -5,9 +5,10 @@ import re
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.module import describe, first_lines, symbol
+from autotune.compiler.module import describe, symbol
 from autotune.compiler.passes.empty_handles import ENTRY
 from autotune.core.errors import CompileError
+from autotune.core.printable import first_lines
 
 
 def run_script(module: ir.Module, script: ir.Module | None, text: str, source: str = "schedule") -> None:
