@@ -14,18 +14,18 @@ from autotune.worker.testbench import open_testbench
 from autotune.worker.turns import remember
 
 REFERENCE = "the reference kernel"
-PART_ELEMENTS = 1 << 24  # of an output in one message: 128 MiB in float64
 
 
 @dataclass(frozen=True)
 class OracleQuestion:
-    """Where a stretch of an expected output begins: the case, the output, and the element of that as one row."""
+    """A stretch of an expected output: the case, the output, its first element in that as one row, and how many."""
 
     payload: Payload
     seed: int
     case: int
     output: int
     start: int
+    count: int
 
 
 def enter_program(entry: Entry) -> Standing:
@@ -49,7 +49,7 @@ def enter_reference(machine: Machine) -> Standing:
 
 
 def expected_part(question: OracleQuestion) -> ExpectedPart:
-    """What the oracle expects of a stretch of an output; at most `PART_ELEMENTS` elements.
+    """What the oracle expects of a stretch of an output.
 
     Raises:
         PayloadError: The oracle is not finite.
@@ -57,5 +57,5 @@ def expected_part(question: OracleQuestion) -> ExpectedPart:
     bench = open_testbench(question.payload, question.seed, this_machine().pages)
     written = zip(question.payload.written, bench.expected[question.case], strict=True)
     array = [array for argument, array in written if argument.role == "output"][question.output]
-    values = np.ravel(array)[question.start : question.start + PART_ELEMENTS]
+    values = np.ravel(array)[question.start : question.start + question.count]
     return ExpectedPart(question.case, question.output, question.start, array.shape, values)

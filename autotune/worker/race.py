@@ -27,6 +27,7 @@ from autotune.worker.programs import REFERENCE, OracleQuestion, enter_program, e
 from autotune.worker.turns import FirstTurn, Turn, calibrate_entry, take_sample
 from autotune.worker.worker import Worker
 
+PART_ELEMENTS = 1 << 24  # of an expected output in one message: 128 MiB in float64
 A = TypeVar("A")
 T = TypeVar("T")
 
@@ -118,7 +119,7 @@ def hand_over(payload: Payload, seed: int, ours: Worker, theirs: Worker) -> Eval
         for output in range(len(payload.outputs)):
             start, size = 0, 1
             while start < size:
-                part = ours.call(expected_part, OracleQuestion(payload, seed, case, output, start))
+                part = ours.call(expected_part, OracleQuestion(payload, seed, case, output, start, PART_ELEMENTS))
                 if isinstance(part, Evaluation):
                     return replace(part, diagnostic=f"the oracle of {payload.name} fails: {part.diagnostic}")
                 taken = theirs.call(take_expected, part)
