@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from compare_support import TINY
+from compare_support import TINY, installed
 from strange_support import Strange, StrangeVariants
 from tuning_support import contraction_payload
 
@@ -104,6 +104,12 @@ def test_way_that_fails_has_a_row_of_its_own_and_the_others_stay(autotune, stran
     }
     assert "(fastest of right, looks_around)" in rows[name]["version"]
     assert "two of one symbol" in rows[f"{name} (aborts)"]["diagnostic"]
+
+
+def test_every_way_of_the_installed_torch_is_right_in_a_process_of_its_own(ours):
+    standings, _ = hold(ours, torch := installed("torch"))
+    assert {name: standing.status for name, standing in standings.items()} == {"default": "ok", "torch": "ok"}
+    assert all(variant.name in standings["torch"].version for variant in torch.variants())
 
 
 def test_library_of_which_every_way_fails_has_a_row_for_each_but_one_where_all_say_the_same(ours):
