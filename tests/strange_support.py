@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.core.comparator import Prepared, Variant
+from autotune.core.comparator import LibraryVariant, Prepared
 from autotune.core.errors import ComparatorError
 
 UNLIMITED = {"RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_DATA"}
@@ -94,4 +94,4 @@ class StrangeVariants(Strange):
     """A comparator with as many ways as its name has words, each a behaviour."""
 
     def variants(self):
-        return tuple(Variant(way, Strange(way)) for way in self.name.split("+"))
+        return tuple(LibraryVariant(way, Strange(way)) for way in self.name.split("+"))

@@ -73,7 +73,7 @@ class Comparator(Protocol):
 
 
 @dataclass(frozen=True)
-class Variant:
+class LibraryVariant:
     """One of several ways in which a library runs a payload.
 
     Attributes:
@@ -89,6 +89,6 @@ class Variant:
 class Variants(Protocol):
     """A library with several ways to run a payload: each is prepared in a process of its own, the fastest is timed."""
 
-    def variants(self) -> tuple[Variant, ...]:
+    def variants(self) -> tuple[LibraryVariant, ...]:
         """Give the ways that there are on this machine, without importing the library."""
         ...

@@ -6,7 +6,7 @@ from math import inf
 from types import TracebackType
 
 from autotune.core.candidate import Candidate
-from autotune.core.comparator import Comparator, Variant, Variants
+from autotune.core.comparator import Comparator, LibraryVariant, Variants
 from autotune.core.evaluator import Effort
 from autotune.core.listener import Listener
 from autotune.core.machine import Machine
@@ -173,6 +173,6 @@ def row_name(library_name: str, way: str) -> str:
     return f"{library_name} ({way})" if way else library_name
 
 
-def ways_of(comparator: Comparator) -> tuple[Variant, ...]:
+def ways_of(comparator: Comparator) -> tuple[LibraryVariant, ...]:
     """The ways of a library; one without a name, where it has no choice."""
-    return comparator.variants() if isinstance(comparator, Variants) else (Variant("", comparator),)
+    return comparator.variants() if isinstance(comparator, Variants) else (LibraryVariant("", comparator),)

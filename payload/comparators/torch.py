@@ -10,7 +10,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from autotune.core.comparator import Prepared, Variant
+from autotune.core.comparator import LibraryVariant, Prepared
 from autotune.core.errors import ComparatorError
 from autotune.core.payload import Array, Payload
 from payload.comparators.torch_network import build_network
@@ -29,10 +29,10 @@ class Torch:
     extra: str = "torch"
     way: str = "eager"
 
-    def variants(self) -> tuple[Variant, ...]:
+    def variants(self) -> tuple[LibraryVariant, ...]:
         """Give the ways that there are: some need a C++ compiler."""
         ways = ANYWHERE + (BY_COMPILER if any(map(shutil.which, COMPILERS)) else ())
-        return tuple(Variant(way, replace(self, way=way)) for way in ways)
+        return tuple(LibraryVariant(way, replace(self, way=way)) for way in ways)
 
     def version(self) -> str:
         """Version of PyTorch, the instructions its kernels use, and whether it has MKL and oneDNN."""
