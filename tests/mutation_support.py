@@ -7,9 +7,9 @@ import numpy as np
 from tuning_support import contraction_payload, product_of
 
 from autotune.compiler.lower import TAIL
-from autotune.compiler.program import aligned_empty
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
+from autotune.core.pages import aligned_empty
 from autotune.core.script import assemble, panels_of, write_step
 from autotune.registry import families
 from autotune.worker.evaluate import build_and_verify

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from autotune.compiler.program import aligned_empty, compile_program
+from autotune.compiler.program import compile_program
 from autotune.core.machine import Machine
+from autotune.core.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
 from autotune.core.script import write_step
 from autotune.registry import family_for

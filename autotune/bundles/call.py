@@ -7,10 +7,11 @@ import numpy as np
 
 from autotune.bundles.candidates import default_candidate, recorded_candidate
 from autotune.compiler.lower import PLAIN
-from autotune.compiler.program import Program, aligned_empty, compile_program
+from autotune.compiler.program import Program, compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
+from autotune.core.pages import aligned_empty
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.tunable import payload as payload_of

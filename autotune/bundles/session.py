@@ -8,11 +8,12 @@ import numpy as np
 from autotune.bundles.call import compile_candidate, unfit
 from autotune.bundles.candidates import choose_candidate
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.program import Program, aligned_empty
+from autotune.compiler.program import Program
 from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
 from autotune.core.options import check_seed
+from autotune.core.pages import aligned_empty
 from autotune.core.payload import Argument, Array, Payload
 from autotune.store.places import home
 from autotune.tuning.tunable import payload as payload_of

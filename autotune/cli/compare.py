@@ -31,7 +31,7 @@ def compare(
     seed: Annotated[int, typer.Option(parser=whole, help="Of the input data.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Time our schedules beside other libraries: one process, one thread, interleaved, every output verified.
+    """Time our schedules beside other libraries: one core, one thread, interleaved, every output verified.
 
     Where weights bound a call, row `read` is the roof: as many bytes read once.
     Exit 1 if one of them computes something else, or fails. A library that is not installed is announced.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotune.compiler.module import first_lines
 from autotune.core.errors import MachineError
+from autotune.core.printable import first_lines
 
 ITERATIONS = 200
 

@@ -9,6 +9,7 @@ from mlir import ir
 from mlir.passmanager import PassManager
 
 from autotune.core.errors import CompileError, PayloadError
+from autotune.core.printable import first_lines
 
 PROVIDERS = ("xtc-mlir-python-bindings", "mlir-python-bindings", "mlir-core", "mlir")
 
@@ -100,12 +101,6 @@ def every_name(module: ir.Module) -> set[str]:
 
     module.operation.walk(note)
     return names
-
-
-def first_lines(text: str, count: int = 3, width: int = 500) -> str:
-    """The first lines of a diagnostic, on one line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(lines[:count])[:width]
 
 
 def compiler_version() -> str:

@@ -13,8 +13,7 @@ from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.llvm_tools import find_tool
 from autotune.core.errors import CompileError
-
-SCRATCH = "AUTOTUNE_SCRATCH"  # environment variable: a file to overwrite, for a process that may make none
+from autotune.core.files import SCRATCH
 
 
 def object_code(engine: ExecutionEngine) -> bytes:

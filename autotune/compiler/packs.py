@@ -9,8 +9,9 @@ from textwrap import indent
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.module import describe, every_name, first_lines
+from autotune.compiler.module import describe, every_name
 from autotune.core.errors import CompileError
+from autotune.core.printable import first_lines
 
 PACKS = {"linalg.pack", "linalg.unpack"}
 

@@ -9,7 +9,7 @@ from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.lower import run_pipeline
-from autotune.compiler.module import check_module, context, describe, first_lines, symbol
+from autotune.compiler.module import check_module, context, describe, symbol
 from autotune.compiler.object_code import runner_libraries
 from autotune.compiler.part import run_part
 from autotune.compiler.passes.panels import PanelWeight
@@ -17,11 +17,10 @@ from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Script
 from autotune.core.errors import CompileError
-from autotune.core.pages import Pages, empty_bytes
-from autotune.core.payload import DTYPES, Argument, Array, Payload
+from autotune.core.payload import Array, Payload
+from autotune.core.printable import first_lines
 from autotune.core.stopwatch import Stopwatch
 
-ALIGNMENT = 64
 LOOP = "__autotune_calls"
 
 
@@ -150,10 +149,3 @@ def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWe
         if symbol(op) == payload.entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
     module.body.append(loop.body.operations[1])
-
-
-def aligned_empty(argument: Argument, pages: Pages) -> Array:
-    """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
-    buffer = empty_bytes(argument.bytes + ALIGNMENT, pages)
-    offset = -buffer.ctypes.data % ALIGNMENT
-    return buffer[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)

@@ -5,10 +5,11 @@ import re
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.module import copy_module, describe, first_lines, symbol
+from autotune.compiler.module import copy_module, describe, symbol
 from autotune.compiler.passes.empty_handles import ENTRY
 from autotune.compiler.trace import failing_op
 from autotune.core.errors import CompileError
+from autotune.core.printable import first_lines
 
 UNKNOWN = "loc(unknown)"
 

@@ -6,7 +6,7 @@ Like payloads and schedules, comparators are content: they are found by name thr
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from autotune.core.payload import Array, Payload
 
@@ -34,7 +34,11 @@ class Prepared:
 
 
 class Comparator(Protocol):
-    """A library to be compared with. Instances pickle: they are sent to the worker that times them."""
+    """A library to be compared with. Instances pickle: they are sent to the process that times them, one of their own.
+
+    Neither MLIR nor anything that imports it is loaded there. A library that has several ways to run a payload is a
+    `Variants`, too.
+    """
 
     @property
     def name(self) -> str:
@@ -65,4 +69,26 @@ class Comparator(Protocol):
         Raises:
             ComparatorError: The library has no way to compute this payload.
         """
+        ...
+
+
+@dataclass(frozen=True)
+class LibraryVariant:
+    """One of several ways in which a library runs a payload.
+
+    Attributes:
+        name: Name of the way, such as ``compiled``.
+        comparator: The library, run in this way.
+    """
+
+    name: str
+    comparator: Comparator
+
+
+@runtime_checkable
+class Variants(Protocol):
+    """A library with several ways to run a payload: each is prepared in a process of its own, the fastest is timed."""
+
+    def variants(self) -> tuple[LibraryVariant, ...]:
+        """Give the ways that there are on this machine, without importing the library."""
         ...

@@ -9,6 +9,7 @@ import os
 import stat
 from pathlib import Path
 
+SCRATCH = "AUTOTUNE_SCRATCH"  # environment variable: a file to overwrite, for a process that may make none
 KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a device",

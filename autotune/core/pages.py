@@ -12,9 +12,11 @@ from typing import Literal
 import numpy as np
 
 from autotune.core.errors import MachineError
+from autotune.core.payload import DTYPES, Argument, Array
 
 Pages = Literal["huge", "small"]
 HUGE_BYTES = 2 << 20
+ALIGNMENT = 64
 VARIABLE = "AUTOTUNE_PAGES"
 ENABLED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -55,3 +57,10 @@ def empty_bytes(count: int, pages: Pages) -> "np.ndarray[tuple[int], np.dtype[np
         memory.madvise(mmap.MADV_HUGEPAGE if pages == "huge" else mmap.MADV_NOHUGEPAGE)
     whole = np.frombuffer(memory, np.uint8)
     return whole[-whole.ctypes.data % HUGE_BYTES :]
+
+
+def aligned_empty(argument: Argument, pages: Pages) -> Array:
+    """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
+    buffer = empty_bytes(argument.bytes + ALIGNMENT, pages)
+    offset = -buffer.ctypes.data % ALIGNMENT
+    return buffer[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)

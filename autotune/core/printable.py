@@ -13,6 +13,12 @@ def one_line(text: str) -> str:
     return spelled(" ".join(text.split()))
 
 
+def first_lines(text: str, count: int = 3, width: int = 500) -> str:
+    """The first lines of a diagnostic, on one line."""
+    found = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(found[:count])[:width]
+
+
 def lines(text: str) -> str:
     """A text that a terminal only prints, its lines and tabs as they are."""
     return text if is_plain(text) else "\n".join(spelled(line) for line in text.split("\n"))

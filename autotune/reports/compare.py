@@ -1,21 +1,20 @@
-"""Compare: our schedules and other libraries in one process, interleaved, on the same inputs and verified outputs."""
+"""Compare: our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from autotune.compiler.tasks.partition import Partition
-from autotune.core.evaluator import Effort, Evaluation
+from autotune.core.evaluator import Effort
 from autotune.core.family import Baseline
 from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.machine import Machine, Roofs, this_machine
 from autotune.core.options import check_seed
 from autotune.core.payload import Payload
 from autotune.core.stats import median_interval, ratio_interval
-from autotune.core.trial import Samples
 from autotune.registry import load_baseline, load_comparator
 from autotune.reports.comparison import Comparison, Row
+from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
 from autotune.reports.entries import (
     Contender,
     baseline_contender,
@@ -29,17 +28,14 @@ from autotune.reports.entries import (
 )
 from autotune.tuning.roofline import needed_flops, share_of_roof, why_above
 from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
+from autotune.worker.entry import Standing
 from autotune.worker.environment import one_thread
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
-from autotune.worker.race import Entry, Race, Standing, enter, race
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
-SLOW = 3.0  # seconds a call; who takes longer runs afterwards, so that the others get their samples
-ENTRY_SECONDS = 900.0  # the baseline of a large model takes minutes, and so do compilers of others
-RACE_SECONDS = 3600.0
 ANCHORS = ("best", "default")  # ratios are to the first of these that is right
 
 
@@ -63,14 +59,6 @@ class CompareOptions:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-
-
-@dataclass(frozen=True)
-class EntryTimes:
-    """Samples of a contestant, and those of the row it is measured against, taken in the same rounds."""
-
-    samples: Samples
-    anchor: Samples | None
 
 
 def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: Listener = SILENT) -> Comparison:
@@ -100,7 +88,7 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
     ours = our_contenders(payload, parts, bundles, options, machine=machine, listener=told)
     theirs = [library_contender(library, payload, options.seed, told) for library in libraries]
-    with one_thread() as unset, Worker(ENTRY_SECONDS, sandboxed=False) as worker:
+    with one_thread() as unset, Worker(ENTRY_SECONDS) as worker, Contest(machine, worker, told) as contest:
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
         told.stage("measuring roofs and noise of this machine")
@@ -109,13 +97,12 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         plain = baseline_contenders(
             payload, baseline, flops, machine=machine, seed=options.seed, worker=worker, listener=told
         )
-        contenders = [*plain, *ours, *roof, *theirs]
-        standings = enter_all(contenders, worker, told)
+        contest.enter([*plain, *ours, *roof, *theirs])
         told.stage("running all of them in turn")
-        times = race_all(contenders, standings, machine, worker)
+        times = contest.race_all(ANCHORS, EFFORT)
     rows = tuple(
-        make_row(c, standings[c.name], times.get(c.name), flops=flops_of(c, payload, flops), machine=machine)
-        for c in contenders
+        make_row(c, contest.standings[c.name], times.get(c.name), flops_of(c, payload, flops), machine)
+        for c in contest.contenders
     )
     for row in rows:
         beside = median(row.samples.reference_seconds) if row.samples else None
@@ -188,56 +175,7 @@ def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
     return contender.entry.payload.flops
 
 
-def enter_all(contenders: Sequence[Contender], worker: Worker, listener: Listener) -> dict[str, Standing]:
-    """Let everybody who is there enter; who takes the process down is out, and the race lets the others in again."""
-    standings = {}
-    for contender in contenders:
-        if contender.entry is None:
-            standings[contender.name] = Standing("missing", diagnostic=contender.diagnostic)
-            continue
-        listener.stage(f"preparing and verifying {contender.name}")
-        found = worker.call(enter, contender.entry)
-        standings[contender.name] = fallen(found) if isinstance(found, Evaluation) else found
-    return standings
-
-
-def fallen(found: Evaluation) -> Standing:
-    """The standing of somebody over whom the process died."""
-    return Standing(found.outcome, diagnostic=found.diagnostic)
-
-
-def race_all(
-    contenders: Sequence[Contender], standings: dict[str, Standing], machine: Machine, worker: Worker
-) -> dict[str, EntryTimes]:
-    """EntryTimes of everybody who is right. Who falls in the race gets another standing, in place."""
-    right = {c.name: c.entry for c in contenders if c.entry is not None and standings[c.name].status == "ok"}
-    anchor = next((name for name in ANCHORS if name in right), None)
-    times: dict[str, EntryTimes] = {}
-    for heat in split_heats(right, anchor, standings):
-        entries = tuple(right[name] for name in heat)
-        found = worker.call(race, Race(entries, machine, EFFORT), RACE_SECONDS)
-        if isinstance(found, Evaluation):
-            standings.update({name: fallen(found) for name in heat if name not in times})
-            continue
-        samples = dict(zip(heat, found, strict=True))
-        beside = samples[anchor] if anchor is not None else None
-        times.update({name: EntryTimes(samples[name], beside) for name in heat if name not in times})
-    return times
-
-
-def split_heats(right: dict[str, Entry], anchor: str | None, standings: dict[str, Standing]) -> list[list[str]]:
-    """Who runs together: the quick, then the slow; the row that ratios are to runs with both."""
-    slow = {name for name in right if standings[name].seconds > SLOW}
-    if anchor in slow or not slow:
-        return [list(right)] if right else []
-    quick = [name for name in right if name not in slow]
-    beside = [anchor] if anchor is not None else []
-    return [heat for heat in (quick, [*beside, *(name for name in right if name in slow)]) if heat]
-
-
-def make_row(
-    contender: Contender, standing: Standing, times: EntryTimes | None, *, flops: float, machine: Machine
-) -> Row:
+def make_row(contender: Contender, standing: Standing, times: EntryTimes | None, flops: float, machine: Machine) -> Row:
     """What is shown of a contestant."""
     samples = times.samples if times is not None else None
     anchor = times.anchor if times is not None else None

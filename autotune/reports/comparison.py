@@ -7,7 +7,7 @@ from typing import Any
 from autotune.core.machine import Machine, Roofs
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
-from autotune.worker.race import EntryStatus
+from autotune.worker.entry import EntryStatus
 
 FINE = ("ok", "missing", "unsupported")
 

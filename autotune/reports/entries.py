@@ -23,8 +23,8 @@ from autotune.core.machine import Machine
 from autotune.core.payload import Case, Payload
 from autotune.store.bundle import read_bundle
 from autotune.tuning.slow_baseline import TimedBaseline
+from autotune.worker.entry import Entry
 from autotune.worker.kernels import copy_payload, read_payload
-from autotune.worker.race import Entry
 
 
 @dataclass(frozen=True)

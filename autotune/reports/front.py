@@ -97,7 +97,7 @@ def compare(
     baseline: str | None = "passes",
     seed: int = 0,
 ) -> Comparison:
-    """Our schedules and other libraries in one process, interleaved, on the same inputs and verified outputs.
+    """Our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs.
 
     Args:
         payload: A spec, a path, or a payload.

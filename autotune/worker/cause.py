@@ -3,6 +3,8 @@
 import signal
 from dataclasses import dataclass
 
+from autotune.core.evaluator import TimeLimits
+from autotune.core.stopwatch import COMPILE
 from autotune.core.trial import Outcome
 from autotune.worker.fault import MARK, FaultReport, read_fault_report
 
@@ -66,3 +68,12 @@ def describe(report: FaultReport) -> str:
     """Where a process faulted."""
     null = ", a null pointer (as an allocation that fails gives)" if report.address < FIRST_PAGES else ""
     return f"at address {report.address:#x}{null}, {report.mapped_bytes / 2**30:.1f} GiB mapped"
+
+
+def overdue(phase: str, time_limits: TimeLimits, *, whole: bool) -> ExitCause:
+    """Cause of the end of a process of which a phase, or the whole call, took too long."""
+    bound = time_limits.bound(phase)
+    if whole or bound is None:
+        return ExitCause("timed-out", f"took longer than {time_limits.seconds:g} s")
+    what = "its compilation" if phase in COMPILE else "its first call"
+    return ExitCause("timed-out", f"{what} took longer than {bound:.3g} s, far beyond what good candidates take")

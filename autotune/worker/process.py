@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.compiler.object_code import SCRATCH
+from autotune.core.files import SCRATCH
 from autotune.core.stopwatch import REPORTER, Moment
 from autotune.worker.answers import plain_error
 from autotune.worker.channel import Channel
@@ -63,12 +63,12 @@ class Surroundings:
 
     Attributes:
         folder: Private folder of the worker.
-        memory_bytes: Most address space of a process.
+        memory_bytes: Most address space of a process; `None` for as much as it likes.
         sandboxed: Whether the walls of the sandbox are raised before any call.
     """
 
     folder: str
-    memory_bytes: int
+    memory_bytes: int | None
     sandboxed: bool
 
     @property
@@ -149,15 +149,16 @@ def stay_alone(me: int, limited: bool) -> None:
         os._exit(STARTED_A_PROCESS)
 
 
-def set_up(log: str, memory_bytes: int) -> None:
-    """A session of its own, hard limits, no core dumps, output to the log, one fixed core, a report of faults."""
+def set_up(log: str, memory_bytes: int | None) -> None:
+    """A session of its own, a bound on memory, no core dumps, output to the log, one fixed core, a report of faults."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    most = bounded(memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1])
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if memory_bytes is not None:
+        most = bounded(memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1])
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(descriptor, stream)

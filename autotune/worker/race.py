@@ -1,170 +1,194 @@
-"""A contest: our programs and other libraries enter one by one, then run together. In the isolated process only."""
+r"""A race: programs of ours and other libraries, each in its process, take samples in turn as the tuner says.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+    tuner --turn--> process of our programs      reference kernel, baseline, default, best
+      |  \--turn--> process of a library         nothing of MLIR, no limits of ours
+      \-----turn--> process of another library
 
-from autotune.compiler.module import first_lines
+All processes are pinned to one core, and one runs at a time. Every round is one sample of each, in random order.
+"""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
 from autotune.core.candidate import Candidate
-from autotune.core.comparator import Comparator, Prepared
-from autotune.core.errors import ComparatorError
-from autotune.core.evaluator import Effort
-from autotune.core.machine import Machine, this_machine
-from autotune.core.payload import Case, Payload
-from autotune.core.stopwatch import Stopwatch
-from autotune.core.trial import Outcome, Samples
-from autotune.worker.evaluate import build_and_verify, multiplied
-from autotune.worker.measure import Run, measure_interleaved
-from autotune.worker.roofs import reference_run
-from autotune.worker.testbench import Testbench, open_testbench
-from autotune.worker.verify import Verdict, verify
+from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Effort, Evaluation
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.trial import Samples
+from autotune.worker.entry import Entry, ExpectedPart, Standing
+from autotune.worker.evaluate import multiplied
+from autotune.worker.libraries import enter_library, take_expected
+from autotune.worker.measure import Batch, is_spent
+from autotune.worker.programs import REFERENCE, OracleQuestion, enter_program, enter_reference, expected_part
+from autotune.worker.turns import FirstTurn, Turn, calibrate_entry, take_sample
+from autotune.worker.worker import Worker
 
-# Besides what may become of a candidate: a library that is not installed, one that says it cannot, and one that raises.
-EntryStatus = Outcome | Literal["missing", "unsupported", "failed"]
+PART_ELEMENTS = 1 << 24  # of an expected output in one message: 128 MiB in float64
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Entrant of a race: a payload, and the program or library that computes it.
+class Contestant:
+    """An entry in its process.
 
     Attributes:
-        name: Name of the row.
-        payload: Payload that is computed.
-        contender: One of our programs, or a library.
-        seed: Seed of the input data.
+        name: Name of the entry.
+        worker: Whose process it runs in.
+        admit: Prepares and verifies it in that process.
+        part: One in so many of its iterations is run.
     """
 
     name: str
-    payload: Payload
-    contender: Candidate | Comparator
-    seed: int = 0
+    worker: Worker
+    admit: Callable[[Worker], Standing | Evaluation]
+    part: int = 1
+
+    def enter(self) -> Standing:
+        """Prepare and verify it; the process remembers it."""
+        return standing_of(self.admit(self.worker))
+
+    def calibrate(self, seconds: float) -> Batch | Standing:
+        """How to take its samples, so that each lasts so many seconds; a standing if its process fails over it."""
+        return self._ask(calibrate_entry, FirstTurn(self.name, seconds))
+
+    def sample(self, batch: Batch) -> float | Standing:
+        """Seconds a call; a standing if its process fails over it."""
+        return self._ask(take_sample, Turn(self.name, batch))
+
+    def _ask(self, function: Callable[[A], T | None], turn: A) -> T | Standing:
+        """Have a turn; where another entry ended the process, this one enters the next first."""
+        for _ in range(2):
+            found = self.worker.call(function, turn)
+            if isinstance(found, Evaluation):
+                return standing_of(found)
+            if found is not None:
+                return found
+            standing = self.enter()
+            if standing.status != "ok":
+                return standing
+        return Standing("crashed", diagnostic="its process ended between its turns, twice")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Result of verifying an entry.
+class Finish:
+    """What came of a race.
 
     Attributes:
-        status: ``ok`` if it computes what the oracle says, and may race.
-        max_error: Largest absolute difference to the oracle.
-        diagnostic: What went wrong, if anything did.
-        version: Version that a library reports.
-        seconds: Seconds of the call that was verified, roughly.
+        samples: Times of all who came through, by name, with those of the reference kernel.
+        fallen: Standing of all who did not.
     """
 
-    status: EntryStatus
-    max_error: float | None = None
-    diagnostic: str = ""
-    version: str = ""
-    seconds: float = 0.0
+    samples: dict[str, Samples] = field(default_factory=dict)
+    fallen: dict[str, Standing] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Race:
-    """Entries to be timed together, interleaved with each other and with the reference kernel."""
-
-    entries: tuple[Entry, ...]
-    machine: Machine
-    effort: Effort
+def standing_of(found: Standing | Evaluation) -> Standing:
+    """A standing; also of somebody over whom the process died."""
+    return found if isinstance(found, Standing) else Standing(found.outcome, diagnostic=found.diagnostic)
 
 
-_entered: dict[tuple[str, str, tuple[Case, ...]], tuple[Standing, Run | None]] = {}
+def program(entry: Entry, worker: Worker) -> Contestant:
+    """One of our programs, in the process of all of them."""
+    part = entry.contender.part if isinstance(entry.contender, Candidate) else 1
+    return Contestant(entry.name, worker, lambda home: home.call(enter_program, entry), part)
 
 
-def enter(entry: Entry) -> Standing:
-    """Compile or prepare an entry, call it once and verify what it gives; the process remembers it for the race."""
-    return admit(entry)[0]
+def library(entry: Entry, worker: Worker, ours: Worker) -> Contestant:
+    """A library in a process of its own; what it should compute is known to `ours`."""
+    bare = replace(entry, payload=replace(entry.payload, reference=None))  # an oracle may be of the compiler's room
+
+    def admit(home: Worker) -> Standing | Evaluation:
+        failure = hand_over(entry.payload, entry.seed, ours, home)
+        return home.call(enter_library, bare) if failure is None else failure
+
+    return Contestant(entry.name, worker, admit)
 
 
-def race(job: Race) -> list[Samples]:
-    """Samples of every entry; an entry that an earlier process prepared is prepared again.
+def hand_over(payload: Payload, seed: int, ours: Worker, theirs: Worker) -> Evaluation | None:
+    """Tell a process what the oracle expects of the outputs at every case; the failure, if there is one.
 
     Raises:
-        ComparatorError: An entry was right before, and is not now.
+        PayloadError: The oracle is not finite.
     """
-    runs = []
-    for entry in job.entries:
-        standing, run = admit(entry)
-        if run is None:
-            raise ComparatorError(f"{entry.name} must be right every time, now it is {standing.status}")
-        runs.append(run)
-    *mine, beside = measure_interleaved([*runs, reference_run(job.machine)], job.effort)
-    mine = [multiplied(samples, part_of(entry)) for samples, entry in zip(mine, job.entries, strict=True)]
-    return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+    for case in range(max(1, len(payload.cases))):
+        for output in range(len(payload.outputs)):
+            start, size = 0, 1
+            while start < size:
+                part = ours.call(expected_part, OracleQuestion(payload, seed, case, output, start, PART_ELEMENTS))
+                if isinstance(part, Evaluation):
+                    return replace(part, diagnostic=f"the oracle of {payload.name} fails: {part.diagnostic}")
+                taken = theirs.call(take_expected, part)
+                if isinstance(taken, Evaluation):
+                    return taken
+                start, size = start + part.values.size, size_of(part, payload)
+    return None
 
 
-def part_of(entry: Entry) -> int:
-    """One in so many iterations of an entry is run."""
-    return entry.contender.part if isinstance(entry.contender, Candidate) else 1
+def size_of(part: ExpectedPart, payload: Payload) -> int:
+    """Elements of the whole output that a part is of.
+
+    Raises:
+        PayloadError: The oracle gives an output of another shape.
+    """
+    wanted = payload.outputs[part.output]
+    if part.shape != wanted.shape:
+        raise PayloadError(
+            f"the oracle of {payload.name} must give {wanted.name} {wanted.shape}, it gives {part.shape}"
+        )
+    size = 1
+    for extent in part.shape:
+        size *= extent
+    return size
 
 
-def admit(entry: Entry) -> tuple[Standing, Run | None]:
-    """An entry's standing, and how to run it if it is right; from memory if it is there."""
-    key = (entry.name, entry.payload.sha256, entry.payload.cases)
-    if key not in _entered:
-        bench = open_testbench(entry.payload, entry.seed, this_machine().pages)
-        one = entry.contender
-        if isinstance(one, Candidate):
-            _entered[key] = admit_candidate(entry, one, bench)
+def race(contestants: Sequence[Contestant], ours: Worker, machine: Machine, effort: Effort) -> Finish:
+    """Time all of them, interleaved with each other and with the reference kernel.
+
+    Sample i of one and sample i of another were taken in the same round. Whose process fails over it is out, and the
+    others stay.
+    """
+    reference = Contestant(REFERENCE, ours, lambda home: home.call(enter_reference, machine))
+    finish, batches = Finish(), {}
+    for each in (*contestants, reference):
+        found = each.calibrate(effort.sample_seconds)
+        if isinstance(found, Standing):
+            finish.fallen[each.name] = found
         else:
-            _entered[key] = admit_comparator(one, bench)
-    return _entered[key]
+            batches[each.name] = found
+    times = run_rounds([each for each in (*contestants, reference) if each.name in batches], batches, finish, effort)
+    if REFERENCE in finish.fallen:  # without it no time means anything
+        lost = finish.fallen.pop(REFERENCE)
+        return Finish({}, {each.name: finish.fallen.get(each.name, lost) for each in contestants})
+    beside = tuple(times[REFERENCE])
+    for each in contestants:
+        if each.name not in finish.fallen:
+            samples = Samples(tuple(times[each.name]), beside, batches[each.name].calls)
+            finish.samples[each.name] = multiplied(samples, each.part)
+    return finish
 
 
-def admit_candidate(entry: Entry, candidate: Candidate, bench: Testbench) -> tuple[Standing, Run | None]:
-    """One of our programs."""
-    bound, found = build_and_verify(entry.payload, candidate, bench)
-    seconds = found.phases.get("verify", 0.0)
-    standing = Standing(found.outcome, found.max_error, found.diagnostic, seconds=seconds)
-    return standing, bench.runs(bound) if bound is not None else None
-
-
-def admit_comparator(library: Comparator, bench: Testbench) -> tuple[Standing, Run | None]:
-    """A library. Whatever it raises is its standing."""
-    version, watch = "", Stopwatch()
-    try:
-        version = library.version()
-        ready = [prepare_at(case, library, bench) for case in bench.cases]
-        version = ", ".join(dict.fromkeys(part for part in (version, *(one.how for one in ready)) if part))
-        with watch.phase("verify"):
-            verdict = check(ready, bench)
-    except ComparatorError as error:
-        return Standing("unsupported", diagnostic=str(error), version=version), None
-    except MemoryError:
-        raise  # the worker knows what to make of it
-    except Exception as error:  # somebody else's code
-        return Standing("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
-    standing = Standing(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
-    return standing, run_all(ready, bench.cases) if verdict.outcome == "ok" else None
-
-
-def prepare_at(case: Case, library: Comparator, bench: Testbench) -> Prepared:
-    """A library at one case, which may be a constant to it; inputs that tell cases apart are copies."""
-    bench.restart(case)
-    inputs = bench.inputs
-    inputs |= {name: inputs[name].copy() for name, _ in case.values}
-    return library.prepare(replace(bench.payload, cases=(case,)), inputs)
-
-
-def check(ready: Sequence[Prepared], bench: Testbench) -> Verdict:
-    """Call a library once a case and compare the outputs it gives to the oracle's; its states are its own affair."""
-    payload, worst = bench.payload, 0.0
-    for one, expected in zip(ready, bench.expected, strict=True):
-        wanted = [array for a, array in zip(payload.written, expected, strict=True) if a.role == "output"]
-        verdict = verify(payload, one.outputs(one.call()), wanted, payload.outputs)
-        if verdict.outcome != "ok":
-            return verdict
-        worst = max(worst, verdict.max_error)
-    return Verdict("ok", worst)
-
-
-def run_all(ready: Sequence[Prepared], cases: Sequence[Case]) -> Run:
-    """How a library is timed: as `Testbench.runs` times a program."""
-    if len(ready) == 1:
-        return ready[0].run
-
-    def run(calls: int) -> None:
-        for one, case in zip(ready, cases, strict=True):
-            one.run(calls * case.weight)
-
-    return run
+def run_rounds(
+    contestants: Sequence[Contestant], batches: dict[str, Batch], finish: Finish, effort: Effort
+) -> dict[str, list[float]]:
+    """Samples of everybody by rounds; who falls is noted in `finish`."""
+    order = list(contestants)
+    shuffle = random.Random(0).shuffle
+    times: dict[str, list[float]] = {each.name: [] for each in contestants}
+    start, rounds = time.perf_counter(), 0
+    while REFERENCE not in finish.fallen and not is_spent(effort, rounds, start):
+        shuffle(order)
+        for each in order:
+            if each.name in finish.fallen:
+                continue
+            found = each.sample(batches[each.name])
+            if isinstance(found, Standing):
+                finish.fallen[each.name] = found
+            else:
+                times[each.name].append(found)
+        rounds += 1
+    return times

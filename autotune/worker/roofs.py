@@ -6,9 +6,10 @@ from functools import lru_cache
 import numpy as np
 
 from autotune.compiler.lower import TAIL
-from autotune.compiler.program import BoundProgram, aligned_empty, compile_program
+from autotune.compiler.program import BoundProgram, compile_program
 from autotune.core.evaluator import Effort
 from autotune.core.machine import Machine, Roofs
+from autotune.core.pages import aligned_empty
 from autotune.core.payload import Payload
 from autotune.worker.kernels import fma_payload, read_payload
 from autotune.worker.measure import measure_interleaved

@@ -21,9 +21,8 @@ from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
 from autotune.core.stats import quiet_time
-from autotune.core.stopwatch import COMPILE
 from autotune.worker.answers import EVALUATIONS, MOMENT, check_answer, read_answer
-from autotune.worker.cause import ExitCause, find_cause
+from autotune.worker.cause import find_cause, overdue
 from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
 from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, MEMORY_SHARE, CallTimeline
@@ -37,6 +36,7 @@ ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 PRELOAD = ("autotune.worker.evaluate",)
+LIBRARY_PRELOAD = ("autotune.worker.libraries",)
 
 
 class Worker:
@@ -46,14 +46,25 @@ class Worker:
         seconds: Seconds that a job may take before it is stopped.
         memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
         sandboxed: Raise the walls of `sandbox` around the process. Without them it may start programs and write files,
-            and its answers are believed: for other people's libraries, which the user installed.
+            and its answers are believed.
+        library: For somebody else's library, which the user installed: no sandbox, no limit of memory, and nothing of
+            MLIR in the process, whose LLVM may not be that of the library.
     """
 
-    def __init__(self, seconds: float = SECONDS, memory_bytes: int | None = None, *, sandboxed: bool = True) -> None:
+    def __init__(
+        self,
+        seconds: float = SECONDS,
+        memory_bytes: int | None = None,
+        *,
+        sandboxed: bool = True,
+        library: bool = False,
+    ) -> None:
         self.seconds = seconds
         self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
+        self._preload = LIBRARY_PRELOAD if library else PRELOAD
         self._scratch = Scratch()
-        self._around = Surroundings(str(self._scratch.path), self.memory_bytes, sandboxed)
+        limit = None if library else self.memory_bytes
+        self._around = Surroundings(str(self._scratch.path), limit, sandboxed and not library)
         self._keeper = self._start_keeper()
         self._process: IsolatedProcess | None = None
         self._timeline = CallTimeline()
@@ -61,7 +72,7 @@ class Worker:
         self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
 
     def _start_keeper(self) -> Keeper:
-        return Keeper(self._around, PRELOAD)
+        return Keeper(self._around, self._preload)
 
     def __enter__(self) -> "Worker":
         return self
@@ -246,12 +257,3 @@ def evaluations(answer: list[Evaluation], count: int) -> list[Evaluation]:
         found = check_answer(answer, EVALUATIONS)
         return found if len(found) == count else []
     return []
-
-
-def overdue(phase: str, time_limits: TimeLimits, *, whole: bool) -> ExitCause:
-    """Cause of the end of a process of which a phase, or the whole call, took too long."""
-    bound = time_limits.bound(phase)
-    if whole or bound is None:
-        return ExitCause("timed-out", f"took longer than {time_limits.seconds:g} s")
-    what = "its compilation" if phase in COMPILE else "its first call"
-    return ExitCause("timed-out", f"{what} took longer than {bound:.3g} s, far beyond what good candidates take")

@@ -4,30 +4,35 @@ torch.compile needs a C++ compiler, and takes a minute or two for a large model.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from autotune.core.comparator import Prepared
+from autotune.core.comparator import LibraryVariant, Prepared
 from autotune.core.errors import ComparatorError
-from autotune.core.evaluator import Effort
 from autotune.core.payload import Array, Payload
-from autotune.worker.measure import measure_interleaved
 from payload.comparators.torch_network import build_network
 
 COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for
-TRIAL = Effort(samples=7, seconds=2.0, sample_seconds=3e-3)
+ANYWHERE = ("eager", "traced")
+BY_COMPILER = ("compiled", "compiled with max-autotune")
 
 
 @dataclass(frozen=True)
 class Torch:
-    """PyTorch, as the comparator ``torch``."""
+    """PyTorch, as the comparator ``torch``, run in one of its ways."""
 
     name: str = "torch"
     modules: tuple[str, ...] = ("torch",)
     extra: str = "torch"
+    way: str = "eager"
+
+    def variants(self) -> tuple[LibraryVariant, ...]:
+        """Give the ways that there are: some need a C++ compiler."""
+        ways = ANYWHERE + (BY_COMPILER if any(map(shutil.which, COMPILERS)) else ())
+        return tuple(LibraryVariant(way, replace(self, way=way)) for way in ways)
 
     def version(self) -> str:
         """Version of PyTorch, the instructions its kernels use, and whether it has MKL and oneDNN."""
@@ -40,10 +45,11 @@ class Torch:
         )
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Build the network in every way there is, and keep the fastest.
+        """Build the network and call it until it has compiled itself.
 
         Raises:
-            ComparatorError: The payload has no graph, or one with an op that is unknown here.
+            ComparatorError: The payload has no graph, or one with an op that is unknown here, or this PyTorch has not
+                this way any more.
         """
         import torch  # noqa: PLC0415 - comes with an extra
 
@@ -52,46 +58,52 @@ class Torch:
         network = torch.export.load(payload.model).module() if exported else build_network(payload, inputs)
         fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
         fed += tuple(torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role == "state")
-        ways, failures = [], []
-        for how, make in variants(network, fed):
-            try:
-                ways.append(Prepared(warm(make, fed), as_arrays, how))
-            except Exception as error:  # a compiler may fail in any way; the others still count
-                failures.append(f"{how} failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
-        if not ways:
-            raise ComparatorError(f"torch must run {payload.name} in one way at least: {'; '.join(failures)}")
-        return fastest(ways, failures)
+        return Prepared(warm(MAKERS[self.way], network, fed), as_arrays, self.way)
 
 
 TORCH = Torch()
 
 
-Way = tuple[str, Callable[[], Callable[..., Any]]]
+def trace_network(network: Any, fed: tuple[Any, ...]) -> Callable[..., Any]:  # noqa: ANN401
+    """A network traced and frozen by TorchScript.
 
-
-def variants(network: Any, fed: tuple[Any, ...]) -> Iterator[Way]:  # noqa: ANN401
-    """The ways to run a network: a name, and what makes the callable."""
+    Raises:
+        ComparatorError: This PyTorch has none.
+    """
     import torch  # noqa: PLC0415
 
-    yield "eager", lambda: torch.inference_mode()(network)
-    yield "traced", lambda: torch.inference_mode()(torch.jit.freeze(torch.jit.trace(network, fed)))
-    if any(shutil.which(compiler) for compiler in COMPILERS):
-        torch.compiler.reset()  # it remembers other networks, and gives up after eight
-        yield "compiled", partial(compile_network, network, freezing=True)
-        yield "compiled with max-autotune", partial(compile_network, network, freezing=True, max_autotune=True)
+    if not hasattr(torch.jit, "trace"):
+        raise ComparatorError(f"torch must have TorchScript to trace, {version('torch')} has none")
+    traced: Callable[..., Any] = torch.jit.freeze(torch.jit.trace(network, fed))
+    return traced
 
 
-def compile_network(network: Any, **options: bool) -> Callable[..., Any]:  # noqa: ANN401
+def compile_network(network: Any, fed: tuple[Any, ...], **options: bool) -> Callable[..., Any]:  # noqa: ANN401
     """A network compiled by torch.compile, with options of its inductor."""
     import torch  # noqa: PLC0415
 
-    compiled: Callable[..., Any] = torch.inference_mode()(torch.compile(network, options=options))
+    torch.compiler.reset()  # it remembers networks of other cases, and gives up after eight
+    compiled: Callable[..., Any] = torch.compile(network, options=options)
     return compiled
 
 
-def warm(make: Callable[[], Callable[..., Any]], fed: tuple[Any, ...]) -> Callable[[], Any]:
-    """Make a callable and call it until it has compiled itself."""
-    run = make()
+MAKERS: dict[str, Callable[[Any, tuple[Any, ...]], Callable[..., Any]]] = {
+    "eager": lambda network, fed: network,
+    "traced": trace_network,
+    "compiled": partial(compile_network, freezing=True),
+    "compiled with max-autotune": partial(compile_network, freezing=True, max_autotune=True),
+}
+
+
+def warm(
+    make: Callable[[Any, tuple[Any, ...]], Callable[..., Any]],
+    network: Any,  # noqa: ANN401
+    fed: tuple[Any, ...],
+) -> Callable[[], Any]:
+    """Make a callable of a network and call it until it has compiled itself."""
+    import torch  # noqa: PLC0415
+
+    run = torch.inference_mode()(make(network, fed))
     for _ in range(3):
         run(*fed)
     return lambda: run(*fed)
@@ -100,12 +112,3 @@ def warm(make: Callable[[], Callable[..., Any]], fed: tuple[Any, ...]) -> Callab
 def as_arrays(outputs: Any) -> tuple[Array, ...]:  # noqa: ANN401
     """The outputs of a call: tensors, or one tensor."""
     return tuple(tensor.numpy() for tensor in (outputs if isinstance(outputs, tuple) else (outputs,)))
-
-
-def fastest(ways: Sequence[Prepared], failures: Sequence[str]) -> Prepared:
-    """The way that takes the least time, which also says what it was chosen from, and what failed."""
-    samples = measure_interleaved([way.run for way in ways], TRIAL)
-    seconds = [min(times.seconds) for times in samples]
-    best = ways[seconds.index(min(seconds))]
-    said = f"{best.how} (fastest of {', '.join(way.how for way in ways)})"
-    return replace(best, how="; ".join([said, *failures]))

@@ -12,10 +12,11 @@ from tuning_support import default_steps, run
 from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL, run_pipeline
 from autotune.compiler.module import context, parse
 from autotune.compiler.passes.arena import NAME, plan_arena
-from autotune.compiler.program import aligned_empty, compile_program
+from autotune.compiler.program import compile_program
 from autotune.compiler.rewrites import Unit
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
+from autotune.core.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
 from autotune.core.script import assemble
 from autotune.registry import load_payload

@@ -7,8 +7,9 @@ from tuning_support import contraction_payload
 from autotune.compiler.guard import passes_of
 from autotune.compiler.lower import PLAIN, TAIL
 from autotune.compiler.part import split_pipeline
-from autotune.compiler.program import aligned_empty, compile_program
+from autotune.compiler.program import compile_program
 from autotune.core.errors import CompileError
+from autotune.core.pages import aligned_empty
 from autotune.registry import BASELINES, load_baseline, load_payload, registered
 
 PIPELINES = [load_baseline(name).pipeline for name in registered(BASELINES)] + [PLAIN]

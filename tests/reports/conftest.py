@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from compare_support import Strange
+from strange_support import Strange, StrangeVariants
 
 from autotune.core.evaluator import Effort
 from autotune.core.machine import Roofs
@@ -30,9 +30,11 @@ def no_care(tmp_path, monkeypatch):
 
 @pytest.fixture
 def strange(monkeypatch):
-    """Make comparators of `compare_support` known by their names, besides the real ones."""
+    """Make comparators of `strange_support` known by their names, besides the real ones."""
 
     def find(name):
-        return load_comparator(name) if name in registered(COMPARATORS) else Strange(name)
+        if name in registered(COMPARATORS):
+            return load_comparator(name)
+        return StrangeVariants(name) if "+" in name else Strange(name)
 
     monkeypatch.setattr(compare, "load_comparator", find)

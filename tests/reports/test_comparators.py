@@ -7,14 +7,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from compare_support import CACHED, CASES, FED, LIBRARIES, TINY, inputs_of, installed
+from compare_support import CACHED, CASES, FED, LIBRARIES, TINY, inputs_of, installed, outputs_of
 from payload_support import documented_payload
 from tuning_support import contraction_payload
 
 from autotune.core.errors import ComparatorError
 from autotune.core.payload import Payload
 from autotune.registry import load_comparator, load_payload
-from autotune.worker import race as contest
+from autotune.worker import libraries
 from autotune.worker.testbench import Testbench
 from autotune.worker.verify import verify
 
@@ -41,11 +41,11 @@ def test_library_computes_what_the_oracle_says_on_every_call(name, spec):
 def test_library_with_a_cache_computes_what_the_oracle_says_in_every_case(name, function):
     payload = load_payload(f"{CACHED},function={function}")
     bench = Testbench(payload, seed=0)
-    ready = [contest.prepare_at(case, installed(name), bench) for case in bench.cases]
+    ready = [libraries.prepare_at(case, installed(name), bench) for case in bench.cases]
     assert len(ready) == len(payload.cases or (1,))
     before = {key: array.copy() for key, array in bench.inputs.items()}
-    contest.run_all(ready, bench.cases)(2)
-    verdict = contest.check(ready, bench)
+    libraries.run_all(ready, bench.cases)(2)
+    verdict = libraries.check(ready, bench, outputs_of(bench))
     assert verdict.outcome == "ok", verdict.diagnostic
     assert all(np.array_equal(array, before[key]) for key, array in bench.inputs.items())
 
@@ -116,7 +116,7 @@ def test_library_refuses_a_graph_with_an_op_that_it_does_not_know(name, changes,
 def test_payload_of_several_ops_needs_nothing_but_its_graph(name):
     bench = Testbench(documented_payload(), seed=0)
     ready = installed(name).prepare(bench.payload, bench.inputs)
-    assert contest.check([ready], bench).outcome == "ok"
+    assert libraries.check([ready], bench, outputs_of(bench)).outcome == "ok"
 
 
 def test_comparators_pickle():

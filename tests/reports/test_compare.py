@@ -9,7 +9,6 @@ from compare_support import (
     CACHED,
     ROW,
     TINY,
-    Strange,
 )
 
 from autotune.compiler.tasks.partition import partition
@@ -17,46 +16,16 @@ from autotune.core.errors import BundleError
 from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.machine import Roofs, this_machine
 from autotune.core.stats import median_interval
-from autotune.core.trial import OUTCOMES
 from autotune.registry import load_payload
 from autotune.reports import compare
 from autotune.reports import entries as contenders
-from autotune.reports.compare import CompareOptions, split_heats
 from autotune.store.places import home
-from autotune.worker import race as contest
 from autotune.worker.environment import ONE_THREAD, one_thread
-from autotune.worker.race import Entry, Standing, enter
-from autotune.worker.worker import Worker
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # one way of several, while it lasts
     pytest.mark.usefixtures("no_care"),
 ]
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "status", "words"),
-    [
-        ("off_by_a_little", "wrong-result", "should be"),
-        ("not_finite", "non-finite", "inf"),
-        ("of_another_shape", "wrong-result", "must have shape (9, 7)"),
-        ("one_too_many", "failed", "an array each of"),
-        ("raises", "failed", "RuntimeError: no luck | today"),
-        ("refuses", "unsupported", "something else"),
-    ],
-)
-def test_library_that_misbehaves_has_a_standing_that_says_how(monkeypatch, behaviour, status, words):
-    monkeypatch.setattr(contest, "_entered", {})
-    found = enter(Entry(behaviour, load_payload(TINY), Strange(behaviour)))
-    assert found.status == status
-    assert words in found.diagnostic
-    assert found.version.startswith(f"{behaviour} 1.0")
-
-
-def test_statuses_are_outcomes_and_three_more():
-    assert set(OUTCOMES) | {"missing", "unsupported", "failed"} == {
-        status for part in contest.EntryStatus.__args__ for status in part.__args__
-    }
 
 
 def test_comparison_is_one_json_object(autotune, strange):
@@ -184,35 +153,10 @@ def test_interrupt_ends_with_its_exit_code(autotune, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare, "enter_all", interrupted)
+    monkeypatch.setattr(compare.Contest, "enter", interrupted)
     code, out, said = autotune("compare", TINY, "--against", "numpy")
     assert (code, out) == (130, "")
     assert "Traceback" not in said
-
-
-def test_slow_contestants_run_after_the_others_beside_the_row_that_ratios_are_to():
-    seconds = {"baseline": 60.0, "default": 0.1, "best": 0.1, "numpy": 0.2}
-    right = dict.fromkeys(seconds)
-    standings = {name: Standing("ok", seconds=each) for name, each in seconds.items()}
-    assert split_heats(right, "best", standings) == [["default", "best", "numpy"], ["best", "baseline"]]
-    assert split_heats(right, None, standings) == [["default", "best", "numpy"], ["baseline"]]
-    standings["best"] = Standing("ok", seconds=50.0)
-    assert split_heats(right, "best", standings) == [list(right)]
-    assert split_heats({}, None, {}) == []
-
-
-def test_process_that_dies_in_the_race_leaves_rows_that_say_so(monkeypatch):
-    monkeypatch.setattr(compare, "load_comparator", Strange)
-    calls = Worker.call
-
-    def call(self, function, argument, seconds=None):
-        return calls(self, os._exit if function is compare.race else function, argument, seconds)
-
-    monkeypatch.setattr(Worker, "call", call)
-    monkeypatch.setattr(compare, "Race", lambda *fields: 9)
-    found = compare.compare(load_payload(TINY), home(), CompareOptions(("right",), None))
-    assert [row.outcome for row in found.rows] == ["crashed", "crashed"]
-    assert (found.ratio_to, found.is_right) == (None, False)
 
 
 def test_environment_of_the_worker_is_clean_and_restored_afterwards(monkeypatch):

@@ -1,0 +1,178 @@
+"""A contest: everybody enters in a process, those who are right race; of several ways of a library the fastest does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from types import TracebackType
+
+from autotune.core.candidate import Candidate
+from autotune.core.comparator import Comparator, LibraryVariant, Variants
+from autotune.core.evaluator import Effort
+from autotune.core.listener import Listener
+from autotune.core.machine import Machine
+from autotune.core.trial import Samples
+from autotune.reports.entries import Contender
+from autotune.worker.entry import Entry, Standing
+from autotune.worker.race import Contestant, library, program, race
+from autotune.worker.worker import Worker
+
+SLOW = 3.0  # seconds a call; who takes longer runs afterwards, so that the others get their samples
+ENTRY_SECONDS = 900.0  # the baseline of a large model takes minutes, and so do compilers of others
+TRIAL = Effort(samples=7, seconds=2.0, sample_seconds=3e-3)  # of two ways of a library
+
+
+@dataclass(frozen=True)
+class EntryTimes:
+    """Samples of a contestant, and those of the row it is measured against, taken in the same rounds."""
+
+    samples: Samples
+    anchor: Samples | None
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A way of a library that is right, in its process."""
+
+    way: str
+    contestant: Contestant
+    standing: Standing
+
+
+class Contest:
+    """Processes of everybody who takes part; use as a context manager.
+
+    Attributes:
+        contenders: The rows, in order: those that were given, and ways of libraries that failed.
+        standings: What became of each, by name.
+    """
+
+    def __init__(self, machine: Machine, ours: Worker, listener: Listener) -> None:
+        self.contenders: list[Contender] = []
+        self.standings: dict[str, Standing] = {}
+        self._machine, self._ours, self._listener = machine, ours, listener
+        self._racing: dict[str, Contestant] = {}
+        self._libraries: list[Worker] = []
+
+    def __enter__(self) -> "Contest":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._libraries:
+            worker.close()
+
+    def enter(self, contenders: Sequence[Contender]) -> None:
+        """Let everybody who is there enter."""
+        for contender in contenders:
+            entry = contender.entry
+            if entry is None:
+                self._note(contender, Standing("missing", diagnostic=contender.diagnostic))
+            elif isinstance(entry.contender, Candidate):
+                self._listener.stage(f"preparing and verifying {contender.name}")
+                contestant = program(entry, self._ours)
+                self._note(contender, contestant.enter(), contestant)
+            else:
+                self._enter_library(contender, entry, entry.contender)
+
+    def _note(self, contender: Contender, standing: Standing, contestant: Contestant | None = None) -> None:
+        """Make a row; its contestant races if it is right."""
+        self.contenders.append(contender)
+        self.standings[contender.name] = standing
+        if contestant is not None and standing.status == "ok":
+            self._racing[contender.name] = contestant
+
+    def _enter_library(self, contender: Contender, entry: Entry, comparator: Comparator) -> None:
+        """Try every way of a library: the fastest that is right is its row, those that fail have rows of their own."""
+        failed: dict[str, Standing] = {}
+        best, ways = None, ways_of(comparator)
+        for variant in ways:
+            name = row_name(contender.name, variant.name)
+            self._listener.stage(f"preparing and verifying {name}")
+            found = self._prepare(replace(entry, name=name, contender=variant.comparator), variant.name)
+            if found.standing.status == "ok":
+                best = found if best is None else self._faster(best, found, failed)
+            else:
+                failed[variant.name] = found.standing
+        right = [variant.name for variant in ways if variant.name not in failed]
+        if best is not None:
+            said = f" (fastest of {', '.join(right)})" if len(right) > 1 else ""
+            self._note(contender, replace(best.standing, version=best.standing.version + said), best.contestant)
+        elif len({standing.diagnostic for standing in failed.values()}) == 1:  # it is not for the way it was run
+            self._note(contender, failed.popitem()[1])
+            return
+        for way, standing in failed.items():
+            self._note(replace(contender, name=row_name(contender.name, way)), standing)
+
+    def _prepare(self, entry: Entry, way: str) -> Prospect:
+        """A way of a library in a process of its own, which ends where it is not right."""
+        worker = Worker(ENTRY_SECONDS, library=True)
+        self._libraries.append(worker)
+        contestant = library(entry, worker, self._ours)
+        found = Prospect(way, contestant, contestant.enter())
+        if found.standing.status != "ok":
+            self._end(found)
+        return found
+
+    def _faster(self, one: Prospect, other: Prospect, failed: dict[str, Standing]) -> Prospect | None:
+        """The faster of two, `None` if both fall; the process of the other ends. Who falls is noted in `failed`."""
+        both = (one, other)
+        finish = race([each.contestant for each in both], self._ours, self._machine, TRIAL)
+        failed |= {
+            each.way: finish.fallen[each.contestant.name]
+            for each in both
+            if each.way not in failed and each.contestant.name in finish.fallen
+        }
+        seconds = {name: min(samples.seconds) for name, samples in finish.samples.items()}
+        best = min(both, key=lambda each: seconds.get(each.contestant.name, inf))
+        for each in both:
+            if each is not best or not seconds:
+                self._end(each)
+        return best if seconds else None
+
+    def _end(self, prospect: Prospect) -> None:
+        """End a process that is of no more use."""
+        self._libraries.remove(prospect.contestant.worker)
+        prospect.contestant.worker.close()
+
+    def race_all(self, anchors: Sequence[str], effort: Effort) -> dict[str, EntryTimes]:
+        """Times of everybody who is right, by row. Who falls gets another standing.
+
+        Args:
+            anchors: Rows that ratios may be to; the first of them that is right takes part in every heat.
+            effort: How long each heat is measured.
+        """
+        anchor = next((name for name in anchors if name in self._racing), None)
+        times: dict[str, EntryTimes] = {}
+        for heat in split_heats(list(self._racing), anchor, self.standings):
+            runners = {name: self._racing[name] for name in heat}
+            finish = race(list(runners.values()), self._ours, self._machine, effort)
+            beside = finish.samples.get(runners[anchor].name) if anchor is not None else None
+            for name in heat:
+                if name in times:
+                    continue
+                if (fallen := finish.fallen.get(runners[name].name)) is not None:
+                    self.standings[name] = replace(fallen, version=self.standings[name].version)
+                else:
+                    times[name] = EntryTimes(finish.samples[runners[name].name], beside)
+        return times
+
+
+def split_heats(right: Sequence[str], anchor: str | None, standings: dict[str, Standing]) -> list[list[str]]:
+    """Who runs together: the quick, then the slow; the row that ratios are to runs with both."""
+    slow = {name for name in right if standings[name].seconds > SLOW}
+    if anchor in slow or not slow:
+        return [list(right)] if right else []
+    quick = [name for name in right if name not in slow]
+    beside = [anchor] if anchor is not None else []
+    return [heat for heat in (quick, [*beside, *(name for name in right if name in slow)]) if heat]
+
+
+def row_name(library_name: str, way: str) -> str:
+    """How the row of a library, run in one of its ways, is called."""
+    return f"{library_name} ({way})" if way else library_name
+
+
+def ways_of(comparator: Comparator) -> tuple[LibraryVariant, ...]:
+    """The ways of a library; one without a name, where it has no choice."""
+    return comparator.variants() if isinstance(comparator, Variants) else (LibraryVariant("", comparator),)

@@ -1,0 +1,164 @@
+"""A contest: libraries in processes of their own, the ways they have, and who falls while the others stay."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+from compare_support import TINY, installed
+from strange_support import Strange, StrangeVariants
+from tuning_support import contraction_payload
+
+from autotune.compiler.lower import PLAIN
+from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort
+from autotune.core.listener import SILENT
+from autotune.core.machine import this_machine
+from autotune.core.trial import OUTCOMES
+from autotune.registry import load_payload
+from autotune.reports.contest import Contest, split_heats
+from autotune.reports.entries import Contender
+from autotune.worker import entry as entries
+from autotune.worker import race
+from autotune.worker.entry import Entry, Standing
+from autotune.worker.worker import Worker
+
+pytestmark = pytest.mark.usefixtures("no_care")
+EFFORT = Effort(samples=5, seconds=0.2, sample_seconds=1e-4)
+MACHINE = this_machine()
+
+
+@pytest.fixture(scope="module")
+def ours():
+    with Worker(60.0) as worker:
+        yield worker
+
+
+def hold(ours, *libraries, payload=None):
+    """What becomes of our plain program and of libraries: standings and times, by row."""
+    payload = payload or load_payload(TINY)
+    plain = Contender("default", Entry("default", payload, Candidate(None, PLAIN)))
+    others = [Contender(library.name, Entry(library.name, payload, library)) for library in libraries]
+    with Contest(MACHINE, ours, SILENT) as contest:
+        contest.enter([plain, *others])
+        times = contest.race_all(("default",), EFFORT)
+        assert list(contest.standings) == [contender.name for contender in contest.contenders]
+    return contest.standings, times
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "words"),
+    [
+        ("off_by_a_little", "wrong-result", "should be"),
+        ("not_finite", "non-finite", "inf"),
+        ("of_another_shape", "wrong-result", "must have shape (9, 7)"),
+        ("one_too_many", "failed", "an array each of"),
+        ("raises", "failed", "RuntimeError: no luck | today"),
+        ("refuses", "unsupported", "something else"),
+        ("aborts", "crashed", "SIGABRT | two of one symbol"),
+    ],
+)
+def test_library_that_misbehaves_has_a_standing_that_says_how(ours, behaviour, status, words):
+    standings, times = hold(ours, Strange(behaviour))
+    found = standings[behaviour]
+    assert found.status == status
+    assert words in found.diagnostic
+    assert found.version.startswith(f"{behaviour} 1.0") or status == "crashed"
+    assert list(times) == ["default"]
+
+
+def test_statuses_are_outcomes_and_three_more():
+    assert set(OUTCOMES) | {"missing", "unsupported", "failed"} == {
+        status for part in entries.EntryStatus.__args__ for status in part.__args__
+    }
+
+
+def test_library_finds_neither_mlir_nor_a_limit_in_its_process(ours):
+    standings, times = hold(ours, Strange("looks_around"))
+    assert standings["looks_around"].status == "ok", standings["looks_around"].diagnostic
+    assert len(times["looks_around"].samples.seconds) == len(times["default"].samples.seconds)
+
+
+def test_what_the_compiler_says_is_right_reaches_a_library_in_parts(ours, monkeypatch):
+    monkeypatch.setattr(race, "PART_ELEMENTS", 5)
+    payload = replace(contraction_payload(3, 4, 5), reference=None)
+    assert payload.reference is None
+    standings, times = hold(ours, Strange("looks_around"), Strange("off_by_a_little"), payload=payload)
+    assert standings["looks_around"].status == "ok", standings["looks_around"].diagnostic
+    assert standings["off_by_a_little"].status == "wrong-result"
+    assert set(times) == {"default", "looks_around"}
+
+
+def test_way_that_fails_has_a_row_of_its_own_and_the_others_stay(autotune, strange):
+    arguments = ("--against", "aborts+right+refuses+looks_around+dies_when_timed", "--baseline", "none", "--json")
+    code, out, _ = autotune("compare", TINY, *arguments)
+    assert code == 1  # two crashed
+    rows = {row["name"]: row for row in json.loads(out)["rows"]}
+    name = arguments[1]
+    assert {key: row["outcome"] for key, row in rows.items()} == {
+        "default": "ok",
+        name: "ok",
+        f"{name} (aborts)": "crashed",
+        f"{name} (refuses)": "unsupported",
+        f"{name} (dies_when_timed)": "crashed",
+    }
+    assert "(fastest of right, looks_around)" in rows[name]["version"]
+    assert "two of one symbol" in rows[f"{name} (aborts)"]["diagnostic"]
+
+
+def test_every_way_of_the_installed_torch_is_right_in_a_process_of_its_own(ours):
+    standings, _ = hold(ours, torch := installed("torch"))
+    assert {name: standing.status for name, standing in standings.items()} == {"default": "ok", "torch": "ok"}
+    assert all(variant.name in standings["torch"].version for variant in torch.variants())
+
+
+def test_library_of_which_every_way_fails_has_a_row_for_each_but_one_where_all_say_the_same(ours):
+    standings, _ = hold(ours, StrangeVariants("refuses+refuses_too"), StrangeVariants("refuses+refuses"))
+    assert list(standings) == [
+        "default",
+        "refuses+refuses_too (refuses)",
+        "refuses+refuses_too (refuses_too)",
+        "refuses+refuses",
+    ]
+
+
+def test_who_falls_in_the_race_leaves_the_others_in_it(ours):
+    standings, times = hold(ours, Strange("dies_when_timed"), Strange("right"))
+    assert {name: standing.status for name, standing in standings.items()} == {
+        "default": "ok",
+        "dies_when_timed": "crashed",
+        "right": "ok",
+    }
+    assert set(times) == {"default", "right"}
+    assert len(times["right"].samples.seconds) == len(times["right"].anchor.seconds)
+
+
+def test_entry_enters_again_where_another_ended_the_process(ours):
+    contestant = race.program(Entry("default", load_payload(TINY), Candidate(None, PLAIN)), ours)
+    assert contestant.enter().status == "ok"
+    batch = contestant.calibrate(1e-4)
+    ours.renew()
+    assert contestant.sample(batch) > 0
+
+
+def test_process_that_dies_over_a_turn_is_the_standing(ours, monkeypatch):
+    contestant = race.program(Entry("default", load_payload(TINY), Candidate(None, PLAIN)), ours)
+    monkeypatch.setattr(race, "calibrate_entry", end_process)
+    finish = race.race([contestant], ours, MACHINE, EFFORT)
+    assert {name: standing.status for name, standing in finish.fallen.items()} == {"default": "crashed"}
+    assert finish.samples == {}
+
+
+def end_process(turn):
+    os._exit(9)
+
+
+def test_slow_contestants_run_after_the_others_beside_the_row_that_ratios_are_to():
+    seconds = {"baseline": 60.0, "default": 0.1, "best": 0.1, "numpy": 0.2}
+    right = list(seconds)
+    standings = {name: Standing("ok", seconds=each) for name, each in seconds.items()}
+    assert split_heats(right, "best", standings) == [["default", "best", "numpy"], ["best", "baseline"]]
+    assert split_heats(right, None, standings) == [["default", "best", "numpy"], ["baseline"]]
+    standings["best"] = Standing("ok", seconds=50.0)
+    assert split_heats(right, "best", standings) == [right]
+    assert split_heats([], None, {}) == []
