@@ -13,6 +13,7 @@ from math import prod
 from autotune.core.errors import SpaceError
 from autotune.core.machine import Machine
 from autotune.core.space import Condition, Config, Constraint, Knob, Space, Value
+from autotune.core.technique import repair
 from autotune.core.terms import Term, evaluate, names_in, spell
 
 FACT = "autotune."  # what the names of facts about the machine begin with
@@ -159,12 +160,18 @@ class OpenScript:
             SpaceError: No config with what is selected obeys the laws.
         """
         space = self.space(machine)
+        first = space.settled({knob.name: knob.first for knob in self.knobs})
+        law = space.broken_law(first)
+        if law is None:
+            return first
+        near = repair(first, space, [knob.name for knob in self.knobs if knob.selected is None])
+        if near is not None:
+            return near
         for config in islice(self._from_the_first(), MOST_TRIED):
             if space.broken_law(settled := space.settled(config)) is None:
                 return settled
-        first = space.settled({knob.name: knob.first for knob in self.knobs})
-        law = space.broken_law(first)
-        raise SpaceError(f"{self.source}: selected values must obey the laws, they break: {law}; select others")
+        which = "selected" if any(knob.selected is not None for knob in self.knobs) else "some"
+        raise SpaceError(f"{self.source}: {which} values must obey the laws, they break: {law}; select others")
 
     def _from_the_first(self) -> Iterator[dict[str, Value]]:
         """Configs with what is selected, those first that differ least from the first values."""

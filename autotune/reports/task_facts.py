@@ -1,12 +1,13 @@
 """What a payload still says of its recorded tasks: names for people, operations, default configs."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.errors import AutotuneError
 from autotune.core.machine import Machine, this_machine
+from autotune.core.own_family import OWN
 from autotune.core.payload import Payload
 from autotune.core.space import Config
 from autotune.core.task import Task
@@ -14,6 +15,7 @@ from autotune.core.task_names import readable_names
 from autotune.registry import load_family
 from autotune.reports.holdings import Holdings
 from autotune.store.bundle import BundleFiles
+from autotune.tuning.own import own_of
 from autotune.tuning.roofline import needed_flops
 from autotune.worker.reading import partition, reopen_payload
 
@@ -42,7 +44,19 @@ def facts_of_bundle(bundle: BundleFiles) -> dict[str, TaskFacts]:
     data = bundle.manifest
     texts = {tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in data.tasks}
     families = {tag: record.schedule for tag, record in data.tasks.items()}
-    return facts_of(bundle.payload, texts, data.machine, families)
+    facts = facts_of(bundle.payload, texts, data.machine, families)
+    return facts | own_facts(bundle, facts)
+
+
+def own_facts(bundle: BundleFiles, facts: Mapping[str, TaskFacts]) -> dict[str, TaskFacts]:
+    """Facts of the tasks that a user's own script schedules, by tag; none where this release cannot read it."""
+    tags = [tag for tag, record in bundle.manifest.tasks.items() if record.schedule == OWN]
+    try:
+        own = own_of(bundle) if tags else None
+        default = own.script.default(bundle.manifest.machine) if own is not None else None
+    except AutotuneError:
+        return {}
+    return {tag: replace(facts[tag], count=bundle.manifest.tasks[tag].count, default=default) for tag in tags}
 
 
 def facts_of_store(holdings: Holdings) -> dict[tuple[str, str], TaskFacts]:

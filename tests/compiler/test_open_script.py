@@ -228,6 +228,15 @@ def test_a_default_obeys_the_laws_where_nothing_is_selected():
     assert read(text).default(this_machine()) == {"a": 6, "b": 5}
 
 
+def test_a_default_is_found_among_many_knobs_too():
+    more = "%x = smt.int.cmp gt %a_, %b_\n smt.assert %x"
+    others = "".join(knob(f"k{n}", "{lb = 1, ub = 64}") for n in range(8))
+    sizes = "".join(f'transform.annotate %op "k{n}" = %k{n} : {HANDLE}, {SIZE}\n' for n in range(8))
+    body = knob("a", "[4, 6, 8]") + knob("b", "[5, 7]") + others + law(more)
+    text = own_module(body + tiled("%a", "%b").replace("%tile,", f"{sizes} %tile,"))
+    assert read(text).default(this_machine())["a"] == 6
+
+
 def test_selections_that_break_a_law_are_refused():
     more = "%x = smt.int.cmp gt %a_, %b_\n smt.assert %x"
     first = f'%a = transform.tune.knob<"a"> = 4 from options = [4, 8] -> {SIZE}\n'
