@@ -13,6 +13,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
+from autotune.core.task import Task
 from autotune.registry import families_for, load_family
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
@@ -83,12 +84,19 @@ def show(
         alone = as_recorded(only(parts.tasks, task), recorded, machine, own)
         return show_alone(stage, with_knobs(alone, config, machine) if config else alone, machine)
     if stage == "tasks" and recorded is not None:
-        return Shown("\n".join(describe(tag, record) for tag, record in recorded.items()))
+        tasks_now = {each.tag: each for each in parts.tasks}
+        lines = [
+            describe(tag, record) + others(tasks_now.get(tag), record["schedule"]) for tag, record in recorded.items()
+        ]
+        return Shown("\n".join(lines))
     if bundle is not None and (own is None or stage != "scheduled"):
         return render(stage, payload, recorded_candidate(bundle), machine)
     tasks = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
     if stage == "tasks":
-        return Shown("\n".join(describe(each.task.tag, each.record()) + others(each) for each in tasks))
+        lines = [
+            describe(each.task.tag, each.record()) + others(each.task, each.record()["schedule"]) for each in tasks
+        ]
+        return Shown("\n".join(lines))
     return render(stage, payload, candidate_of(tasks, machine, parts.payload.text), machine)
 
 
@@ -141,10 +149,9 @@ def show_difference(
     return Shown("\n".join(lines) or f"{first} and {second} are the same")
 
 
-def others(scheduled: Scheduled) -> str:
-    """The other families that cover a task."""
-    mine = scheduled.family.name if scheduled.family is not None else ""
-    names = [family.name for family in families_for(scheduled.task) if family.name != mine]
+def others(task: Task | None, mine: str | None) -> str:
+    """The families that cover a task besides the one it is compiled with; nothing of a task that is no more."""
+    names = [family.name for family in families_for(task) if family.name != mine] if task is not None else []
     return f"  (also {', '.join(names)})" if names else ""
 
 

@@ -12,6 +12,7 @@ from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
+from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import families_for, family_for, load_baseline, load_family, rank
@@ -107,13 +108,12 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
     with_room(partial(check_target, bundle), bundle, store.pause)
     machine = this_machine()
     baseline = load_baseline(options.baseline)
+    own = read_own(payload, options)
     with Worker(options.timeout) as worker:
         listener.stage("measuring roofs and noise of this machine")
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
         listener.stage("partitioning the payload")
-        file = own_script(payload, options.script) if not options.family else None
-        own = open_own(file, options.tasks) if file is not None else None
         parts = parts_of(payload, own)
         wanted = own or (load_family(options.family) if options.family else None)
         searches = open_searches(payload, parts.tasks, machine, store, options, wanted=wanted)
@@ -165,6 +165,20 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
     result = replace(result, bundle=str(folder))
     store.write_summary(payload.name, result.to_json())
     return result
+
+
+def read_own(payload: Payload, options: TuneOptions) -> OwnFamily | None:
+    """The user's own script that is to be tuned, read before anything is measured; `None` for families.
+
+    Raises:
+        ScheduleError: The script cannot be read or tuned; or tasks are named for a script, and there is none.
+    """
+    file = own_script(payload, options.script) if not options.family else None
+    if file is not None:
+        return open_own(file, options.tasks)
+    if options.tasks != "*":
+        raise ScheduleError("--task must go with a schedule of your own, there is none; pass --schedule or drop it")
+    return None
 
 
 def open_searches(

@@ -188,6 +188,13 @@ def test_a_script_of_the_whole_payload_takes_no_task(tmp_path):
         tuned(tmp_path, tasks="matmul*")
 
 
+def test_a_task_without_a_script_is_refused(tmp_path):
+    options = TuneOptions(trials=1, tasks="matmul*")
+    refusal = pytest.raises(ScheduleError, match="--task must go with a schedule of your own, there is none")
+    with no_care(), Store.open(tmp_path / "s") as store, refusal:
+        tune(PAYLOAD, store, tmp_path / "bundle", options)
+
+
 def test_ops_by_hand_with_knobs_are_a_script_of_one_op(tmp_path):
     body = f"""{knob("rows", "[4, 8]")}
     %tile, %loop = transform.structured.tile_using_for %op tile_sizes [%rows]
