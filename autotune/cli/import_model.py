@@ -26,7 +26,7 @@ def import_model(
     from autotune.worker.importing import import_model as import_into
 
     path = Path(model.partition(",")[0])
-    folder = output if output is not None else path.with_suffix("")
+    folder = output if output is not None else path.parent / path.stem
     import_into(model, folder)
     imported = payload(str(folder))
     found = tasks(imported)

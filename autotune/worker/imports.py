@@ -55,7 +55,7 @@ def folder_of(spec: str) -> Path:
         PayloadError: The file is missing, or cannot be read.
     """
     path = Path(spec.partition(",")[0])
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
     try:
         with path.open("rb") as file:

@@ -26,6 +26,7 @@ VERBS = {
     "doctor": [NOWHERE],
     "selftest": ["--baseline", "nosuch"],
     "list": [NOWHERE],
+    "import": [f"{NOWHERE}.onnx"],
 }
 NO_NUMBERS = [
     "",

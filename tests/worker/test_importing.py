@@ -127,6 +127,13 @@ def test_a_damaged_file_is_one_line(name, folder):
         open_payload(folder).make_inputs(0)
 
 
+@pytest.mark.parametrize("name", ["", "a" * 5000, "no/such"])
+def test_a_model_that_is_no_file_is_one_line(name, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused("tune", f"{name}.onnx")
+    refused("import", f"{name}.onnx")
+
+
 def test_a_record_has_nothing_imported(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "model.onnx").write_bytes(b"a model")
