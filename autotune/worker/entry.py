@@ -57,7 +57,7 @@ class ExpectedPart:
         output: Number of the output, among the payload's outputs.
         start: Number of its first element, of the output as one row.
         shape: Shape of the whole output.
-        values: Its elements, one after the other.
+        values: Elements of the part, one after the other.
     """
 
     case: int

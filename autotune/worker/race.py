@@ -38,7 +38,7 @@ class Contestant:
 
     Attributes:
         name: Name of the entry.
-        worker: Whose process it runs in.
+        worker: Worker whose process it runs in.
         admit: Prepares and verifies it in that process.
         part: One in so many of its iterations is run.
     """

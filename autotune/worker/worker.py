@@ -47,7 +47,7 @@ class Worker:
         memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
         sandboxed: Raise the walls of `sandbox` around the process. Without them it may start programs and write files,
             and its answers are believed.
-        library: For somebody else's library, which the user installed: no sandbox, no limit of memory, and nothing of
+        library: Library of somebody else, which the user installed, is run: no sandbox, no limit of memory, nothing of
             MLIR in the process, whose LLVM may not be that of the library.
     """
 

@@ -137,7 +137,7 @@ FAULTS = {
             None, "builtin.module(func.func(affine-loop-unroll{unroll-factor=100000000}))", instead(UNROLLED).text
         ),
         "timed-out",
-        "compilation took longer than 8 s",
+        "compilation took longer than 3 s",
     ),
     "allocates": (instead(ALLOCATES, "llvm.func @malloc(i64) -> !llvm.ptr"), "out-of-memory", "GiB mapped"),
     "forks": (instead(FORKS, DECLARED), "crashed", "started a process of its own"),
@@ -220,7 +220,7 @@ def worker():
 @pytest.fixture(scope="module")
 def swept(worker, tmp_path_factory):
     path = tmp_path_factory.mktemp("faults") / "store.journal"
-    time_limits = TimeLimits(compile_seconds=8.0, run_seconds=4.0)
+    time_limits = TimeLimits(compile_seconds=3.0, run_seconds=4.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("autotune.tuning.task_search.learn_time_limits", lambda trials: time_limits)
         return path, *search_all(path, worker)

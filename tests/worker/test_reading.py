@@ -52,15 +52,10 @@ def test_deeply_nested_payload_is_refused_and_the_tuner_lives(tmp_path):
         open_payload(path)
 
 
-def crash(number):
-    """End the process, as a text that the parser does not survive. In the isolated process only."""
-    signal.raise_signal(number)
-
-
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
 def test_text_that_the_compiler_does_not_survive_is_an_error_of_the_text(number):
     with pytest.raises(PayloadError, match=rf"mine.mlir must be readable .* \(crashed: in .*{number.name}"):
-        read_apart(crash, number, "mine.mlir", PayloadError)
+        read_apart(signal.raise_signal, number, "mine.mlir", PayloadError)
     assert len(partition(load_payload(SPEC)).tasks) == 1
 
 

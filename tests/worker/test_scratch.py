@@ -60,7 +60,7 @@ def leave_something(argument):
 
 
 def test_what_a_process_leaves_in_its_temporary_folder_goes_with_its_worker(temporary):
-    with Worker() as worker:
+    with Worker(sandboxed=False) as worker:
         folder, _ = worker.call(leave_something, None)
         assert Path(folder).is_dir()
         assert Path(folder).parent.parent == temporary
