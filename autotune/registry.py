@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from autotune.core.comparator import Comparator
+from autotune.core.dialect import Dialect
 from autotune.core.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
 from autotune.core.family import Baseline, Family
 from autotune.core.generator import Generator
@@ -22,10 +23,10 @@ from autotune.core.technique import Technique
 
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
-GENERATORS, IMPORTERS = "autotune.generators", "autotune.importers"
+GENERATORS, IMPORTERS, DIALECTS = "autotune.generators", "autotune.importers", "autotune.dialects"
 DISTRIBUTION = "mlir-schedule-autotune"
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, IMPORTERS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
 @cache
@@ -84,6 +85,14 @@ def is_importable(spec: str) -> bool:
     return suffix_of(spec) in registered(IMPORTERS)
 
 
+def dialect_of(text: str) -> Dialect | None:
+    """The dialect that a text has an op of; `None` where it has none."""
+    for name, point in registered(DIALECTS).items():
+        if f"{name}." in text and re.search(rf"(?<![\w.@%#!$-]){name}\.[a-z_]+\"?\(", re.sub("//.*", "", text)):
+            return cast(Dialect, point.load())
+    return None
+
+
 def suffix_of(spec: str) -> str:
     """The suffix of the file that a spec names, without its dot."""
     return Path(spec.partition(",")[0]).suffix.removeprefix(".")
@@ -134,6 +143,18 @@ def rank(family: Family) -> tuple[bool, int]:
 def families_for(task: Task) -> tuple[Family, ...]:
     """Every family that covers a task, the one that is searched first."""
     return tuple(family for family in families() if family.covers(task))
+
+
+def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
+    """A sentence for every task that several families cover alike, so that nothing but their order decides."""
+    said = []
+    for task in tasks:
+        found = families_for(task) if wanted is None or not wanted.covers(task) else ()
+        first, *alike = [family.name for family in found if rank(family) == rank(found[0])] or [""]
+        if alike:
+            others = ", ".join(alike)
+            said.append(f"{task.tag}: {others} would cover it as well as {first}, which is searched; see --family")
+    return tuple(said)
 
 
 def family_for(task: Task) -> Family | None:

@@ -1,7 +1,9 @@
 """The reference of the command line, written from the commands themselves; `--check` only compares."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -17,13 +19,22 @@ Results go to stdout, progress to stderr.
 
 
 def page() -> str:
-    """All verbs, in their order."""
+    """All verbs, in their order; those of a group, such as `store copy`, by both words."""
     command = typer.main.get_command(app)
     parts = [HEAD]
-    for name, verb in command.commands.items():  # type: ignore[attr-defined]
+    for name, verb in verbs_of(command):
         with verb.make_context(f"autotune {name}", [], resilient_parsing=True, terminal_width=WIDTH) as context:
             parts.append(f"\n## {name}\n\n```text\n{verb.get_help(context).strip()}\n```\n")
     return "".join(parts)
+
+
+def verbs_of(command: Any, before: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """Names and commands, those of groups in their place."""
+    for name, verb in command.commands.items():
+        if hasattr(verb, "commands"):
+            yield from verbs_of(verb, f"{before}{name} ")
+        else:
+            yield before + name, verb
 
 
 def main() -> int:

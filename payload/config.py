@@ -66,14 +66,14 @@ class GPTConfig:
         return {name: size for name, size in asdict(self).items() if name not in ("rope", "storage")}
 
 
-def check_size(name: str, size: int) -> None:
+def check_size(name: str, size: int, least: int = 1) -> None:
     """Raise unless `size` is a size a tensor can have.
 
     Raises:
-        PayloadError: The size is below 1 or above 2^31 - 1.
+        PayloadError: The size is below `least` or above 2^31 - 1.
     """
-    if size < 1:
-        raise PayloadError(f"{name} must be at least 1, got {size}; try {name}=1")
+    if size < least:
+        raise PayloadError(f"{name} must be at least {least}, got {size}; try {name}={least}")
     if size > LARGEST_SIZE:
         raise PayloadError(f"{name} must be at most {LARGEST_SIZE}, got {size}; try {name}=1024")
 

@@ -188,8 +188,8 @@ def make_inputs(request: Request, seed: int) -> dict[str, Array]:
     return {**found, **store_weights(random_weights(config, seed), config)}
 
 
-def make_payload(request: Request, text: str, graph: Graph) -> Payload:
-    """The payload of a function."""
+def make_payload(request: Request, text: str, graph: Graph, dialect: str) -> Payload:
+    """The payload of a function: its text, the graph that comparators translate, and its text in the dialect."""
     config = request.config
     return Payload(
         name=request.name,
@@ -202,4 +202,5 @@ def make_payload(request: Request, text: str, graph: Graph) -> Payload:
         reduction=longest_sum(config, request.function),
         graph=graph,
         cases=cases(request),
+        dialect=dialect,
     )

@@ -47,9 +47,9 @@ def read(kernel: str, parameters: Mapping[str, str], defaults: Mapping[str, int]
 
 def make(
     kernel: str,
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, object],
     *,
-    defaults: Mapping[str, int],
+    defaults: Mapping[str, object],
     arguments: tuple[Argument, ...],
     graph: Graph,
     oracle: Callable[..., reference.Doubles],

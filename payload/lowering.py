@@ -1,10 +1,19 @@
-"""Ops of a graph as linalg on tensors: what payloads of a few ops, and compilers of tensors, are written with."""
+"""Ops of a graph as linalg on tensors: what payloads of a few ops, and compilers of tensors, are written with.
 
-from collections.abc import Iterable, Mapping, Sequence
+An op that the dialect has is lowered as the dialect lowers it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from autotune.core.graph import OpNode, Rules, translate
-from payload import ops, rowwise
+from payload import convolution, ops, rowwise
 from payload.builder import Builder, Value
+from payload.dialect.ops.activations import GeluOp
+from payload.dialect.ops.attention import AttentionOp, MergeHeadsOp, SplitHeadsOp
+from payload.dialect.ops.linear import AddOp, LinearOp
+from payload.dialect.ops.norms import LayerNormOp
+from payload.dialect.ops.tables import EmbeddingOp
 
 
 def lower(f: Builder, nodes: Iterable[OpNode], tensors: Mapping[str, Value], results: Sequence[str]) -> list[Value]:
@@ -24,22 +33,46 @@ def lower(f: Builder, nodes: Iterable[OpNode], tensors: Mapping[str, Value], res
     return [values[name] for name in results]
 
 
+def in_dialect(make: Callable[[OpNode], Any]) -> Callable[..., Any]:
+    """The rule of an op that the dialect has.
+
+    Args:
+        make: Gives the dialect's op of a node.
+    """
+
+    def rule(f: Builder, node: OpNode, *operands: Value) -> Any:  # noqa: ANN401 - a value, or a list of several
+        op = make(node)
+        found = op.lower(f, op.gives, *operands)
+        return found if len(found) > 1 else found[0]
+
+    return rule
+
+
 def matmul(f: Builder, node: OpNode, a: Value, b: Value) -> Value:
     """A named contraction of matrices, or of batches of them."""
     emit = ops.batch_matmul if a.rank > 2 else ops.matmul
     return emit(f, a, b, "product", transpose_b=bool(node["transpose_b"]))
 
 
+def conv(f: Builder, node: OpNode, x: Value, kernel: Value, *bias: Value) -> Value:
+    """A convolution, with a bias where there is one."""
+    steps = convolution.steps_of(node)
+    y = convolution.conv(f, x, kernel, steps)
+    return convolution.add_channel_bias(f, y, *bias, channels_last=steps.channels_last) if bias else y
+
+
 # Heads are (H, T, D), of one sequence.
 RULES: Rules = {
     "matmul": matmul,
-    "linear": lambda f, _, x, weight, bias: ops.linear(f, x, weight, bias, "linear"),
-    "add": lambda f, _, x, y: ops.add(f, x, y),
-    "layer_norm": lambda f, node, x, *affine: rowwise.layer_norm(f, x, *affine, epsilon=node["epsilon"]),
+    "linear": in_dialect(lambda _: LinearOp()),
+    "add": in_dialect(lambda _: AddOp()),
+    "layer_norm": in_dialect(lambda node: LayerNormOp(node["epsilon"])),
+    "conv": conv,
+    "relu": lambda f, _, x: convolution.relu(f, x),
     "softmax": lambda f, _, x: rowwise.softmax(f, x),
-    "gelu": lambda f, _, x: ops.gelu(f, x),
-    "embedding": lambda f, _, table, ids: rowwise.embed(f, table, ids),
-    "attention": lambda f, node, q, k, v: rowwise.attention(f, q, k, v, causal=bool(node["causal"])),
-    "split_heads": lambda f, node, qkv: ops.split_qkv(f, qkv, node.shape[1]),
-    "merge_heads": lambda f, _, x: ops.merge_heads(f, x, "merged"),
+    "gelu": in_dialect(lambda _: GeluOp()),
+    "embedding": in_dialect(lambda _: EmbeddingOp()),
+    "attention": in_dialect(lambda node: AttentionOp(bool(node["causal"]))),
+    "split_heads": in_dialect(lambda node: SplitHeadsOp(node.shape[1])),
+    "merge_heads": in_dialect(lambda _: MergeHeadsOp()),
 }

@@ -61,14 +61,6 @@ def indexing_maps(rank: int, dims: Sequence[Dims]) -> str:
     return f" indexing_maps = [{', '.join(affine_map(rank, each) for each in dims)}]"
 
 
-def linear(f: Builder, x: Value, weight: Value, bias: Value, name: str, *, scale: Value | None = None) -> Value:
-    """``(T, K) x (K, N) + (N) -> (T, N)``; the product times `scale` ``(N)`` where the weight is stored in integers."""
-    product = matmul(f, x, weight, f"{name}_matmul")
-    if scale is not None:
-        product = scale_columns(f, product, scale, f"{name}_scaled")
-    return add_bias(f, product, bias, name)
-
-
 def scale_columns(f: Builder, x: Value, scale: Value, name: str) -> Value:
     """``(..., N) * (N) -> (..., N)``."""
     return elementwise(f, name, x, ["%y = arith.mulf %e0, %e1 : f32"], (scale, [x.rank - 1]))
@@ -88,13 +80,6 @@ def split_heads(f: Builder, x: Value, heads: int, name: str) -> Value:
     text = f"tensor.expand_shape {x.name} [[0], [1, 2]] output_shape {list(shape)} : {x.type} into"
     split = f.define(f"{name}_split", shape, f"{text} {Value('', shape).type}")
     return transpose(f, split, (1, 0, 2), name)
-
-
-def split_qkv(f: Builder, qkv: Value, heads: int) -> list[Value]:
-    """Queries, keys and values that lie beside each other: ``(T, 3C)`` to three ``(H, T, C / H)``."""
-    wide = qkv.shape[1] // 3
-    parts = [take_columns(f, qkv, i * wide, wide, f"{name}_flat") for i, name in enumerate("qkv")]  # 3 of T x C
-    return [split_heads(f, part, heads, name) for part, name in zip(parts, "qkv", strict=True)]
 
 
 def merge_heads(f: Builder, x: Value, name: str) -> Value:
@@ -208,3 +193,16 @@ def gelu(f: Builder, x: Value, name: str = "gelu") -> Value:
         "%y = arith.mulf %halved, %gate : f32",
     ]
     return elementwise(f, name, x, body)
+
+
+def swiglu(f: Builder, gate: Value, up: Value, name: str = "swiglu") -> Value:
+    """``gate / (1 + exp(-gate)) * up``, of equal shapes (Shazeer, 2020)."""
+    body = [
+        "%one = arith.constant 1.0 : f32",
+        "%negative = arith.negf %e0 : f32",
+        "%power = math.exp %negative : f32",
+        "%below = arith.addf %one, %power : f32",
+        "%silu = arith.divf %e0, %below : f32",
+        "%y = arith.mulf %silu, %e1 : f32",
+    ]
+    return elementwise(f, name, gate, body, (up, range(gate.rank)))

@@ -55,11 +55,17 @@ def merge_heads(x: Array) -> Doubles:
     return double(x).swapaxes(0, 1).reshape(x.shape[1], -1)
 
 
-def layer_norm(x: Array, gain: Array, bias: Array) -> Doubles:
-    """``(x - mean) / sqrt(variance + 1e-5) * gain + bias`` over the last dimension."""
+def layer_norm(x: Array, gain: Array, bias: Array, epsilon: float = LAYER_NORM_EPSILON) -> Doubles:
+    """``(x - mean) / sqrt(variance + epsilon) * gain + bias`` over the last dimension."""
     x = double(x)
-    normal = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + LAYER_NORM_EPSILON)
+    normal = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
     return double(normal * double(gain) + double(bias))
+
+
+def rms_norm(x: Array, gain: Array, epsilon: float = LAYER_NORM_EPSILON) -> Doubles:
+    """``x / sqrt(mean of squares + epsilon) * gain`` over the last dimension."""
+    x = double(x)
+    return double(x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + epsilon) * double(gain))
 
 
 def softmax(x: Array) -> Doubles:
@@ -83,6 +89,11 @@ def gelu(x: Array) -> Doubles:
     """``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``."""
     x = double(x)
     return double(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+
+
+def swiglu(gate: Array, up: Array) -> Doubles:
+    """``gate / (1 + exp(-gate)) * up``."""
+    return double(double(gate) / (1 + np.exp(-double(gate))) * double(up))
 
 
 def embed(table: Array, ids: Array) -> Doubles:

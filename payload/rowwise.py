@@ -44,6 +44,23 @@ def layer_norm(
     return ops.elementwise(f, name, x, affine, (mean, rows), (factor, rows), (gain, columns), (bias, columns))
 
 
+def rms_norm(f: Builder, x: Value, gain: Value, name: str = "norm", *, epsilon: float = LAYER_NORM_EPSILON) -> Value:
+    """``x / sqrt(mean of squares + epsilon) * gain`` over the last dimension (Zhang and Sennrich, 2019)."""
+    rows, columns = range(x.rank - 1), [x.rank - 1]
+    squares = ["%dd = arith.mulf %e0, %e0 : f32", "%y = arith.addf %acc, %dd : f32"]
+    total = ops.reduce_rows(f, f"{name}_squares", "0.0", x, squares)
+    reciprocal = [
+        f"%count = arith.constant {float(x.shape[-1]):.9e} : f32",
+        f"%epsilon = arith.constant {epsilon:.9e} : f32",
+        "%mean = arith.divf %e0, %count : f32",
+        "%positive = arith.addf %mean, %epsilon : f32",
+        "%y = math.rsqrt %positive : f32",
+    ]
+    factor = ops.elementwise(f, f"{name}_rsqrt", total, reciprocal)
+    scaled = ["%normal = arith.mulf %e0, %e1 : f32", "%y = arith.mulf %normal, %e2 : f32"]
+    return ops.elementwise(f, name, x, scaled, (factor, rows), (gain, columns))
+
+
 def softmax(f: Builder, x: Value, name: str = "softmax") -> Value:
     """``exp(x - max) / sum(exp(x - max))`` over the last dimension; not defined for a row with NaN."""
     power, total = exponentials(f, x, name)
@@ -63,10 +80,18 @@ def exponentials(f: Builder, x: Value, name: str) -> tuple[Value, Value]:
     return power, ops.reduce_rows(f, f"{name}_sum", "0.0", power, ["%y = arith.addf %acc, %e0 : f32"])
 
 
-def causal_mask(f: Builder, scores: Value, name: str = "masked") -> Value:
-    """Hide the future in ``(..., T, T)``: keep column ``j`` of row ``i`` where ``j <= i``."""
+def causal_mask(f: Builder, scores: Value, name: str = "masked", *, shared: int = 1) -> Value:
+    """Hide the future in ``(..., T, T)``: keep column ``j`` of row ``i`` where ``j <= i``.
+
+    With `shared` the rows of so many heads lie below each other, ``(..., shared T, T)``.
+    """
+    place = f"linalg.index {scores.rank - 2} : index"
+    row = [f"%row = {place}"]
+    if shared > 1:
+        period = f"%period = arith.constant {scores.shape[-2] // shared} : index"
+        row = [f"%below = {place}", period, "%row = arith.remui %below, %period : index"]
     body = [
-        f"%row = linalg.index {scores.rank - 2} : index",
+        *row,
         f"%column = linalg.index {scores.rank - 1} : index",
         f"%hidden = arith.constant {MASKED} : f32",
         "%seen = arith.cmpi ule, %column, %row : index",
@@ -80,18 +105,46 @@ def seen_pairs(rows: int) -> int:
     return rows * (rows + 1) // 2
 
 
-def attention(f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool) -> Value:
+def attention(
+    f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool, shared: int = 1
+) -> Value:
     """``softmax(q k^T / sqrt(D)) v`` for every head: three ``(H, T, D) -> (H, T, D)`` (Vaswani et al., 2017).
 
     What can be is done on D columns, not on T: q is scaled, and rows are divided by their sums behind the product.
+    With `shared` the rows of q are those of so many heads, below each other, as `grouped_attention` has them.
     """
     scaled = ops.scale(f, q, 1 / math.sqrt(q.shape[-1]), "scaled")  # H x T x D
     scores = ops.batch_matmul(f, scaled, k, "scores", transpose_b=True)  # H x T x T
     if causal:
-        scores = causal_mask(f, scores)  # H x T x T
+        scores = causal_mask(f, scores, shared=shared)  # H x T x T
     power, total = exponentials(f, scores, "probabilities")  # H x T x T, H x T
     mixed = ops.batch_matmul(f, power, v, "mixed")  # H x T x D
     return ops.elementwise(f, name, mixed, ["%y = arith.divf %e0, %e1 : f32"], (total, range(q.rank - 1)))
+
+
+def grouped_attention(f: Builder, q: Value, k: Value, v: Value, name: str = "attention", *, causal: bool) -> Value:
+    """Attention of heads that share keys and values: ``(H, T, D)`` and two ``(G, S, D)`` to ``(H, T, D)``.
+
+    Heads that share lie together; their rows are put below each other, so that nothing is repeated (Ainslie et al.,
+    2023).
+    """
+    heads, rows, depth = q.shape
+    groups, shared = k.shape[0], heads // k.shape[0]
+    apart = (groups, shared, rows, depth)
+    queries = regroup(f, q, apart, "q_below", split=[[0, 1], [2], [3]], join=[[0], [1, 2], [3]])  # G x RT x D
+    mixed = attention(f, queries, k, v, f"{name}_below", causal=causal, shared=shared)  # G x RT x D
+    return regroup(f, mixed, apart, name, split=[[0], [1, 2], [3]], join=[[0, 1], [2], [3]])  # H x T x D
+
+
+def regroup(
+    f: Builder, x: Value, apart: tuple[int, ...], name: str, *, split: list[list[int]], join: list[list[int]]
+) -> Value:
+    """The same elements, in order, in another shape: dimensions are split, by way of `apart`, then joined."""
+    text = f"tensor.expand_shape {x.name} {split} output_shape {list(apart)} : {x.type} into"
+    parts = f.define(f"{name}_apart", apart, f"{text} {Value('', apart).type}")
+    shape = tuple(math.prod(apart[dim] for dim in joined) for joined in join)
+    text = f"tensor.collapse_shape {parts.name} {join} : {parts.type} into {Value('', shape).type}"
+    return f.define(name, shape, text)
 
 
 def embed(f: Builder, table: Value, ids: Value, name: str = "embedded", scale: Value | None = None) -> Value:

@@ -1,207 +1,190 @@
-"""Searches without a machine: samplers compared, and the curves that `tests/test_scheduler.py` replays.
+"""Samplers on recorded spaces: every one replayed (`measure`), and the table (`render`).
 
-The space is the matmul family's own, for a machine written down here; the time of a config is made up from what decides
-it on real machines (register tile, footprints in caches, loop order, leftovers), with jumps no model foresees and
-noise. `python results/samplers.py compare` takes two minutes, `curves` and `warm` one.
+A search asks as it does in `tune` and is told what was recorded; its time is what its trials took to compile, verify
+and measure then, and what asking takes now. One that begins anywhere knows nothing; others begin with the family's
+default. Lessons are the recordings of all other spaces of this machine. The score is Kernel Tuner's: how far the best
+so far is between what random draws are expected to have then and the best there is, on average over the time that
+random draws need for 95 % of the way from the median (Willemsen et al., A Methodology for Comparing Optimization
+Algorithms for Auto-Tuning, FGCS 2024).
 """
 
-import hashlib
 import json
-import math
-import random
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from time import process_time
-from typing import Annotated
+from typing import Any
 
-import typer
+for each in ("OPENBLAS", "OMP", "MKL"):  # before NumPy is loaded: its threads would count as time of the sampler
+    os.environ.setdefault(f"{each}_NUM_THREADS", "1")
 
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
-from autotune.core.space import Config, Space
-from autotune.tuning.search import Search
-from autotune.tuning.warm_start import fit
-from schedules.matmul_model import default_config
-from schedules.matmul_space import matmul_space
+import numpy as np  # noqa: E402
+import numpy.typing as npt  # noqa: E402
+import typer  # noqa: E402
+from blocks import Only, home, keep, serve, table  # noqa: E402
 
-CURVES = Path(__file__).resolve().parent.parent / "tests" / "curves" / "gpt2.json"
-DESKTOP = Machine("a desktop", "haswell", "avx2", 256, 16, 32 << 10, 512 << 10, 8 << 20, 4)
-FLOPS = 100e9  # a second, of that machine
-NOISE = 0.02
-MARKS = (20, 40, 70, 100, 200)
-ORDERS = {"nkm": 1.0, "nmk": 0.97, "knm": 0.96, "mnk": 0.93, "kmn": 0.9, "mkn": 0.9}
+from autotune.registry import load_family  # noqa: E402
+from autotune.store.recording import read_recording  # noqa: E402
+from autotune.tuning.lessons import lessons_for  # noqa: E402
+from autotune.tuning.rerun import Ground, Rerun  # noqa: E402
 
-# Contractions of GPT-2 small at 128 tokens: executions a call, and sizes m, n, k.
-GPT2 = {
-    "qkv": (12, Contraction(128, 2304, 768)),
-    "scores": (144, Contraction(128, 128, 64, transposed_b=True)),
-    "values": (144, Contraction(128, 64, 128)),
-    "projection": (12, Contraction(128, 768, 768)),
-    "up": (12, Contraction(128, 3072, 768)),
-    "down": (12, Contraction(128, 768, 3072)),
-    "head": (1, Contraction(128, 50257, 768, transposed_b=True)),
-}
-# Its other operations: executions a call, elements, and configs in their space.
-ROWS = {
-    "layer_norm": (25, 128 * 768, 60),
-    "bias": (12, 128 * 2304, 14),
-    "softmax": (12, 12 * 128 * 128, 60),
-    "transpose": (36, 12 * 128 * 64, 12),
-    "residual": (24, 128 * 768, 14),
-    "gelu": (12, 128 * 3072, 14),
-}
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+SEEDS = 20
+TRIALS = 40
+SHARE = 0.95
+TIE = 0.05  # of the seconds of the other: less is what asking takes where both need one trial
+POINTS = 50  # of time, that a score is the mean over
+MARKS = (1, 2, 5, 10, 20, 40)  # trials at which curves are recorded
 
 
-def share_of_roof(c: Contraction, config: Config) -> float:
-    """Made-up part of the FMA rate that a config reaches."""
-    rows, vectors, width = (int(config[name]) for name in ("register_m", "register_n", "vector_width"))
-    m, n, k = (int(config[f"tile_{dim}"]) or size for dim, size in (("m", c.m), ("n", c.n), ("k", c.k)))
-    accumulators, packed = rows * vectors * width / DESKTOP.lanes, config["pack_b"] != "none"
-    share = min(1, accumulators / 10) ** 0.7 * (1 if width == DESKTOP.lanes else 0.75)
-    share *= min(1, 0.95 / (0.35 + (rows + vectors) / (rows * vectors)))
-    share *= over(4 * k * vectors * width, DESKTOP.l1_bytes / 1.4, 0.25)
-    share *= over(4 * k * m, DESKTOP.l2_bytes / 2, 0.12)
-    share *= over(4 * k * n, DESKTOP.l2_bytes * (1 if packed else 0.25), 0.15)
-    share *= 1 - 0.1 * (packed and m < 64)
-    if not packed:
-        share *= 0.8 if c.n >= 512 else 0.95
-    if config["tile_m"] or config["tile_n"]:
-        share *= ORDERS[str(config["order"])]
-    share *= 1 if (config["register_order"] == "nm") == (m <= n) else 0.96
-    share *= 1 + 0.02 * math.log2(int(config["unroll_k"])) * (1 if accumulators < 10 else -0.5)
-    for size, tile in ((c.m, rows), (c.n, vectors * width), (c.m, m), (c.n, n), (c.k, k)):
-        share *= 1 - 0.3 * (size % tile) / size if tile <= size else 0.9
-    surprise = int(hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()[:8], 16) / 2**32
-    return share / (1 + 0.06 * surprise)
+@dataclass(frozen=True)
+class Setting:
+    """A sampler and what it knows beforehand."""
+
+    name: str
+    sampler: str
+    default: bool = False
+    lessons: bool = False
 
 
-def over(size: float, room: float, slope: float) -> float:
-    """What is left of the rate when `size` bytes do not fit `room`: a little less for every doubling."""
-    return 1 / (1 + slope * max(0.0, math.log2(size / room)))
+SETTINGS = (
+    Setting("random", "random"),
+    Setting("tpe", "tpe"),
+    Setting("cmaes", "cmaes"),
+    Setting("model", "model"),
+    Setting("tpe, default first", "tpe", default=True),
+    Setting("model, default first", "model", default=True),
+    Setting("model, default and lessons", "model", default=True, lessons=True),
+)
+
+Numbers = npt.NDArray[np.float64]
 
 
-def any_config(space: Space, rng: random.Random) -> Config:
-    """A random valid config."""
-    while True:
-        config = {knob.name: rng.choice(knob.values) for knob in space.knobs}
-        if space.broken_law(config) is None:
-            return config
+def expected_best(seconds: Sequence[float]) -> Numbers:
+    """Expected best of 1, 2, ... random draws without a repeat; what failed counts as the slowest that worked."""
+    finite = np.array([s for s in seconds if np.isfinite(s)])
+    times = np.sort(np.concatenate([finite, np.full(len(seconds) - len(finite), finite.max())]))
+    total, found = len(times), []
+    for draws in range(1, total + 1):
+        chance, expected = draws / total, 0.0
+        for place, time in enumerate(times):
+            expected += chance * time
+            left = total - place - 1
+            chance = chance * (left - draws + 1) / left if left else 0.0
+        found.append(expected)
+    return np.array(found)
 
 
-def sweep(space: Space, seconds: Callable[[Config], float], sampler: str, seed: int, trials: int) -> list[float]:
-    """Seconds of every trial of a search that begins anywhere; the sampler hears them with noise."""
-    rng = random.Random(f"sweep {seed}")
-    search = Search(space, any_config(space, rng), sampler=sampler, seed=seed)
-    times: list[float] = []
-    while len(times) < trials and (config := search.ask()) is not None:
-        times.append(seconds(config))
-        search.tell(config, times[-1] * (1 + abs(rng.gauss(0, NOISE))))
-    return times
+def score(ground: Ground, runs: Sequence[Rerun], asking: float) -> float:
+    """Kernel Tuner's score of some searches, each trial of which takes `asking` seconds besides."""
+    outcomes = list(ground.outcomes.values())
+    curve, cost = expected_best([seconds for seconds, _ in outcomes]), fmean(cost for _, cost in outcomes)
+    times = sorted(seconds for seconds, _ in outcomes if np.isfinite(seconds))
+    middle = times[len(times) // 2]
+    draws = int(np.argmax(curve <= middle - SHARE * (middle - ground.best))) + 1
+    grid = np.linspace(0, draws * cost, POINTS + 1)[1:]
+    baseline = curve[np.clip((grid / cost).astype(int), 1, len(curve)) - 1]  # a trial counts when it has ended
+    found = np.mean([best_at(run, grid, asking, baseline) for run in runs], axis=0)
+    return float(np.mean((baseline - found) / np.maximum(baseline - ground.best, 1e-12)))
 
 
-@app.command()
-def compare(
-    samplers: Annotated[str, typer.Option(help="Which, with commas.")] = "tpe,cmaes,random",
-    seeds: Annotated[int, typer.Option(help="Searches of each.")] = 30,
-) -> None:
-    """Print which part of the best of all seeds so many trials reach (mean, standard error), and the cost of asking."""
-    for name in ("qkv", "down"):
-        contraction = GPT2[name][1]
-        space = matmul_space(contraction, DESKTOP)
+def best_at(run: Rerun, grid: Numbers, asking: float, before: Numbers) -> Numbers:
+    """Best of a search at some times; before its first trial has ended, that of the baseline."""
+    ends = np.cumsum(np.array(run.costs) + asking)
+    places = np.searchsorted(ends, grid, side="right") - 1
+    return np.where(places >= 0, np.array(run.bests)[np.maximum(places, 0)], before)
 
-        def seconds(config: Config, c: Contraction = contraction) -> float:
-            return c.flops / FLOPS / share_of_roof(c, config)
 
-        found: dict[str, list[list[float]]] = {}
-        for sampler in samplers.split(","):
+def measure(only: Only = "", seeds: int = SEEDS) -> None:
+    """Replay every setting on every recorded space of this machine."""
+    recordings = {path.stem: read_recording(path) for path in sorted((home() / "spaces").glob("*.xz"))}
+    for name, recording in recordings.items():
+        if only not in name:
+            continue
+        ground, others = Ground.of(recording), [other for key, other in recordings.items() if key != name]
+        lessons = lessons_for(load_family(recording.family), others)
+        found: dict[str, Any] = {}
+        for setting in SETTINGS:
             start = process_time()
-            found[sampler] = [sweep(space, seconds, sampler, seed, max(MARKS)) for seed in range(seeds)]
-            cost = 1e3 * (process_time() - start) / seeds / max(MARKS)
-            typer.echo(f"{name}, {space.size} combinations: {sampler} takes {cost:.1f} ms a trial")
-        best = min(min(times) for runs in found.values() for times in runs)
-        for sampler, runs in found.items():
-            for mark in MARKS:
-                parts = [best / min(times[:mark]) for times in runs]
-                typer.echo(f"  {sampler:6s} {mark:3d} trials {fmean(parts):.3f} +- {stdev(parts) / seeds**0.5:.3f}")
+            first = recording.default if setting.default else None
+            given = lessons if setting.lessons else ()
+            runs = [
+                ground.rerun(setting.sampler, s, TRIALS, first=first, lessons=given, until=ground.best)
+                for s in range(seeds)
+            ]
+            asking = (process_time() - start) / sum(len(run.seconds) for run in runs)
+            found[setting.name] = describe(ground, runs, asking)
+        near = sum(seconds <= ground.best / SHARE for seconds, _ in ground.outcomes.values())
+        about = {"payload": recording.payload, "family": recording.family, "seeds": seeds}
+        keep("samplers", name, {**about, "configs": len(ground.outcomes), "near": near, "settings": found})
+        typer.echo(f"{name}: " + ", ".join(f"{key} {fmean(each['trials']):.1f}" for key, each in found.items()))
 
 
-@app.command()
-def warm(
-    seeds: Annotated[int, typer.Option(help="Searches of each kind.")] = 4,
-    trials: Annotated[int, typer.Option(help="Trials of a search.")] = 60,
-) -> None:
-    """Print trials to 95 % of the best, GPT-2's contractions at 64 and 192 tokens: cold, and from the best at 128."""
-    needed: dict[str, list[int]] = {"cold": [], "warm": []}
-    for name in ("qkv", "scores", "projection", "up", "down"):
-        known = GPT2[name][1]
-        best = min(tell_all(known, (), 100, seeds), key=lambda trial: trial[0])[1]
-        for tokens in (64, 192):
-            new = replace(known, m=tokens, n=tokens if name == "scores" else known.n)
-            fitted = fit(best, matmul_space(new, DESKTOP))
-            starts = {"cold": (), "warm": (fitted,) if fitted else ()}
-            found = {k: [tell_all(new, start, trials, s) for s in range(seeds)] for k, start in starts.items()}
-            fastest = min(seconds for sweeps in found.values() for each in sweeps for seconds, _ in each)
-            for kind, sweeps in found.items():
-                there = [[seconds <= fastest / 0.95 for seconds, _ in each] for each in sweeps]
-                counts = [each.index(True) + 1 if True in each else trials for each in there]
-                needed[kind] += counts
-                typer.echo(f"{name:10s} {tokens:3d} tokens {kind}: {counts}")
-    typer.echo(", ".join(f"{kind}: mean {fmean(counts):.1f}" for kind, counts in needed.items()))
+def describe(ground: Ground, runs: Sequence[Rerun], asking: float) -> dict[str, Any]:
+    """What is recorded of a setting: a number a seed, and a curve."""
+    wanted = ground.best / SHARE
+    reached = [[ground.best / run.bests[min(mark, len(run.bests)) - 1] for mark in MARKS] for run in runs]
+    return {
+        "trials": [run.trials_to(wanted) for run in runs],
+        "seconds": [round(run.cost_to(wanted) + asking * run.trials_to(wanted), 3) for run in runs],
+        "score": round(score(ground, runs, asking), 4),
+        "asking_seconds": round(asking, 5),
+        "reached": [round(fmean(column), 4) for column in zip(*reached, strict=True)],
+        "reached_error": [round(float(np.std(column)) / len(runs) ** 0.5, 4) for column in zip(*reached, strict=True)],
+    }
 
 
-def tell_all(c: Contraction, starts: Sequence[Config], trials: int, seed: int) -> list[tuple[float, Config]]:
-    """Seconds and config of every trial of a search from `starts` and the default."""
-    rng, space = random.Random(f"warm {seed}"), matmul_space(c, DESKTOP)
-    search = Search(space, default_config(c, space, DESKTOP), seed=seed, starts=starts)
-    found: list[tuple[float, Config]] = []
-    while len(found) < trials and (config := search.ask()) is not None:
-        seconds = c.flops / FLOPS / share_of_roof(c, config)
-        found.append((seconds, config))
-        search.tell(config, seconds * (1 + abs(rng.gauss(0, NOISE))))
-    return found
-
-
-@app.command()
-def curves(
-    seeds: Annotated[int, typer.Option(help="Models.")] = 4,
-    trials: Annotated[int, typer.Option(help="Of each task.")] = 300,
-) -> None:
-    """Record how the best time of every task of GPT-2 falls, each searched alone: the trials that improved it."""
-    models = [
-        [contraction_curve(name, seed, trials) for name in GPT2] + [row_curve(name, seed) for name in ROWS]
-        for seed in range(seeds)
+def part(folder: Path) -> str:
+    """The tables of a machine: trials to 95 % of the best by space, then each setting on all of them."""
+    spaces = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    names = list(next(iter(spaces.values()))["settings"])
+    rows = [
+        f"| {name.replace('_', ' ')} | {found['near']} of {found['configs']} | "
+        + " | ".join(spread(found["settings"][each]["trials"]) for each in names)
+        + " |"
+        for name, found in spaces.items()
     ]
-    CURVES.parent.mkdir(exist_ok=True)
-    lines = ",\n".join("[" + ",\n ".join(json.dumps(task) for task in model) + "]" for model in models)
-    CURVES.write_text(f"[{lines}]\n")
+    seeds = next(iter(spaces.values()))["seeds"]
+    said = f"In `results/{folder.parent.name}`, {len(spaces)} spaces, {seeds} seeds, at most {TRIALS} trials.\n\n"
+    by_space = table(("trials to 95 %: median [p90]", "configs within 5 %", *names), rows)
+    head = ("all spaces", "trials, mean", "seconds, mean", "over random", "score", "asking", "against tpe, alike begun")
+    return f"\n{said}{by_space}\n{table(head, [overall(each, list(spaces.values())) for each in names])}"
 
 
-def contraction_curve(name: str, seed: int, trials: int) -> dict[str, object]:
-    """One contraction searched with TPE."""
-    count, c = GPT2[name]
-    space, roof = matmul_space(c, DESKTOP), c.flops / FLOPS
-    times = sweep(space, lambda config: roof / share_of_roof(c, config), "tpe", seed, trials)
-    return curve(name, count, roof, times)
+def spread(trials: Sequence[int]) -> str:
+    """Median and 90th percentile; what no search reached is beyond its last trial."""
+    found = np.quantile(trials, (0.5, 0.9), method="higher")
+    shown = [f"{each:.0f}" if each <= TRIALS else f">{TRIALS}" for each in found]
+    return f"{shown[0]} [{shown[1]}]"
 
 
-def row_curve(name: str, seed: int) -> dict[str, object]:
-    """One row-wise operation, searched until its small space is exhausted."""
-    count, elements, size = ROWS[name]
-    rng = random.Random(f"{name} {seed}")
-    times = [12 * elements / 60e9 * math.exp(abs(rng.gauss(0, 0.6))) for _ in range(size)]
-    return curve(name, count, 0.0, times)
+def overall(name: str, spaces: Sequence[dict[str, Any]]) -> str:
+    """The row of a setting."""
+    mine = [space["settings"][name] for space in spaces]
+    drawn = [space["settings"]["random"] for space in spaces]
+    gains = [fmean(theirs["seconds"]) / fmean(each["seconds"]) for each, theirs in zip(mine, drawn, strict=True)]
+    rival = "tpe, default first" if "default" in name else "tpe"
+    verdicts = [verdict(space["settings"][name]["seconds"], space["settings"][rival]["seconds"]) for space in spaces]
+    counted = ", ".join(f"{verdicts.count(each)} {each}" for each in ("faster", "slower", "alike"))
+    cells = (
+        name,
+        f"{fmean(fmean(each['trials']) for each in mine):.1f}",
+        f"{fmean(fmean(each['seconds']) for each in mine):.2f}",
+        f"{float(np.exp(np.mean(np.log(gains)))):.2f} x",
+        f"{fmean(each['score'] for each in mine):.2f}",
+        f"{1e3 * fmean(each['asking_seconds'] for each in mine):.1f} ms",
+        "-" if name == rival else counted,
+    )
+    return f"| {' | '.join(cells)} |"
 
 
-def curve(name: str, count: int, roof: float, times: list[float]) -> dict[str, object]:
-    """What is recorded of a task: ``improved`` lists the trial's number and its seconds."""
-    improved = [[i, float(f"{t:.4g}")] for i, t in enumerate(times) if t < min(times[:i], default=math.inf)]
-    return {"task": name, "count": count, "roof": float(f"{roof:.4g}"), "trials": len(times), "improved": improved}
+def verdict(mine: Sequence[float], theirs: Sequence[float]) -> str:
+    """Whether seconds are fewer beyond `TIE` and the noise of the seeds: a 95 % interval of the mean difference."""
+    apart = np.array(mine) - np.array(theirs)
+    noise = max(1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5, TIE * fmean(theirs))
+    return "alike" if abs(apart.mean()) <= noise else "faster" if apart.mean() < 0 else "slower"
 
 
 if __name__ == "__main__":
-    sys.exit(app())
+    serve("samplers", measure, part)

@@ -9,26 +9,31 @@ from dataclasses import dataclass, replace
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Blocks, Rewrites
 from autotune.core.machine import Machine
-from autotune.core.marks import HIDDEN, NEXT_ROWS, ROW_BLOCKS, WRITTEN_ROWS
+from autotune.core.marks import HIDDEN, NEXT_ROWS, PIECES_OF_M, ROW_BLOCKS, WRITTEN_ROWS
 from autotune.core.space import Config, Space
 from autotune.core.task import Member, Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
+from schedules.features import group_features
 from schedules.functions import function_defaults, function_knobs
 from schedules.fused_model import default_config
-from schedules.fused_space import (
+from schedules.fused_shape import (
     block_columns,
     contraction_config,
-    fused_space,
     online_columns,
+    piece_of_group,
     shape_of,
     tile_of,
 )
-from schedules.group import GroupWriter
+from schedules.fused_space import fused_space
+from schedules.group import GroupWriter, find_members, fuse_members
 from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
 from schedules.online import OnlineWriter
+from schedules.shares import pieces, tile_parallel
+
+SHARED = "shared"  # level of a parallel loop
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Fused:
 
     def covers(self, task: Task) -> bool:
         """Every group with rows; none of a batch with a dimension of size 1 besides, which opening the batch drops."""
-        if len(task.members) < 2 or task.grows:
+        if len(task.members) < 2 or task.grows or any(member.lanes for member in task.members):
             return False
         lead = shape_of(task).rows - 1
         return lead < 1 or all(1 not in member.nest.sizes[lead:] for member in task.members)
@@ -55,9 +60,13 @@ class Fused:
         shape = shape_of(task)
         return {**default_config(shape, fused_space(shape, machine), machine), **function_defaults(task)}
 
+    def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
+        """Numbers that decide how fast a config is."""
+        return group_features(shape_of(task), config, machine)
+
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand; blocks, if it goes online."""
-        shape = shape_of(task)
+        shape = piece_of_group(shape_of(task), config)
         if columns := online_columns(config):
             return Rewrites(blocks=Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped"))
         for index in range(len(shape.contractions)):
@@ -75,7 +84,8 @@ class Fused:
         space = self.space(task, machine)
         space.check(config)
         kind = OnlineWriter if online_columns(config) else FusedWriter
-        writer = kind(Script(space.knobs, config), task.members, shape_of(task), config, machine)
+        shape = piece_of_group(shape_of(task), config)
+        writer = kind(Script(space.knobs, config), task.members, shape, config, machine)
         writer.write()
         return writer.script.text
 
@@ -94,6 +104,9 @@ class FusedWriter(GroupWriter):
             handles[0], loops = self.tile_root(root)
             if loops:
                 self.fuse_members(handles, fills, loops)
+            if pieces(self.config, "m") > 1:
+                moves.annotate(self.script, loops[0].handle, PIECES_OF_M, self.shape.most_rows)
+            loops = [each for each in loops if each.loop.level != SHARED]
             moves.shrink_empties(self.script, function)
             if self.skips:
                 moves.annotate(self.script, loops[0].handle, ROW_BLOCKS)
@@ -118,6 +131,9 @@ class FusedWriter(GroupWriter):
         handles, fills = self.find_members("%op", True)
         rank = len(self.members[0].nest.sizes)
         op, loops = "%op", []
+        if pieces(self.config, "b") > 1:
+            op, handle = tile_parallel(self.script, op, [self.shape.sizes[0], *[0] * (rank - 1)])
+            loops.append(OpenLoop(Loop("b", self.shape.sizes[0], SHARED), handle))
         for dim in range(self.lead):
             op, handle = moves.tile_loop(self.script, op, rank, dim, 1)
             loops.append(OpenLoop(Loop("b", 1, "cache"), handle))
@@ -131,18 +147,21 @@ class FusedWriter(GroupWriter):
 
     def find_members(self, root: str, root_is_filled: bool) -> tuple[list[str], list[str]]:
         """Handles of the ops, and of the fills of their destinations (empty where there is none)."""
-        handles, fills = [root], []
-        for index, member in enumerate(self.members):
-            if index > 0:
-                handles.append(moves.producer(self.script, handles[member.reader], member.operand))
-            place = member.filled if index > 0 or root_is_filled else None
-            fills.append(moves.producer(self.script, handles[index], place) if place is not None else "")
-        return handles, fills
+        place = self.members[0].filled if root_is_filled else None
+        first = moves.producer(self.script, root, place) if place is not None else ""
+        handles, fills = find_members(self.script, self.members, root)
+        return handles, [first, *fills[1:]]
 
     def tile_root(self, op: str) -> tuple[str, list[OpenLoop]]:
         """Loops over blocks of rows, and of columns, around the root; consumes `op`."""
         self.script.say("blocks of rows; what feeds them is computed where it is used")
         rank, loops = len(self.members[0].nest.sizes) - self.lead, []
+        cut = [pieces(self.config, dim) > 1 for dim in "mn"[: len(self.shape.sizes) - self.lead]]
+        if any(cut):
+            sizes = zip(self.shape.sizes[self.lead :], cut, strict=True)
+            steps = [size if is_cut else 0 for size, is_cut in sizes]
+            op, handle = tile_parallel(self.script, op, [*steps, *[0] * (rank - len(steps))])
+            loops.append(OpenLoop(Loop("m", self.shape.most_rows, SHARED), handle))
         for dim, (size, step) in enumerate(zip(self.shape.sizes[self.lead :], self.steps, strict=True)):
             if step < size:
                 op, handle = moves.tile_loop(self.script, op, rank, dim, step, knob=("rows", "columns")[dim])
@@ -167,18 +186,9 @@ class FusedWriter(GroupWriter):
 
         The root's own destination stays outside: it goes round the loops, filled before them.
         """
-        for index in range(1, len(handles)):
-            handles[index] = self.fuse(handles[index], loops)
-            if fills[index]:
-                fills[index] = self.fuse(fills[index], loops)
-
-    def fuse(self, op: str, loops: list[OpenLoop]) -> str:
-        """Compute a producer inside all the loops; consumes `op` and renews the loops' handles."""
-        moves.merge_equal(self.script, loops[0].handle)
-        for index, loop in enumerate(loops):
-            op, handle = moves.fuse_into(self.script, op, loop.handle)
-            loops[index] = replace(loop, handle=handle)
-        return op
+        inside = [loop.handle for loop in loops]
+        fuse_members(self.script, handles, fills, inside)
+        loops[:] = [replace(loop, handle=handle) for loop, handle in zip(loops, inside, strict=True)]
 
     def sizes_of(self, member: Member) -> tuple[int, ...]:
         """Sizes of an op's loops inside the fused ones, without leading dimensions."""

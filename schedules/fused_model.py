@@ -1,15 +1,20 @@
 """The config that a group of ops gets without any search."""
 
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Space, Value
-from schedules.fused_space import Shape, inherited, suffix, tile_of
+from schedules.fused_shape import Shape, inherited, piece_of_group, suffix, tile_of
+from schedules.fused_space import fused_space, group_knobs
 from schedules.matmul_model import default_config as matmul_default
 from schedules.matmul_space import BYTES, matmul_space, may_fetch
+from schedules.shares import pays
 
 MOST_WHOLE_K = 1024  # of a contraction whose B is packed once for all blocks of rows
 MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
+FLOPS_A_ELEMENT = 32  # of a row-wise group, with its exponentials and its passes
 ARRAYS = 4  # what is in L1 together: rows that are read, worked on and written, and the next ones
 ROWS_A_COPY = 128  # where B is packed again for every block of rows
 APART = {"fuse": False, "columns": 0, "hidden": "computed", "online": 0, "prefetch_rows": False}  # each op alone
@@ -18,8 +23,10 @@ APART = {"fuse": False, "columns": 0, "hidden": "computed", "online": 0, "prefet
 def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     """Row groups a few rows at a time, in L1; an epilogue on blocks that stay in L2; attention in blocks of rows.
 
-    It goes online where a block's scores would fill half of L2.
+    It goes online where a block's scores would fill half of L2. On several threads, each does so with its pieces.
     """
+    if machine.threads > 1:
+        return shared_default(shape, space, machine)
     values = {knob.name: knob.values for knob in space.knobs}
     fitting_l1 = machine.l1_bytes // ARRAYS // (BYTES * shape.width)
     most = MANY_ROWS if shape.contractions else max(1, min(FEW_ROWS, fitting_l1))
@@ -48,6 +55,30 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
         if space.broken_law(config) is None and all(config[name] in values[name] for name in values):
             return config
     return next(space.configs())
+
+
+def shared_default(shape: Shape, space: Space, machine: Machine) -> Config:
+    """The config of a group whose threads compute equal pieces; of one thread where there is too little to do.
+
+    Pieces are of a leading dimension, else of the columns of a contraction, each with its own part of B, else of rows.
+    """
+    one = replace(machine, threads=1)
+    work = sum(2 * c.batch * c.m * c.n * c.k for c in shape.contractions)
+    size = prod(shape.sizes[: shape.rows]) * shape.width
+    traffic = BYTES * (2 * size + sum(c.batch * c.k * c.n for c in shape.contractions))
+    knobs = {knob.name: knob.values for knob in space.knobs}
+    alone: Config = {knob.name: 1 for knob in group_knobs(shape, machine)}
+    order = "bnm" if shape.columns >= shape.most_rows else "bmn"
+    for dim in order if pays(work or FLOPS_A_ELEMENT * size, traffic, machine) else "":
+        name = f"pieces_{dim}"
+        if machine.threads not in knobs.get(name, ()):
+            continue
+        wanted = {**alone, name: machine.threads}
+        piece = piece_of_group(shape, wanted)
+        config = {**default_config(piece, fused_space(piece, one), one), **wanted}
+        if all(config[each] in values for each, values in knobs.items()) and space.broken_law(config) is None:
+            return config
+    return {**default_config(shape, fused_space(shape, one), one), **alone}
 
 
 def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> dict[str, Value]:

@@ -1,119 +1,30 @@
 """The knobs of a group of ops, and the laws between them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from math import prod
 
-from autotune.core.loop_nest import Contraction, rows_of
 from autotune.core.machine import Machine
-from autotune.core.space import Config, Constraint, Knob, Space, Value
-from autotune.core.task import Task
-from schedules.blocking import DIMS, cut, nest_order
+from autotune.core.space import Config, Constraint, Knob, Space
+from schedules.blocking import cut
+from schedules.fused_shape import (
+    Shape,
+    block_columns,
+    contraction_config,
+    inherited,
+    online_columns,
+    piece_of_group,
+    suffix,
+    tile_of,
+)
 from schedules.matmul_space import columns_of, constraints, matmul_space
+from schedules.shares import LINE, MOST_A_THREAD, even_counts, is_shared, knobs_for, pieces
 
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 MOST_ROWS = 256  # of a block, unless it is all of them
 COLUMNS = (64, 128, 256, 512, 768, 1024)
 VECTORS = (1, 2, 4, 8)
 ONLINE = (64, 128, 256, 512)
-INHERITED = (
-    "tile_n",
-    "tile_k",
-    "register_order",
-    "register_m",
-    "register_n",
-    "vector_width",
-    "unroll_k",
-    "pack_b",
-)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What the loops of a group run over.
-
-    Attributes:
-        sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be cut.
-        rows: Number of loops in `sizes` that are rows.
-        contractions: Contractions in program order, each whole.
-        width: Elements of a row.
-        causal: A causal mask hides columns from rows; the last contraction sums over them.
-        keys: Columns that may come block by block; 0 if there are none.
-        along: Name of the dimension that `keys` counts, for every contraction; empty if it has none of them.
-    """
-
-    sizes: tuple[int, ...]
-    rows: int
-    contractions: tuple[Contraction, ...]
-    width: int = 1
-    causal: bool = False
-    keys: int = 0
-    along: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> int:
-        """Columns that can be cut into blocks; 0 where rows must stay whole."""
-        return self.sizes[-1] if len(self.sizes) > self.rows else 0
-
-    @property
-    def most_rows(self) -> int:
-        """Trip count of the innermost loop over rows."""
-        return self.sizes[self.rows - 1]
-
-
-def shape_of(task: Task) -> Shape:
-    """The loops of a group: the root's rows, and its columns if nothing is summed along them but in a contraction."""
-    root = task.members[0]
-    parallel = [s for s, i in zip(root.nest.sizes, root.nest.iterators, strict=True) if i == "parallel"]
-    elementwise = len(parallel) == len(root.nest.sizes)
-    rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
-    cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
-    sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
-    found = [m for m in reversed(task.members) if m.contraction]
-    return Shape(
-        sizes,
-        rows,
-        task.contractions,
-        width=root.nest.sizes[-1],
-        causal=any(m.masked_loop is not None for m in task.members),
-        keys=max((m.nest.sizes[m.online_loop] for m in task.members if m.online_loop is not None), default=0),
-        along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in found),
-    )
-
-
-def suffix(shape: Shape, index: int) -> str:
-    """What the knobs of a contraction end in: nothing if it is the only one."""
-    return f"_{index + 1}" if len(shape.contractions) > 1 else ""
-
-
-def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Value]:
-    """One contraction's config, as `schedules.matmul` knows it, for the tile it is inside the fused loops."""
-    end = suffix(shape, index)
-    chosen: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
-    c = tile_of(shape, config, index)
-    main_n = cut(c.n, int(chosen["tile_n"]), columns_of(chosen), powers_of_two=True)[0]
-    main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
-    return {**chosen, "tile_m": 0, "order": nest_order(main_n, main_k)}
-
-
-def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
-    """A contraction as it is inside the fused loops."""
-    c = replace(shape.contractions[index], batch=1, batched=False)
-    if not config["fuse"]:
-        return c
-    c = replace(c, m=int(config["rows"]), n=block_columns(config) or c.n)
-    columns, along = online_columns(config), shape.along[index]
-    if not columns or not along:
-        return c
-    return replace(c, n=columns) if along == "n" else replace(c, k=columns)
-
-
-def block_columns(config: Config) -> int:
-    """Columns of a block; 0 for all of them, which is so too where they cannot be cut."""
-    return int(config.get("columns", 0))
-
-
-def online_columns(config: Config) -> int:
-    """Columns of a block of an online softmax; 0 for whole rows."""
-    return int(config.get("online", 0))
 
 
 def row_blocks(rows: int) -> tuple[int, ...]:
@@ -144,15 +55,58 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
     if shape.columns:
         knobs.append(Knob("columns", (0, *(n for n in COLUMNS if n < shape.columns and shape.columns % n == 0))))
     for index, c in enumerate(shape.contractions):
-        inner = matmul_space(replace(c, batch=1, batched=False), machine)
+        inner = matmul_space(replace(c, batch=1, batched=False), replace(machine, threads=1))
         values = {knob.name: knob.values for knob in inner.knobs}
         knobs += [Knob(name + suffix(shape, index), values[name]) for name in inherited(c)]
-    return Space(tuple(knobs), laws(shape, machine))
+    if machine.threads == 1:
+        return Space(tuple(knobs), laws(shape, machine))
+    return Space((*knobs, *group_knobs(shape, machine)), shared_laws(shape, machine))
 
 
-def inherited(c: Contraction) -> tuple[str, ...]:
-    """Knobs of a matmul that one of a group has; what it fetches ahead is a weight."""
-    return (*INHERITED, "prefetch") if c.constant_b else INHERITED
+def group_knobs(shape: Shape, machine: Machine) -> tuple[Knob, ...]:
+    """Pieces of a group for threads: of its first leading dimension, its rows, its columns; none on one thread."""
+    lead = shape.sizes[0] if shape.rows > 1 else 1
+    found = {"b": lead, "m": shape.most_rows, "n": shape.columns or 1}
+    return knobs_for({dim: even_counts(size, machine) for dim, size in found.items()})
+
+
+def shared_laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
+    """The laws of a group that threads share: those of one of its pieces, and of the pieces."""
+
+    def of_piece(number: int, config: Config) -> bool:
+        return laws(piece_of_group(shape, config), machine)[number].holds(config)
+
+    def fused(config: Config) -> bool:
+        return not is_shared(config) or (bool(config["fuse"]) and not online_columns(config))
+
+    def one_way(config: Config) -> bool:
+        return pieces(config, "b") == 1 or (pieces(config, "m") == 1 and pieces(config, "n") == 1)
+
+    def few(config: Config) -> bool:
+        return prod(pieces(config, dim) for dim in "bmn") <= MOST_A_THREAD * machine.threads
+
+    def blocks(config: Config) -> bool:
+        mine = piece_of_group(shape, config)
+        columns = block_columns(config)
+        return mine.most_rows % int(config["rows"]) == 0 and (not columns or mine.columns % columns == 0)
+
+    def whole_lines(config: Config) -> bool:
+        mine = piece_of_group(shape, config)
+        row = mine.columns or shape.width
+        return not is_shared(config) or (row * prod(mine.sizes[: shape.rows]) % LINE == 0 and row_ends(config, row))
+
+    def row_ends(config: Config, row: int) -> bool:
+        return pieces(config, "n") == 1 or row % LINE == 0
+
+    found = [Constraint(each.law, partial(of_piece, i)) for i, each in enumerate(laws(shape, machine))]
+    return (
+        Constraint("a group is shared out where it is fused, and no softmax goes online", fused),
+        Constraint("pieces are of leading dimensions, or of rows and columns", one_way),
+        Constraint(f"at most {MOST_A_THREAD} pieces a thread", few),
+        Constraint("blocks of rows and columns divide those of a piece", blocks),
+        Constraint("a piece ends where a cache line does", whole_lines),
+        *found,
+    )
 
 
 def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
@@ -162,7 +116,12 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows
 
     def looped(config: Config) -> bool:
-        more = shape.rows > 1 or 0 < block_columns(config) < shape.columns or int(config["rows"]) < shape.most_rows
+        more = (
+            is_shared(config)
+            or shape.rows > 1
+            or 0 < block_columns(config) < shape.columns
+            or int(config["rows"]) < shape.most_rows
+        )
         return more if config["fuse"] else True
 
     def idle(config: Config) -> bool:

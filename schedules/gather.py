@@ -6,12 +6,11 @@ from autotune.core.family import Rewrites
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
-from schedules.blocking import cut
+from schedules.blocking import cut, fitting_vectors, vectors_up_to
 from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.moves import Script, split_into
+from schedules.shares import knobs_for, outer_counts, outer_default, share_outer
 from schedules.vectorize import tile_and_vectorize
-
-VECTORS = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -27,13 +26,15 @@ class Gather:
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Vectors read and written at a time."""
-        fitting = tuple(v for v in VECTORS if v * machine.lanes <= task.nest.sizes[-1]) or VECTORS[:1]
-        return Space((Knob("vectors", fitting), *function_knobs(task)), ())
+        vectors = Knob("vectors", fitting_vectors(task.nest.sizes[-1], machine.lanes))
+        shares = knobs_for({"m": outer_counts(task.nest, len(task.nest.sizes) - 1, machine)})
+        return Space((vectors, *function_knobs(task), *shares), ())
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Four vectors, or what a row has."""
         vectors = self.space(task, machine).knobs[0].values
-        return {"vectors": max(v for v in vectors if int(v) <= 4), **function_defaults(task)}
+        shares = outer_default(task.nest, len(task.nest.sizes) - 1, machine)
+        return {"vectors": vectors_up_to(4, vectors), **function_defaults(task), **shares}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Cut rows of ``%op`` into pieces that vectors divide, and vectorize each, one row at a time."""
@@ -41,9 +42,9 @@ class Gather:
         space.check(config)
         script = Script(space.knobs, config)
         choose_functions(script, config, "%op")
-        *rows, columns = task.nest.sizes
+        op, (*rows, columns) = share_outer(script, "%op", task.nest, len(task.nest.sizes) - 1, config)
         pieces = cut(columns, 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
-        parts = split_into(script, "%op", len(rows), [piece.size for piece in pieces])
+        parts = split_into(script, op, len(rows), [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
             if piece.register > 1:  # a last column of its own stays a loop of scalars
                 tile_and_vectorize(script, part, (*rows, piece.size), 1, piece.register, gathers=True)

@@ -1,14 +1,50 @@
 """What the writers of groups share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.machine import Machine
 from autotune.core.space import Config
 from autotune.core.task import Member
+from schedules import moves
 from schedules.functions import choose_functions
-from schedules.fused_space import Shape
+from schedules.fused_shape import Shape
 from schedules.moves import Script
 from schedules.vectorize import vectorize_rows
+
+
+def find_members(script: Script, members: Sequence[Member], root: str) -> tuple[list[str], list[str]]:
+    """Handles of a group's ops, and of the fills of the destinations of all but the root (empty where there is none).
+
+    Args:
+        script: Script that ops are appended to.
+        members: The group's ops, the root first.
+        root: Handle of the root.
+    """
+    handles, fills = [root], [""]
+    for member in members[1:]:
+        handles.append(moves.producer(script, handles[member.reader], member.operand))
+        fills.append(moves.producer(script, handles[-1], member.filled) if member.filled is not None else "")
+    return handles, fills
+
+
+def fuse_members(script: Script, handles: list[str], fills: list[str], loops: list[str]) -> None:
+    """Compute all but the root inside loops; renews the handles of ops, fills and loops.
+
+    The root's own destination stays outside: it goes round the loops, filled before them.
+    """
+    for index in range(1, len(handles)):
+        handles[index] = fuse(script, handles[index], loops)
+        if fills[index]:
+            fills[index] = fuse(script, fills[index], loops)
+
+
+def fuse(script: Script, op: str, loops: list[str]) -> str:
+    """Compute a producer inside all the loops, outermost first; consumes `op` and renews the loops' handles."""
+    moves.merge_equal(script, loops[0])
+    for index, loop in enumerate(loops):
+        op, loops[index] = moves.fuse_into(script, op, loop)
+    return op
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ accumulators stay in vector registers.
 from dataclasses import dataclass, field, replace
 
 from autotune.core import marks
-from autotune.core.errors import ScheduleError
 from autotune.core.family import Rewrites
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
@@ -16,9 +15,11 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from schedules import moves, packing
 from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
+from schedules.features import contraction_features
 from schedules.matmul_model import default_config
-from schedules.matmul_space import columns_of, cut_all, matmul_space
+from schedules.matmul_space import columns_of, contraction_of, cut_all, matmul_space
 from schedules.moves import Script
+from schedules.shares import is_shared, piece_of, share_out
 
 BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
@@ -43,6 +44,10 @@ class Matmul:
         """The config an analytic model of registers and caches prefers."""
         return default_config(contraction_of(task), self.space(task, machine), machine)
 
+    def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
+        """Numbers that decide how fast a config is."""
+        return contraction_features(contraction_of(task), config, machine)
+
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Cut ``%op`` into regions, and tile, pack and vectorize each."""
         c = contraction_of(task)
@@ -55,26 +60,21 @@ class Matmul:
             script.say("B is stored in panels beforehand")
             c = replace(c, transposed_b=False)
         zeros = moves.producer(script, op, 2) if c.zeroed else ""
-        if c.batched:
-            script.say("one product of the batch at a time")
-            op = moves.drop_unit_batch(script, op, rank=4)
-        MatmulWriter(script, function, c, config, zeros=zeros).write(op)
+        parts = [(op, c)]
+        if is_shared(config):
+            parts = share_out(script, op, c, piece_of(c, config, columns_of(config)))
+        whole = MatmulWriter(script, function, c, config, zeros=zeros)
+        for part, contraction in parts:
+            if c.batched:
+                script.say("one product of the batch at a time")
+            plain = moves.drop_unit_batch(script, part, rank=4) if c.batched else part
+            replace(whole, contraction=contraction).tile_and_pack(plain)
+        whole.vectorize()
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand."""
         return Rewrites(columns_of(config) if config["pack_b"] == "beforehand" else 0)
-
-
-def contraction_of(task: Task) -> Contraction:
-    """The task's contraction.
-
-    Raises:
-        ScheduleError: The task has no contraction.
-    """
-    if task.contraction is None:
-        raise ScheduleError(f"schedule 'matmul' needs a contraction, got {task.tag}; try schedule 'vectorize'")
-    return task.contraction
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,6 @@ class MatmulWriter:
     zeros: str = ""
     hidden: str = ""
     tiles: list[TileOp] = field(default_factory=list)
-
-    def write(self, op: str) -> None:
-        """Schedule the whole contraction; consumes `op`."""
-        self.tile_and_pack(op)
-        self.vectorize()
 
     def tile_and_pack(self, op: str) -> None:
         """Loops and copies, down to register tiles; consumes `op`."""

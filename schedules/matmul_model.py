@@ -6,13 +6,14 @@ shares of L1 and L2 that differ with who makes the panels. Each strip of A is re
 panels come from L2 in reading order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Space, Value
 from schedules.blocking import cut, nest_order
-from schedules.matmul_space import columns_of, may_fetch
+from schedules.matmul_space import columns_of, constraints, may_fetch
+from schedules.shares import default_pieces, piece_of
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
@@ -48,12 +49,14 @@ SHARES = {
 
 
 def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
-    """The best config by the model that obeys the space's constraints.
+    """The best config by the model that obeys the space's constraints; for the piece of a thread, if that is another.
 
     Register tiles are scored together with the cache tiles the model gives for each: where A and C pass through L2, a
     tile that leaves k room for a few steps only is slow, however few loads it has.
     """
     values = {knob.name: knob.values for knob in space.knobs}
+    if machine.threads > 1 and (shared := shared_default(c, space, machine)) is not None:
+        return shared
     tiles = [
         RegisterTile(int(m), int(n), int(w))
         for m in values["register_m"]
@@ -65,6 +68,20 @@ def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
         if space.broken_law(config) is None:
             return config
     return next(space.configs())
+
+
+def shared_default(c: Contraction, space: Space, machine: Machine) -> Config | None:
+    """The config of a contraction whose threads compute what the model likes best of a piece; `None` where none obeys.
+
+    Tiles are those of the piece, which are cut otherwise than those of the whole.
+    """
+    one = replace(machine, threads=1)
+    alone = default_config(c, Space(space.knobs, constraints(c, one)), one)
+    shared = default_pieces(c, alone, columns_of(alone), machine)
+    piece = piece_of(c, shared, columns_of(alone))
+    chosen = default_config(piece, Space(space.knobs, constraints(piece, one)), one)
+    config = {**chosen, **shared}
+    return config if space.broken_law(config) is None else None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,16 @@
 """The knobs of a matmul and the laws between them."""
 
+from functools import partial
 from itertools import permutations
+from math import prod
 
+from autotune.core.errors import ScheduleError
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Task
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
+from schedules.shares import MOST_A_THREAD, contraction_knobs, covers, piece_of, pieces
 
 BYTES = 4  # of an f32
 TILE_M = (0, 32, 64, 128, 256, 512)  # 0: no cache loop over this dimension
@@ -18,6 +23,17 @@ UNROLLS = (1, 2, 4)
 PACKINGS = ("none", "panels", "beforehand")
 MOST_REGIONS = 32
 MOST_FMAS = 768  # vector FMAs written out in all k loops together; compile time grows with it
+
+
+def contraction_of(task: Task) -> Contraction:
+    """The task's contraction.
+
+    Raises:
+        ScheduleError: The task has no contraction.
+    """
+    if task.contraction is None:
+        raise ScheduleError(f"schedule 'matmul' needs a contraction, got {task.tag}; try schedule 'vectorize'")
+    return task.contraction
 
 
 def matmul_space(c: Contraction, machine: Machine) -> Space:
@@ -36,8 +52,37 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
         Knob("pack_b", packings(c)),
         Knob("prefetch", (False, True)),
+        *contraction_knobs(c, machine),
     )
-    return Space(knobs, constraints(c, machine))
+    return Space(knobs, constraints(c, machine) if machine.threads == 1 else shared_constraints(c, machine))
+
+
+def shared_constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
+    """The laws of a contraction that threads share: those of one of its pieces, and of the pieces."""
+
+    def piece(config: Config) -> Contraction:
+        return piece_of(c, config, columns_of(config))
+
+    def whole_tiles(config: Config) -> bool:
+        mine = piece(config)
+        return mine.n > 0 and mine.m >= (min(int(config["register_m"]), c.m) if pieces(config, "m") > 1 else 1)
+
+    def whole_batches(config: Config) -> bool:
+        return not c.batched or covers(c, piece(config), config)
+
+    def few(config: Config) -> bool:
+        return prod(pieces(config, dim) for dim in "bmn") <= MOST_A_THREAD * machine.threads
+
+    def of_piece(number: int, config: Config) -> bool:
+        return not whole_tiles(config) or constraints(piece(config), machine)[number].holds(config)
+
+    laws = [Constraint(each.law, partial(of_piece, i)) for i, each in enumerate(constraints(c, machine))]
+    return (
+        Constraint("a piece has whole register tiles, and ends where a cache line does", whole_tiles),
+        Constraint("pieces of a batch's products leave nothing over", whole_batches),
+        Constraint(f"at most {MOST_A_THREAD} pieces a thread", few),
+        *laws,
+    )
 
 
 def packings(c: Contraction) -> tuple[str, ...]:

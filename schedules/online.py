@@ -9,7 +9,7 @@ from autotune.core.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS,
 from autotune.core.task import Member
 from schedules import moves
 from schedules.blocking import Loop
-from schedules.fused_space import contraction_config, online_columns, tile_of
+from schedules.fused_shape import contraction_config, online_columns, tile_of
 from schedules.group import GroupWriter
 from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.moves import ANY

@@ -9,4 +9,5 @@ TECHNIQUES = (
     Technique("pack", {"pack_b": "none", "prefetch": False}),
     Technique("fuse", {"fuse": False, "columns": 0, "online": 0, "prefetch_rows": False, "prefetch_written": False}),
     Technique("vector math", {"math": CALL}),
+    Technique("threads", {"pieces_b": 1, "pieces_m": 1, "pieces_n": 1}),
 )

@@ -11,11 +11,11 @@ from autotune.core.marks import SUMS
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
-from schedules.blocking import cut
+from schedules.blocking import cut, fitting_vectors, vectors_up_to
 from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.moves import Script
+from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop, pieces, share_outer
 
-VECTORS = (1, 2, 4, 8, 16)
 ROWS = (1, 2, 4)
 MOST_VECTORS = 32  # machine vectors in one tile
 
@@ -35,22 +35,30 @@ class Vectorize:
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and vectors of a tile."""
         sizes = task.nest.sizes
-        lanes = machine.lanes
-        fitting = tuple(v for v in VECTORS if v * lanes <= sizes[-1]) or VECTORS[:1]
         rows = tuple(r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0) or ROWS[:1]
 
         def small(config: Config) -> bool:
             return int(config["rows"]) * int(config["vectors"]) <= MOST_VECTORS
 
+        def whole(config: Config) -> bool:
+            inner = outer_loop(task.nest, len(sizes) - 1) == len(sizes) - 2
+            return not inner or sizes[-2] // pieces(config, "m") % int(config["rows"]) == 0
+
         law = f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors"
-        knobs = (Knob("rows", rows), Knob("vectors", fitting), *function_knobs(task))
-        return Space(knobs, (Constraint(law, small),))
+        shares = knobs_for({"m": outer_counts(task.nest, len(sizes) - 1, machine)})
+        knobs = (Knob("rows", rows), Knob("vectors", fitting_vectors(sizes[-1], machine.lanes)), *function_knobs(task))
+        laws = (
+            Constraint(law, small),
+            *([Constraint("rows of a tile divide those of a piece", whole)] if shares else []),
+        )
+        return Space((*knobs, *shares), laws)
 
     def default(self, task: Task, machine: Machine) -> Config:
         """One row; four vectors, or eight where they are reduced."""
         wanted = 8 if task.nest.iterators[-1] == "reduction" else 4
         vectors = self.space(task, machine).knobs[1].values
-        return {"rows": 1, "vectors": max(v for v in vectors if int(v) <= wanted), **function_defaults(task)}
+        shares = outer_default(task.nest, len(task.nest.sizes) - 1, machine)
+        return {"rows": 1, "vectors": vectors_up_to(wanted, vectors), **function_defaults(task), **shares}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Split off what the vectors leave over, then tile and vectorize each part of ``%op``."""
@@ -58,11 +66,11 @@ class Vectorize:
         space.check(config)
         script = Script(space.knobs, config)
         choose_functions(script, config, "%op")
-        sizes = task.nest.sizes
-        last = len(sizes) - 1
-        pieces = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
-        parts = moves.split_into(script, "%op", last, [piece.size for piece in pieces])
-        for piece, part in zip(pieces, parts, strict=True):
+        last = len(task.nest.sizes) - 1
+        op, sizes = share_outer(script, "%op", task.nest, last, config)
+        found = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
+        parts = moves.split_into(script, op, last, [piece.size for piece in found])
+        for piece, part in zip(found, parts, strict=True):
             tile_and_vectorize(
                 script, part, (*sizes[:last], piece.size), int(config["rows"]), piece.register, knob="rows"
             )

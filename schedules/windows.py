@@ -1,114 +1,119 @@
-"""Ops that read windows, such as pooling, depthwise convolutions, patches of a convolution: vectors along one loop.
+"""Ops that read windows, such as convolutions, with what follows them: register tiles of places by channels.
 
-All loops but that one go by ones; what is left of the op is vectors that lie side by side, in every operand.
+    for f0 step 32: for h: for w0 step 14:
+      for i: for j: for c:  y[h, w0 to w0 + 14, f0 to f0 + 32] += x[h + i, w0 + j to ..., c] * k[i, j, c, f0 to ...]
+
+Nothing is copied: a window is read where it lies. It serves grouped and depthwise convolutions and pooling as well.
 """
 
 from dataclasses import dataclass
+from math import prod
 
+from autotune.core.errors import ScheduleError
 from autotune.core.family import Rewrites
+from autotune.core.loop_nest import Contraction, Lanes, LoopNest
 from autotune.core.machine import Machine
-from autotune.core.marks import SUMS
-from autotune.core.space import Config, Knob, Space
-from autotune.core.task import Task
-from schedules import moves
-from schedules.blocking import Piece, cut
-from schedules.functions import choose_functions, function_defaults, function_knobs
+from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Member, Task
+from schedules.blocking import fitting_vectors
+from schedules.functions import function_defaults, function_knobs
+from schedules.matmul_model import RegisterTile, score
+from schedules.matmul_space import PACKINGS, REGISTER_M, below
 from schedules.moves import Script
+from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop
+from schedules.windows_writer import WindowsWriter
 
-VECTORS = (1, 2, 4, 8, 16)
+ORDERS = ("places", "lanes")  # what the outer loops go over
+BYTES = 4
+UNEVEN = 3 / 4  # of the worth of a tile that does not divide its places: what follows is done in larger blocks
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The family for ops of which one loop alone becomes vectors."""
+    """The family for ops of which one loop alone becomes vectors, and for those in groups with what follows them."""
 
     name: str = "windows"
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Every op with such a loop that does not vectorize as it is."""
-        return task.lane is not None and not task.vectorizes and not task.members and not task.grows
+        """Every op with such a loop that does not vectorize as it is, alone or with element-wise ops behind it."""
+        return not task.grows and any(member.lanes is not None for member in members_of(task))
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Vectors computed at a time."""
-        fitting = tuple(v for v in VECTORS if v * machine.lanes <= task.nest.sizes[task.lane or 0]) or VECTORS[:1]
-        return Space((Knob("vectors", fitting), *function_knobs(task)), ())
+        """Rows and vectors of a register tile, what the outer loops go over, and how a kernel is stored."""
+        op, lanes = windows_of(task)
+        sizes = op.nest.sizes
+        rows = below(REGISTER_M, sizes[lanes.row] + 1) if lanes.row is not None else (1,)
+        widths = tuple(v * machine.lanes for v in fitting_vectors(sizes[lanes.lane], machine.lanes))
+        knobs = [Knob("rows", rows), Knob("width", widths)]
+        knobs.append(Knob("outside", ORDERS))
+        if is_shared_out(op.nest, lanes):
+            knobs.extend(knobs_for({"m": outer_counts(op.nest, lanes.lane, machine)}))
+        if lanes.constant_b:
+            knobs.append(Knob("pack_b", (PACKINGS[0], PACKINGS[-1])))
+
+        def registers(config: Config) -> bool:
+            vectors = int(config["width"]) // machine.lanes
+            return (int(config["rows"]) + 1) * vectors + 1 <= machine.vector_registers or config["rows"] == 1
+
+        law = f"accumulators, a row of the kernel and an element fit {machine.vector_registers} registers"
+        return Space((*knobs, *function_knobs(task)), (Constraint(law, registers),))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Four vectors, or what there is."""
-        vectors = self.space(task, machine).knobs[0].values
-        return {"vectors": max(v for v in vectors if int(v) <= 4), **function_defaults(task)}
+        """The register tile of a product as large; channels outside where the kernel does not stay in L2."""
+        (op, lanes), space = windows_of(task), self.space(task, machine)
+        sizes = op.nest.sizes
+        values = {knob.name: knob.values for knob in space.knobs}
+        summed = prod(op.nest.reduced)
+        like = Contraction(sizes[lanes.row] if lanes.row is not None else 1, sizes[lanes.lane], summed, constant_b=True)
+        each = machine.lanes
+        tiles = [RegisterTile(int(r), int(w) // each, each) for r in values["rows"] for w in values["width"]]
+        best = max(tiles, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
+        large = BYTES * summed * like.n > machine.l2_bytes // 2
+        chosen: Config = {"rows": best.rows, "width": best.columns, "outside": ORDERS[large]}
+        packed = {"pack_b": PACKINGS[-1]} if lanes.constant_b else {}
+        shares = outer_default(op.nest, lanes.lane, machine) if is_shared_out(op.nest, lanes) else {}
+        return {**chosen, **packed, **shares, **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Cut the loop of ``%op`` into pieces that vectors divide, and each piece into vectors."""
+        """Cut the op, alone or inside loops over what follows it, into register tiles."""
         space = self.space(task, machine)
         space.check(config)
-        script, lane = Script(space.knobs, config), task.lane or 0
-        choose_functions(script, config, "%op")
-        nest, op, around = task.nest, "%op", ""
-        for dim, (size, kind) in enumerate(zip(nest.sizes, nest.iterators, strict=True)):
-            if kind == "parallel" and dim != lane and size > 1:
-                op, loop = moves.tile_loop(script, op, len(nest.sizes), dim, 1)
-                around = around or loop
-        pieces = cut(nest.sizes[lane], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
-        parts = list(moves.split_into(script, op, lane, [piece.size for piece in pieces]))
-        tiled = [tile_piece(script, part, task, piece) for part, piece in zip(parts, pieces, strict=True)]
-        if around:
-            tiled = [(op, around) for op in drop_unit_loops(script, [op for op, _ in tiled], around)]
-        for (part, loop), piece in zip(tiled, pieces, strict=True):
-            if piece.register > 1:  # a last column of its own stays a loop of scalars
-                inner = drop_unit_loops(script, [part], loop) if loop and not around else [part]
-                moves.vectorize(script, inner[0])
+        script = Script(space.knobs, config)
+        op, lanes = windows_of(task)
+        writer = WindowsWriter(script, op.nest, lanes, config, machine)
+        if task.members:
+            writer.write_group(task.members)
+        else:
+            writer.write_alone(task.filled)
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """It leaves operands as they are."""
-        return Rewrites()
+        """Panels as wide as the register tile, if the config wants the kernel stored so beforehand."""
+        stored = config.get("pack_b") == PACKINGS[-1]
+        return Rewrites(int(config["width"]) if stored else 0)
 
 
-def tile_piece(script: Script, op: str, task: Task, piece: Piece) -> tuple[str, str]:
-    """Loops along the lane, and those that sum inside; consumes `op`.
+def is_shared_out(nest: LoopNest, lanes: Lanes) -> bool:
+    """Tell whether threads may share an op out: along a loop that is none of its register tile."""
+    return outer_loop(nest, lanes.lane) != lanes.row
 
-    y[c] = max over k of x[k, c]   ->   for c0 step 32: for k: y[c0 : c0 + 32] = max(y[c0 : c0 + 32], x[k, ...])
 
-    Args:
-        script: Script that ops are appended to.
-        op: Handle of a piece of the lane.
-        task: Task that the piece is of.
-        piece: Elements of the piece, and of a vector.
+def members_of(task: Task) -> tuple[Member, ...]:
+    """The ops of a task, also of one that has a single op."""
+    return task.members or (Member(task.nest, lanes=task.lanes),)
 
-    Returns:
-        Handles of the op, and of the outermost loop; empty where there is none.
+
+def windows_of(task: Task) -> tuple[Member, Lanes]:
+    """The op of a task that reads windows, and its register tile; where there are several, that with most to compute.
+
+    Raises:
+        ScheduleError: No op of the task reads windows.
     """
-    nest, outermost = task.nest, ""
-    sums = [(dim, 1, size) for dim, size in enumerate(nest.sizes) if nest.iterators[dim] == "reduction"]
-    for dim, step, size in [(task.lane or 0, piece.register, piece.size), *sums]:
-        if step < size:
-            op, loop = moves.tile_loop(script, op, len(nest.sizes), dim, step)
-            outermost = outermost or loop
-            if dim != task.lane:
-                moves.annotate(script, loop, SUMS)
-    return op, outermost
-
-
-def drop_unit_loops(script: Script, ops: list[str], loop: str) -> list[str]:
-    """Drop loops of one step from all ops inside a loop; consumes `ops`. One that only moves elements stays an op.
-
-    y[0, 0, c] = x[0, 2, c]   ->   y_[c] = x_[c]
-    """
-    for op in ops:
-        moves.generalize(script, op)
-    script.emit(
-        f"transform.apply_patterns to {loop} "
-        f"{{ transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices }} : {moves.ANY}"
-    )
-    found = moves.match_inside(script, loop, "linalg.generic", stem="plain")
-    if len(ops) == 1:
-        return [found]
-    parts = [script.fresh("part") for _ in ops]
-    kinds = ", ".join([moves.ANY] * len(ops))
-    script.emit(f"{', '.join(parts)} = transform.split_handle {found} : ({moves.ANY}) -> ({kinds})")
-    return parts
+    found = [(member, member.lanes) for member in members_of(task) if member.lanes is not None]
+    if not found:
+        raise ScheduleError(f"schedule 'windows' needs an op that reads windows, got {task.tag}; try 'vectorize'")
+    return max(found, key=lambda pair: prod(pair[0].nest.sizes))
 
 
 WINDOWS = Windows()

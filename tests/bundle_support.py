@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from contextlib import contextmanager
+from importlib import import_module
 
 import pytest
 
@@ -16,12 +17,16 @@ from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
 
 ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)
-QUICK = Effort(samples=9, seconds=0.2, sample_seconds=1e-4)  # one sample of nine that is disturbed moves no median
+# One sample of seven that is disturbed moves no median, and so few are never called noisy.
+QUICK = Effort(samples=7, seconds=0.2, sample_seconds=1e-4)
+MEASURING = ("autotune.bundles.replay", "autotune.bundles.regress", "autotune.bundles.reproduce")
 
 
 @contextmanager
 def no_care():
     """No roofs and no care in measuring: they take seconds, and hardly a test is about speed."""
+    for name in MEASURING:  # verbs load them later than this
+        import_module(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
         patch.setattr("autotune.tuning.sessions.SESSIONS", 1)

@@ -22,6 +22,7 @@ EXPECTED_TYPES = {
     "i32": "int32_t",
     "i64": "int64_t",
     "i8": "int8_t",
+    "f16": "uint16_t",
     "bf16": "uint16_t",
 }
 

@@ -21,6 +21,9 @@ SPECS = (
     "softmax,rows=5,cols=33",
     "gelu,rows=5,cols=33",
     "embedding,rows=5,cols=33,vocab=19",
+    "conv,channels=3,filters=5,size=7,stride=2",
+    "conv,channels=4,filters=6,size=7,groups=2,dilation=2,layout=nhwc",
+    "resnet_block,channels=4,filters=6,size=5,stride=2",
     "nano,seq=1",
     ODD,
 )
@@ -28,6 +31,7 @@ LIBRARIES = ("numpy", "onnxruntime", "torch", "iree")
 COMPILED = (
     "matmul,m=8,n=17,k=24,transpose_b=1,constant_b=1",
     "embedding,rows=5,cols=33,vocab=19",
+    "conv,channels=4,filters=6,size=7,groups=2",
     "gpt,d_model=12,heads=3,d_ff=20,vocab=11,seq=5,layers=1",
 )
 CASES = [(name, spec) for name in LIBRARIES for spec in (SPECS if name != "iree" else COMPILED)]

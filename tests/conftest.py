@@ -1,22 +1,35 @@
-"""What tests share: the command line as a function, and golden files.
+"""What tests share: the command line as a function, golden files, and a PostgreSQL server.
 
 ``pytest --update-golden`` writes the golden files anew; look at the difference before you keep it.
 """
 
+import os
 import sys
-from pathlib import Path
+from itertools import count
 
 import pytest
+from golden_files import GOLDEN
+from postgres_support import NoServerError, execute, own_postgres
 
 from autotune import cli
 
-GOLDEN = Path(__file__).parent / "golden"
+DATABASES = count()
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write what is compared to tests/golden there instead"
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """What is named and imported in tests is remembered in a folder of theirs; fonts stay where they are."""
+    fonts = os.environ.get("MPLCONFIGDIR") or os.path.expanduser("~/.cache/matplotlib")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("MPLCONFIGDIR", fonts)
+        yield
 
 
 @pytest.fixture
@@ -62,3 +75,22 @@ def golden(request):
         assert text == path.read_text(), f"{path.name} differs; if that is meant, run pytest --update-golden"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server of this session's own, in a temporary folder; skips where none is installed."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed; pip install '.[postgres]'")
+    try:
+        with own_postgres("fsync=off", "max_connections=40") as server:
+            yield server
+    except NoServerError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def postgres_url(postgres):
+    """The URL of an empty database."""
+    name = f"t{next(DATABASES)}"
+    execute(postgres.url(), f"create database {name}")
+    return postgres.url(name)

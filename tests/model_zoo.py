@@ -110,6 +110,33 @@ def cumsum(path):
     return one_op(path, "CumSum", [6, 20], [6, 20], weights=[axis])
 
 
+def half(path, dtype):
+    """A linear layer whose inputs, weights and outputs have 16 bits."""
+    held = numpy_helper.to_array(weight("w", 24, 40)).astype(helper.tensor_dtype_to_np_dtype(dtype))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    return save(path, nodes, [("x", dtype, [8, 24])], [("y", dtype, [8, 40])], numpy_helper.from_array(held, "w"))
+
+
+def moves(path):
+    """What models do besides computing: rows taken, parts joined, cut, padded, chosen, resized."""
+    lists = {"rows": [0, 3, 5], "pads": [0, 1, 0, 2], "start": [1], "end": [4], "axis": [1], "image": [1, 1, 6, 10]}
+    settings = [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in lists.items()]
+    settings.append(numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales"))
+    nodes = [
+        helper.make_node("Gather", ["x", "rows"], ["taken"]),
+        helper.make_node("Concat", ["taken", "z"], ["joined"], axis=0),
+        helper.make_node("Pad", ["joined", "pads"], ["padded"]),
+        helper.make_node("Slice", ["padded", "start", "end", "axis"], ["cut"]),
+        helper.make_node("ReduceSum", ["cut", "axis"], ["sums"]),
+        helper.make_node("Greater", ["joined", "sums"], ["larger"]),
+        helper.make_node("Where", ["larger", "joined", "sums"], ["chosen"]),
+        helper.make_node("Reshape", ["chosen", "image"], ["plane"]),
+        helper.make_node("Resize", ["plane", "", "scales"], ["y"], mode="nearest"),
+    ]
+    inputs = [("x", FLOAT, [6, 10]), ("z", FLOAT, [3, 10])]
+    return save(path, nodes, inputs, [("y", FLOAT, [1, 1, 12, 20])], *settings)
+
+
 def mean(path):
     axes = numpy_helper.from_array(np.array([1]), "axes")
     return one_op(path, "ReduceMean", [8, 40], [8, 1], weights=[axes])
@@ -124,6 +151,9 @@ ONNX = {
     "softmax": lambda path: one_op(path, "Softmax", [8, 40], [8, 40], axis=-1),
     "argmax": lambda path: one_op(path, "ArgMax", [8, 40], [8], dtype=INT64, axis=1, keepdims=0),
     "mean": mean,
+    "moves": moves,
+    "half": lambda path: half(path, TensorProto.FLOAT16),
+    "bfloat": lambda path: half(path, TensorProto.BFLOAT16),
     "max pool": lambda path: one_op(path, "MaxPool", [1, 4, 9, 9], [1, 4, 4, 4], kernel_shape=[3, 3], strides=[2, 2]),
     "average pool": lambda path: one_op(
         path, "AveragePool", [1, 4, 8, 8], [1, 4, 4, 4], kernel_shape=[2, 2], strides=[2, 2]

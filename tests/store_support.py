@@ -1,6 +1,8 @@
 """A store of made-up trials."""
 
+import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from autotune.store.store import Store
 SPACE = Space((Knob("tile", (1, 2, 4, 8)), Knob("order", ("ijk", "ikj")), Knob("pack", (False, True))))
 IDENTITY = {"payload_sha256": "a" * 64, "machine": "m", "compiler": "22.1"}
 PLACES = ":".join(map(str, (Path(module.__file__).parents[2], *Path(__file__).parents[:2])))
+FORK = multiprocessing.get_context("fork")
 needs_user = pytest.mark.skipif(os.access("/proc/version", os.W_OK), reason="this user may write anywhere")
 
 
@@ -39,3 +42,31 @@ def numbers(location) -> list[int]:
 def one_line(error) -> str:
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def sweep_of(store, **identity):
+    return store.sweep("nano", "matmul0", IDENTITY | identity)
+
+
+def write_trials(url, count, told, claimed):
+    """Record trials that are missing, telling which; then hold a claim for ever."""
+    with Store.open(url, pause=lambda _: time.sleep(0.02)) as store:
+        sweep = sweep_of(store)
+        for number in range(count):
+            if sweep.claim(f"key{number}"):
+                sweep.add(make(number), SPACE)
+                sweep.release(f"key{number}")
+                told.send(number)
+        if claimed:
+            sweep.claim(claimed)
+            told.send(claimed)
+            time.sleep(60)
+
+
+def start_writer(url, count, claimed=""):
+    """A tuner in a process of its own, and the end of a pipe that it tells on what it did."""
+    here, there = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=write_trials, args=(url, count, there, claimed))
+    process.start()
+    there.close()
+    return process, here

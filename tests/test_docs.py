@@ -26,7 +26,8 @@ from autotune.worker.reading import open_payload
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-CONTENT_PAGES = [ROOT / "docs" / "how-to" / name for name in ("payload.md", "import.md", "schedule.md")]
+CONTENT_PAGES = [ROOT / "docs" / "how-to" / name for name in ("payload.md", "dialect.md", "import.md", "schedule.md")]
+CONTENT_PAGES.append(ROOT / "notebooks" / "06_import.ipynb")
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PACKAGES = ("autotune", "payload", "results", "schedules")
 SOURCES = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
@@ -131,7 +132,7 @@ def code_of(path):
 @pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_documents_import_the_front_door_and_moves_and_for_content_what_content_rests_on(path):
     """A page on writing payloads or families may also import `autotune.core`, which they rest on, and `payload`."""
-    allowed = {"autotune", "schedules.moves", *(f"autotune.{name}" for name in autotune.__all__)}
+    allowed = {"autotune", "autotune.tensor", "schedules.moves", *(f"autotune.{name}" for name in autotune.__all__)}
     imported = set(imports_of(code_of(path)))
     if path in CONTENT_PAGES:
         imported = {name for name in imported if not name.startswith(("autotune.core.", "payload."))}
@@ -162,7 +163,7 @@ def test_readme_is_short_and_its_links_lead_somewhere():
 
 def test_notebooks_are_numbered_without_a_gap():
     assert [path.stem[:3] for path in NOTEBOOKS] == [f"{number:02}_" for number in range(1, len(NOTEBOOKS) + 1)]
-    assert NOTEBOOKS[-1].stem == "05_kv_cache"
+    assert NOTEBOOKS[-1].stem == "07_own_schedule"
 
 
 def fragments(source):

@@ -13,6 +13,8 @@ from bundle_support import make_bundle
 import autotune as at
 
 ROOT = Path(__file__).parent.parent
+DOCUMENTED = ["tuning.tunable", "core.stats", "compiler.script", "reports.holdings"]
+DOCUMENTED += ["tensor.dtypes", "tensor.shapes", "tensor.compiled"]
 SPEC = "matmul,m=24,n=32,k=16,constant_b=1"
 PROGRAM = """
 import autotune as at
@@ -69,7 +71,7 @@ def test_what_there_is_not_is_an_attribute_error():
         at.tunes  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["tuning.tunable", "core.stats", "compiler.script", "reports.holdings"])
+@pytest.mark.parametrize("name", DOCUMENTED)
 def test_examples_in_docstrings_run(name):
     found = doctest.testmod(import_module(f"autotune.{name}"))
     assert found.attempted > 0

@@ -1,7 +1,9 @@
 """What README and the how-to pages show runs: every block of Python and of shell, in order, in an empty folder."""
 
+import fcntl
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +25,22 @@ SHOWN = (
     "make",
 )  # for people who have this repository, a machine, a package
 
+SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal --bundle mine.bundle\n"
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """The folder that the command several pages begin with leaves behind; it is run once, whichever page is first."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-page"
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "mine.bundle").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            run([("sh", SHARED)], folder)
+    return folder
+
 
 def blocks_of(page):
     """Language, file name and text of every block of a page."""
@@ -36,25 +54,33 @@ def test_every_block_is_run_or_said_to_be_shown(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_blocks_of_a_page_run_in_an_empty_folder(page, tmp_path):
+def test_blocks_of_a_page_run_in_an_empty_folder(page, request, tmp_path):
     blocks = blocks_of(page)
     for name, text in ((name, text) for _, name, text in blocks if name):
         (tmp_path / name).write_text(text)
+    steps = [(language, text) for language, name, text in blocks if language in RUN and not name]
+    if not steps:
+        pytest.skip("nothing on this page runs")
+    if steps[0] == ("sh", SHARED):
+        shutil.copytree(request.getfixturevalue("shared"), tmp_path, dirs_exist_ok=True)
+        steps = steps[1:]
+    run(steps, tmp_path)
+
+
+def run(steps, folder):
+    """Run blocks as one program, so that what Python defines is there for the next block."""
     program = "".join(
         text if language == "python" else f"import subprocess\nsubprocess.run({text!r}, shell=True, check=True)\n"
-        for language, name, text in blocks
-        if language in RUN and not name
+        for language, text in steps
     )
-    if not program:
-        pytest.skip("nothing on this page runs")
-    (tmp_path / "page.py").write_text(program)
+    (folder / "page.py").write_text(program)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "page.py"],
         capture_output=True,
         text=True,
         check=False,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PATH": path, "MPLBACKEND": "agg"},
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -47,7 +47,11 @@ def test_parameter_given_twice_is_refused():
 
 
 @pytest.mark.parametrize(
-    "name", ["nano", "gpt2", "gpt", "matmul", "batch_matmul", "attention", "layer_norm", "softmax", "gelu", "embedding"]
+    "name",
+    [
+        *("nano", "gpt2", "gpt", "matmul", "batch_matmul", "attention", "layer_norm", "softmax", "gelu", "embedding"),
+        *("conv", "resnet_block"),
+    ],
 )
 def test_every_documented_payload_is_registered_and_loads(name):
     assert name in registered(PAYLOADS)

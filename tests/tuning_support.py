@@ -76,6 +76,22 @@ def tensor_payload(name, arguments, body, **fields):
     return Payload(name, text, name, tuple(arguments), **fields)
 
 
+PACKED = tensor_payload(
+    "packed",
+    [Argument("a", "input", (10, 7)), Argument("out", "output", (10, 7))],
+    """%zero = arith.constant 0.0 : f32
+    %tiles = tensor.empty() : tensor<3x2x4x4xf32>
+    %packed = linalg.pack %a padding_value(%zero : f32) inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %tiles
+      : tensor<10x7xf32> -> tensor<3x2x4x4xf32>
+    %doubles = tensor.empty() : tensor<3x2x4x4xf32>
+    %doubled = linalg.add ins(%packed, %packed : tensor<3x2x4x4xf32>, tensor<3x2x4x4xf32>)
+      outs(%doubles : tensor<3x2x4x4xf32>) -> tensor<3x2x4x4xf32>
+    %flat = tensor.empty() : tensor<10x7xf32>
+    %result = linalg.unpack %doubled inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %flat
+      : tensor<3x2x4x4xf32> -> tensor<10x7xf32>""",
+)
+
+
 def product_of(payload, arrays, *, a="mk", b="kn"):
     """What a `contraction_payload` should write, in float64."""
     left, right = arrays["a"].astype(np.float64), arrays["b"].astype(np.float64)

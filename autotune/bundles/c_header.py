@@ -9,16 +9,20 @@ from autotune.core.payload import WRITTEN, Argument
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
 
-# Of every element type of `autotune.task.DTYPES`; C has no bf16 that all compilers know, so its bits are passed.
+# Of every element type of `autotune.core.payload.DTYPES`; of floats of 16 bits, which not all compilers know, the bits.
 C_TYPES = {
     "f32": "float",
     "f64": "double",
     "i32": "int32_t",
     "i64": "int64_t",
     "i8": "int8_t",
+    "f16": "uint16_t",
     "bf16": "uint16_t",
 }
-BF16_NOTE = "   bf16 is passed as its bits, the upper half of a float's.\n"
+HALF_NOTES = {
+    "f16": "   f16 is passed as its bits, those of IEEE's binary16.\n",
+    "bf16": "   bf16 is passed as its bits, the upper half of a float's.\n",
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,9 @@ class Parameter:
         return f"{'' if self.written else 'const '}{C_TYPES[self.dtype]} *{self.name} /* {list(self.shape)} */"
 
 
-def c_header(entry: str, arguments: Sequence[Argument], weights: Sequence[WeightRecord], about: str) -> str:
+def c_header(
+    entry: str, arguments: Sequence[Argument], weights: Sequence[WeightRecord], about: str, threads: int = 1
+) -> str:
     """Declare a program.
 
     Args:
@@ -56,6 +62,7 @@ def c_header(entry: str, arguments: Sequence[Argument], weights: Sequence[Weight
         arguments: Arguments of the payload, in order.
         weights: Weights that are stored in panels; the program takes them after the arguments.
         about: A line for whoever reads it.
+        threads: Threads that its parallel loops run on; with several it needs an OpenMP runtime.
     """
     name = c_name(entry)
     plain = [parameter(index, argument) for index, argument in enumerate(arguments)]
@@ -68,10 +75,11 @@ def c_header(entry: str, arguments: Sequence[Argument], weights: Sequence[Weight
         packer(f"{name}_prepare_{identifier(w.argument)}_panels_{i}", w, stored[i]) for i, w in enumerate(weights)
     ]
     everything = [*plain, *stored]
-    note = BF16_NOTE if any(p.dtype == "bf16" for p in everything) else ""
+    note = "".join(said for dtype, said in HALF_NOTES.items() if any(p.dtype == dtype for p in everything))
+    runtime = f" -lomp (or -liomp5), for {threads} threads" if threads > 1 else ""
     parts = [
         f"/* {in_comment(about)}\n{note}"
-        f"   {name}(...) is not reentrant: its intermediates lie in one arena. Link with -no-pie -lm. */",
+        f"   {name}(...) is not reentrant: its intermediates lie in one arena. Link with -no-pie -lm{runtime}. */",
         f"#ifndef AUTOTUNE_{name.upper()}_H\n#define AUTOTUNE_{name.upper()}_H\n\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         *(descriptor(dtype, rank) for dtype, rank in sorted({(p.dtype, len(p.shape)) for p in everything})),

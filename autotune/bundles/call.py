@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.bundles.candidates import default_candidate, recorded_candidate
+from autotune.bundles.candidates import default_candidate, recorded_candidate, recorded_machine
+from autotune.bundles.contexts import CallContext, ContextPool
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.program import Program, compile_program
 from autotune.core.candidate import Candidate
+from autotune.core.cores import physical_cores
 from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
-from autotune.core.pages import aligned_empty
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.tunable import payload as payload_of
@@ -24,8 +25,7 @@ def compile_bundle(files: BundleFiles) -> "PayloadFunction":
     Raises:
         CompileError: The program does not compile here.
     """
-    program = compile_candidate(files.payload, recorded_candidate(files))
-    return PayloadFunction(files.payload, program, this_machine())
+    return PayloadFunction(files.payload, recorded_candidate(files), recorded_machine(files))
 
 
 def compile_candidate(payload: Payload, candidate: Candidate) -> Program:
@@ -35,7 +35,7 @@ def compile_candidate(payload: Payload, candidate: Candidate) -> Program:
 
 
 class PayloadFunction:
-    """A compiled payload on arrays of its own. One call at a time: its intermediates lie in one arena.
+    """A compiled payload, which any number of threads may call: each call has arrays and an arena for itself.
 
     Weights of an imported model are known: they need not be given.
 
@@ -43,17 +43,16 @@ class PayloadFunction:
         payload: Payload that the function computes.
     """
 
-    def __init__(self, payload: Payload, program: Program, machine: Machine) -> None:
+    def __init__(self, payload: Payload, candidate: Candidate, machine: Machine) -> None:
+        """Compile a payload as a candidate says, once now, and again when several threads call at once."""
         self.payload = payload
-        self._arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
         self._held = payload.make_inputs(0) if payload.foreign and payload.inputs is not None else {}
-        self._weights = program.weights
-        sources = [payload.arguments[weight.source] for weight in program.weights]
-        self._panels = [
-            aligned_empty(w.argument(a), machine.pages) for w, a in zip(program.weights, sources, strict=True)
-        ]
-        self._stored = {source.name: False for source in sources}
-        self._bound = program.bind([*self._arrays.values(), *self._panels])
+        self._contexts = ContextPool(
+            lambda: CallContext(payload, compile_candidate(payload, candidate), machine),
+            most=max(1, len(physical_cores()) // machine.threads),
+        )
+        with self._contexts.take():
+            pass  # what does not compile is told now
 
     def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """Compute once; see `Bundle.__call__`. A weight that did not change since the last call is not stored again.
@@ -65,15 +64,8 @@ class PayloadFunction:
         for argument in self.payload.arguments:
             if argument.name in given and (why := unfit(argument, given[argument.name])):
                 raise PayloadError(why)
-        for argument in self.payload.arguments:
-            self._fill(argument, given.get(argument.name))
-        for weight, panels in zip(self._weights, self._panels, strict=True):
-            source = self.payload.arguments[weight.source].name
-            if not self._stored[source]:
-                panels[...] = weight.pack(self._arrays[source])
-        self._stored = dict.fromkeys(self._stored, True)
-        self._bound.run()
-        written = {argument.name: self._arrays[argument.name].copy() for argument in self.payload.written}
+        with self._contexts.take() as context:
+            written = context.call(given)
         return written if len(written) > 1 else next(iter(written.values()))
 
     def _match(self, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> dict[str, Array]:
@@ -98,16 +90,6 @@ class PayloadFunction:
             if names:
                 raise PayloadError(f"{self.payload.name} takes {takes}; {said}: {', '.join(sorted(names))}")
         return given
-
-    def _fill(self, argument: Argument, array: Array | None) -> None:
-        """Write an argument's array, and note whether panels made of it are out of date."""
-        mine = self._arrays[argument.name]
-        if argument.name in self._stored:
-            self._stored[argument.name] &= np.array_equal(mine, np.asarray(array, mine.dtype))
-        if array is not None:
-            mine[...] = array
-        elif argument.role == "state":
-            mine.fill(0)
 
 
 def unfit(argument: Argument, array: Array) -> str | None:
@@ -143,4 +125,4 @@ def compile_payload(source: str | Path | Payload, *, scheduled: bool = True) -> 
     """
     payload, machine = payload_of(source), this_machine()
     candidate = default_candidate(partition(payload), machine) if scheduled else Candidate(None, PLAIN)
-    return PayloadFunction(payload, compile_candidate(payload, candidate), machine)
+    return PayloadFunction(payload, candidate, machine)

@@ -4,32 +4,39 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import tail, threads_of
 from autotune.compiler.module import compiler_version
-from autotune.compiler.rewrites import REWRITES
+from autotune.compiler.openmp import usable_threads
+from autotune.compiler.rewrites import rewrites_on
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine
+from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.script import assemble, panels_of, write_step
-from autotune.registry import family_for
+from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
+from autotune.worker.known import is_same
 from autotune.worker.reading import partition
 
 
-def recorded_pages(bundle: BundleFiles, machine: Machine) -> Machine:
-    """This host with large arrays on pages as when a bundle was recorded, if it has such."""
-    return replace(machine, pages=bundle.manifest.machine.pages) if machine.pages == "huge" else machine
+def recorded_machine(bundle: BundleFiles) -> Machine:
+    """This host with threads and pages of large arrays as when a bundle was recorded, as far as it has such."""
+    was, machine = bundle.manifest.machine, this_machine()
+    pages = was.pages if machine.pages == "huge" else machine.pages
+    return replace(machine, pages=pages, threads=usable_threads(was.threads))
 
 
 def recorded_candidate(bundle: BundleFiles) -> Candidate:
-    """What a bundle compiles."""
+    """What a bundle compiles; on fewer threads where this host has no more."""
     manifest = bundle.manifest
-    return Candidate(bundle.script, manifest.pipeline, bundle.tagged, tuple(manifest.panels.items()))
+    pipeline, wanted = manifest.pipeline, threads_of(manifest.pipeline)
+    if wanted > 1 and pipeline == tail(wanted):
+        pipeline = tail(usable_threads(wanted))
+    return Candidate(bundle.script, pipeline, bundle.tagged, tuple(manifest.panels.items()))
 
 
 def differences_now(
@@ -42,8 +49,25 @@ def differences_now(
         machine: This host.
         ir_sha256: Hashes of the IR as it is built here, where that is known.
     """
-    steps = tuple(map(str, REWRITES))
-    return tuple(differences(bundle.manifest, machine, compiler_version(), steps, ir_sha256))
+    threads = bundle.manifest.machine.threads
+    steps, machine = rewrites_on(threads), replace(machine, threads=usable_threads(threads))
+    known = (why_unknown_here(bundle),) if lacks_reference(bundle) else ()
+    return (*known, *differences(bundle.manifest, machine, compiler_version(), steps, ir_sha256))
+
+
+def lacks_reference(bundle: BundleFiles) -> bool:
+    """Tell whether a bundle was verified against a reference that is not known here."""
+    return bundle.manifest.numerics.oracle == "reference" and bundle.payload.reference is None
+
+
+def why_unknown_here(bundle: BundleFiles) -> str:
+    """What it means that the reference of a bundle is not known here, and the way out, a sentence."""
+    if is_registered(bundle.manifest.payload):
+        return "its payload is built otherwise now; tune it again"
+    return (
+        "what it was read from is not known here: inputs are random, its plain lowering is the oracle; "
+        "`autotune replay BUNDLE --payload PAYLOAD` names it, once"
+    )
 
 
 def default_candidate(parts: Partition, machine: Machine) -> Candidate:
@@ -53,12 +77,12 @@ def default_candidate(parts: Partition, machine: Machine) -> Candidate:
         family = family_for(task)
         if family is not None:
             steps.append(write_step(task, family, family.default(task, machine), machine))
-    return Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
+    return Candidate(assemble(steps), tail(machine.threads), parts.payload.text, panels_of(steps))
 
 
 def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener: Listener = SILENT) -> Candidate:
     """How a payload is compiled best: by its newest bundle, or else by default schedules; `listener` is told which."""
-    bundle = newest_bundle(payload, bundles, listener)
+    bundle = newest_bundle(payload, bundles, listener, machine.threads)
     if bundle is None:
         listener.note(f"{payload.name}: default schedules, no bundle of it is in {bundles}")
         return default_candidate(partition(payload), machine)
@@ -66,19 +90,14 @@ def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener
     return recorded_candidate(bundle)
 
 
-def newest_bundle(payload: Payload, bundles: Path, listener: Listener = SILENT) -> BundleFiles | None:
-    """The bundle of a payload that was written last, among the folders of `bundles`."""
+def newest_bundle(payload: Payload, bundles: Path, listener: Listener = SILENT, threads: int = 1) -> BundleFiles | None:
+    """The bundle of a payload, of so many threads, that was written last, among the folders of `bundles`."""
     for manifest in sorted(bundles.glob(f"*/{MANIFEST_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
             bundle = read_bundle(manifest.parent)
         except BundleError as error:
             listener.note(f"a bundle is passed over: {error}")
             continue
-        if is_of(bundle, payload):
+        if is_same(bundle.payload, payload) and bundle.manifest.machine.threads == threads:
             return bundle
     return None
-
-
-def is_of(bundle: BundleFiles, payload: Payload) -> bool:
-    """Whether a bundle's schedules are for this payload: the same text, the same roles of its arguments."""
-    return bundle.payload.text == payload.text and bundle.payload.arguments == payload.arguments

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from autotune.bundles.c_header import c_header
-from autotune.bundles.candidates import recorded_candidate
+from autotune.bundles.candidates import recorded_candidate, recorded_machine
 from autotune.compiler.emit import Emission, emit_program
 from autotune.compiler.object_code import disassemble
 from autotune.core.c_names import c_name
@@ -38,12 +38,13 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     output.mkdir(parents=True, exist_ok=True)
     stem = c_name(bundle.payload.entry)
     path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
-    with Worker(MODEL_SECONDS) as worker:
+    threads = recorded_machine(bundle).threads
+    with Worker(MODEL_SECONDS, threads=threads) as worker:
         claim = Claim(bundle.payload, recorded_candidate(bundle))
         found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object"))
     if isinstance(found, Evaluation):
         raise BundleError(f"{folder} must compile here, it was {found.outcome}: {found.diagnostic}")
     path.write_bytes(disassemble(found.data, bundle.payload.entry).encode() if kind == "asm" else found.data)
     about = f"{bundle.payload.name}, compiled for {this_machine().isa} by mlir-schedule-autotune"
-    header.write_text(c_header(bundle.payload.entry, bundle.payload.arguments, bundle.manifest.weights, about))
+    header.write_text(c_header(bundle.payload.entry, bundle.payload.arguments, bundle.manifest.weights, about, threads))
     return [path, header]

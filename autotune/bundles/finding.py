@@ -64,10 +64,10 @@ class RegressionFinding:
         payload: Spec of the payload that the bundle computes.
         verdict: ``ok``, ``faster``, ``slower``, ``wrong``, ``stale`` or ``inconclusive``.
         why: Reason for the verdict, a sentence.
-        slowdown: Recorded speed-up over that of now; `None` unless compared.
-        speedup: Speed-up over the baseline measured now, over all sessions, with its 95 % interval.
-        recorded: Speed-up over the baseline that the bundle records, with its 95 % interval.
-        samples: Raw times in seconds a call, an entry a process of the last look.
+        slowdown: Time now over that recorded, against the steadier of baseline and FMA kernel; `None` unless compared.
+        speedup: Speed-up over the baseline in `samples`, with its 95 % interval, as `verdict.quiet_speedup`.
+        recorded: The same of the sessions that the bundle records.
+        samples: Raw times in seconds a call, an entry a process: of the last look, or of all that an alarm needed.
         notes: Differences from the recording, a sentence each.
         seconds: Wall-clock time of the check, in seconds.
     """

@@ -8,15 +8,30 @@ from pathlib import Path
 from statistics import median
 from time import sleep
 
-from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
+from autotune.bundles.candidates import (
+    differences_now,
+    lacks_reference,
+    recorded_candidate,
+    recorded_machine,
+    why_unknown_here,
+)
 from autotune.bundles.finding import Look, RegressionFinding, RegressOptions
-from autotune.bundles.replay import Timing, expected_seconds, time_bundle
-from autotune.bundles.verdict import LOOKS, RegressionVerdict, against_reference, conclude, is_settled
+from autotune.bundles.timing import Timing, expected_seconds, time_bundle
+from autotune.bundles.verdict import (
+    BASELINE,
+    FMA_KERNEL,
+    LOOKS,
+    RegressionVerdict,
+    against,
+    conclude,
+    is_settled,
+    quiet_speedup,
+)
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Effort
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine, this_machine
+from autotune.core.machine import Machine
 from autotune.core.trial import UNTOLD
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
@@ -93,13 +108,13 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
         listener: Told of every process that begins to measure, and of every wait.
         until: Time of the performance counter after which no further look is begun.
     """
-    machine, manifest = recorded_pages(bundle, this_machine()), bundle.manifest
+    machine, manifest = recorded_machine(bundle), bundle.manifest
     finding = RegressionFinding(
         str(bundle.folder),
         bundle.payload.name,
         "inconclusive",
-        "no baseline runs",
-        recorded=manifest.speedup,
+        f"no baseline runs ({manifest.baseline.why_not})" if manifest.baseline.why_not else "no baseline runs",
+        recorded=quiet_speedup(manifest.samples, manifest.baseline.part_error),
         notes=differences_now(bundle, machine),
     )
     looks: list[Look] = []
@@ -119,12 +134,7 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
     if options.update:
         accept(bundle, sessions, machine)
     saw = tuple(f"look {number}: {look.saw}" for number, look in enumerate(looks, 1)) if len(looks) > 1 else ()
-    return replace(
-        finding,
-        speedup=speedup_of(sessions, manifest.baseline.part_error),
-        samples=sessions,
-        notes=(*finding.notes, *saw),
-    )
+    return replace(finding, notes=(*finding.notes, *saw))
 
 
 def look_once(
@@ -173,7 +183,7 @@ def conclude_looks(
 def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
     """Build and time a bundle in a process of its own; what fails is tried once more."""
     for _ in range(2):
-        with Worker(expected_seconds(bundle)) as worker:
+        with Worker(expected_seconds(bundle), threads=machine.threads) as worker:
             timing = time_bundle(bundle, machine, worker, effort)
         if timing.session is not None:
             break
@@ -183,9 +193,9 @@ def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timin
 def why_stale(bundle: BundleFiles) -> str:
     """Why a bundle's figures say nothing here; empty if they do."""
     manifest = bundle.manifest
-    if manifest.numerics.oracle == "reference" and bundle.payload.reference is None:
-        return "its payload is built otherwise now; tune it again"
-    if manifest.fingerprint != this_machine().fingerprint:
+    if lacks_reference(bundle):
+        return why_unknown_here(bundle)
+    if manifest.fingerprint != recorded_machine(bundle).fingerprint:
         return "it was recorded on another machine; `autotune regress --update` records this one"
     return ""
 
@@ -197,25 +207,34 @@ def assess(
     factor: float,
     needed: int,
 ) -> RegressionFinding:
-    """A finding with what the samples of all looks so far say."""
-    recorded = bundle.manifest.samples
+    """A finding with what the samples of all looks so far say; all of its figures are of the same ones."""
+    recorded, error = bundle.manifest.samples, bundle.manifest.baseline.part_error
+    finding = replace(finding, samples=tuple(looks[-1]), speedup=quiet_speedup(looks[-1], error))
     if stale := why_stale(bundle):
         return replace(finding, verdict="stale", why=stale)
     if bundle.manifest.speedup is None:
         return replace(finding, why="it was recorded without a baseline")
     found = conclude(recorded, looks, factor, needed)
-    why = f"{abs(found.slowdown - 1):.1%} {'slower' if found.slowdown > 1 else 'faster'} against its baseline"
-    beside = against_reference(recorded, looks[-1])
+    why = f"{abs(found.slowdown - 1):.1%} {'slower' if found.slowdown > 1 else 'faster'} against {found.by}"
+    other = FMA_KERNEL if found.by == BASELINE else BASELINE
+    beside = against(other, recorded, found.now)
     if beside is not None:
-        why += f", {beside - 1:+.1%} against the FMA kernel"
+        why += f", {beside - 1:+.1%} in time against {other}"
     if found.verdict == "inconclusive":
         why += f"; give or take {found.margin:.1%}"
-    return replace(finding, verdict=found.verdict, why=why, slowdown=found.slowdown)
+    return replace(
+        finding,
+        verdict=found.verdict,
+        why=why,
+        slowdown=found.slowdown,
+        speedup=quiet_speedup(found.now, error),
+        samples=found.now,
+    )
 
 
 def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machine) -> None:
     """Write a bundle anew with what was measured now, here, with this compiler."""
-    with Worker(MODEL_SECONDS) as worker:
+    with Worker(MODEL_SECONDS, threads=machine.threads) as worker:
         hashes = worker.call(hash_stages, Claim(bundle.payload, recorded_candidate(bundle)))
     manifest = replace(
         bundle.manifest,

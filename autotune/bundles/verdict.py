@@ -1,35 +1,41 @@
 """Has a bundle become slower? The decision alone, from samples: recorded sessions against those of now.
 
-A session is one process. Its level is the ratio of the lower quartiles of baseline and schedule: noise only adds, and
-what slows both cancels. Rounds of one session are many but share its luck (where memory lies), so that a rank test
-over rounds sees any two processes differ; sessions are few. Hence three conditions: levels differ by more than
-halfway to the factor asked for, rounds differ in rank, and levels differ by more than sessions do among themselves.
-That all is well needs that a slowdown by the factor would have shown: the change and its margin together are below it.
-Sessions of one look follow each other within seconds, and share what disturbs the machine then. So an alarm needs two
-looks, a pause apart, that see it, and the sessions of all looks together.
-The last is a t-test whose variance is moderated by a prior (G. K. Smyth, "Linear models and empirical Bayes methods",
-2004), for few sessions tell little of their variance; sessions far from the others, as disturbed ones are, are drawn
-near (winsorised).
+A session is one process. Its level is the ratio of the lower quartiles of a yardstick and the schedule: noise only
+adds, and what slows both cancels. There are two yardsticks, the baseline and the FMA kernel; whichever was steadier
+judges. Where the other contradicts it by more than its own noise, an alarm needs both, and that all is well does too.
+Rounds of one session are many but share its luck (where memory lies), so that a rank test over rounds sees any two
+processes differ; sessions are few. Hence three conditions: levels differ by more than halfway to the factor asked
+for, rounds differ in rank, and levels differ by more than sessions do among themselves. That all is well needs that a
+slowdown by the factor would have shown: the change and its margin together are below it. Sessions of one look follow
+each other within seconds, and share what disturbs the machine then. So an alarm needs two looks, a pause apart, that
+see it, and the sessions of all looks together. The last is a t-test whose variance is moderated by a prior (G. K.
+Smyth, "Linear models and empirical Bayes methods", 2004), for few sessions tell little of their variance; sessions
+far from the others, as disturbed ones are, are drawn near (winsorised).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, expm1, log, sqrt
+from math import exp, expm1, hypot, log, sqrt
 from statistics import median
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+import scipy  # scipy.stats takes a second to load, and is when it is first used
 
-from autotune.core.stats import quiet_time
+from autotune.core.room import check_room
+from autotune.core.stats import Interval, Times, quiet_time
 from autotune.store.records import ProcessTimes
 
+Yardstick = Literal["its baseline", "the FMA kernel"]
+BASELINE: Yardstick = "its baseline"
+FMA_KERNEL: Yardstick = "the FMA kernel"
 RegressionVerdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
 ALARMS = ("slower", "wrong")
 ALPHA = 0.01  # of both tests
 FINE = 0.002  # of all being well, though the schedule is slower by the factor asked for
 LEAST_SESSIONS = 3
 LOOKS = 2  # that say slower, before an alarm
+CONTRADICTS = 3.0  # standard deviations between what two yardsticks say
 # The standard deviation of levels before any is measured, and how many sessions that knowledge is worth.
 USUAL_LUCK, PRIOR_SESSIONS = 0.01, 4
 FAR = 2.0  # standard deviations from the median of sessions; what is further away counts as if it were so far
@@ -41,48 +47,95 @@ class Judgement:
 
     Attributes:
         verdict: ``ok``, ``faster``, ``slower`` or ``inconclusive``.
-        slowdown: Recorded speed-up over that of now: above 1 where the schedule has lost.
+        by: Yardstick that judged.
+        slowdown: Time of the schedule now over that recorded, against the yardstick: above 1 where it has lost.
         margin: Half of the 99.8 % interval of the slowdown, relative: 0.02 means 2 %.
         pvalue: Probability of such samples if nothing had changed: the larger of both tests'.
+        error: Standard deviation of the logarithm of the slowdown.
+        now: Times of the sessions of now that all of this is about.
     """
 
     verdict: RegressionVerdict
+    by: Yardstick
     slowdown: float
     margin: float
     pvalue: float
+    error: float
+    now: tuple[ProcessTimes, ...]
 
 
 def judge(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], factor: float) -> Judgement:
-    """Compare sessions.
+    """Compare sessions by the steadier yardstick; beside one that contradicts it only what both say is said.
 
     Args:
         recorded: Times of the sessions that the bundle records.
         now: Times of the sessions measured now; at least one session.
         factor: A slowdown by this much is to be found; one by less than its root is none.
     """
-    then, here = ([log(level(session)) for session in sessions] for sessions in (recorded, now))
+    yardsticks = [by for by in (BASELINE, FMA_KERNEL) if all(has(session, by) for session in (*recorded, *now))]
+    first, *others = sorted((judge_by(by, recorded, now, factor) for by in yardsticks), key=lambda each: each.error)
+    for other in others:
+        apart = abs(log(first.slowdown / other.slowdown))
+        is_slower = log(other.slowdown) > log(factor) / 2
+        if apart > CONTRADICTS * hypot(first.error, other.error) and is_slower != (first.verdict == "slower"):
+            return replace(first, verdict="inconclusive")
+    return first
+
+
+def judge_by(by: Yardstick, recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], factor: float) -> Judgement:
+    """Compare sessions by one yardstick."""
+    then, here = ([log(level(session, by)) for session in sessions] for sessions in (recorded, now))
     change = median(then) - median(here)
-    margin, chance = moderated_test(then, here)
-    pvalue = max(chance, rank_test(recorded, now))
+    margin, chance, error = moderated_test(then, here)
+    pvalue = max(chance, rank_test(recorded, now, by))
     verdict: RegressionVerdict = "ok" if abs(change) + margin < log(factor) else "inconclusive"
     if abs(change) > log(factor) / 2:
         verdict = "inconclusive" if pvalue >= ALPHA else "slower" if change > 0 else "faster"
-    return Judgement(verdict, exp(change), expm1(margin), pvalue)
+    return Judgement(verdict, by, exp(change), expm1(margin), pvalue, error, tuple(now))
 
 
-def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float, float]:
-    """Half of the 99.8 % interval of the difference of means, and the probability of such a difference by luck."""
-    away = [np.subtract(levels, median(levels)) for levels in (then, here)]
-    far = FAR * max(USUAL_LUCK, float(stats.median_abs_deviation(np.concatenate(away), scale="normal")))
-    near_then, near_here = (
-        median(levels) + each.clip(-far, far) for levels, each in zip((then, here), away, strict=True)
-    )
-    squares = sum(float(np.var(levels)) * len(levels) for levels in (near_then, near_here))
-    freedom = len(then) + len(here) - 2 + PRIOR_SESSIONS
-    variance = (PRIOR_SESSIONS * USUAL_LUCK**2 + squares) / freedom
+def quiet_speedup(sessions: Sequence[ProcessTimes], part_error: float) -> Interval | None:
+    """Speed-up with its 95 % interval, by what slowdowns are judged by: the median level of sessions.
+
+    So a slowdown is the quotient of the estimates of two such speed-ups.
+
+    Args:
+        sessions: Times, an entry a process.
+        part_error: Relative error of the baseline's times, where a part of it was timed.
+    """
+    levels = [log(level(session, BASELINE)) for session in sessions if session.baseline_seconds]
+    if not levels:
+        return None
+    (near,) = drawn_near([levels])
+    variance, freedom = moderated_variance([near])
+    half = float(scipy.stats.t.ppf(0.975, freedom)) * sqrt(variance / len(levels))
+    middle = median(levels)
+    return Interval(exp(middle - half), exp(middle), exp(middle + half)).widened(part_error)
+
+
+def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float, float, float]:
+    """Half of the 99.8 % interval of the difference of means, the probability of such a one by luck, and its error."""
+    near_then, near_here = drawn_near([then, here])
+    variance, freedom = moderated_variance([near_then, near_here])
     error = sqrt(variance * (1 / len(then) + 1 / len(here)))
     difference = abs(float(np.mean(near_then) - np.mean(near_here)))
-    return float(stats.t.ppf(1 - FINE / 2, freedom)) * error, 2 * float(stats.t.sf(difference / error, freedom))
+    margin = float(scipy.stats.t.ppf(1 - FINE / 2, freedom)) * error
+    return margin, 2 * float(scipy.stats.t.sf(difference / error, freedom)), error
+
+
+def drawn_near(groups: Sequence[Sequence[float]]) -> list[Times]:
+    """Levels of several groups of sessions; those far from the median of their group count as if they were nearer."""
+    check_room()
+    away = [np.subtract(levels, median(levels)) for levels in groups]
+    far = FAR * max(USUAL_LUCK, float(scipy.stats.median_abs_deviation(np.concatenate(away), scale="normal")))
+    return [median(levels) + each.clip(-far, far) for levels, each in zip(groups, away, strict=True)]
+
+
+def moderated_variance(groups: Sequence[Times]) -> tuple[float, int]:
+    """Variance of levels within their groups, moderated by what is usual, and its degrees of freedom."""
+    squares = sum(float(np.var(levels)) * len(levels) for levels in groups)
+    freedom = sum(map(len, groups)) - len(groups) + PRIOR_SESSIONS
+    return (PRIOR_SESSIONS * USUAL_LUCK**2 + squares) / freedom, freedom
 
 
 def is_settled(verdict: RegressionVerdict, sessions: int, most: int) -> bool:
@@ -119,33 +172,40 @@ def conclude(
     return replace(latest, verdict="inconclusive")
 
 
-def level(session: ProcessTimes) -> float:
-    """Speed-up of a session."""
-    return quiet_time(session.baseline_seconds) / quiet_time(session.best_seconds)
+def yardstick_seconds(session: ProcessTimes, by: Yardstick) -> tuple[float, ...]:
+    """Times of a yardstick in a session."""
+    return session.baseline_seconds if by == BASELINE else session.reference_seconds
 
 
-def rank_test(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes]) -> float:
+def has(session: ProcessTimes, by: Yardstick) -> bool:
+    """Tell whether a session has times of a yardstick in every round; the baseline is what regress is about."""
+    return by == BASELINE or len(session.reference_seconds) == len(session.best_seconds)
+
+
+def level(session: ProcessTimes, by: Yardstick) -> float:
+    """Speed-up of a session over a yardstick."""
+    return quiet_time(yardstick_seconds(session, by)) / quiet_time(session.best_seconds)
+
+
+def rank_test(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], by: Yardstick) -> float:
     """Mann-Whitney's U over the speed-ups of all rounds: probability of such ranks if nothing changed."""
-    found: Any = stats.mannwhitneyu(ratios(recorded), ratios(now), alternative="two-sided")
+    check_room()
+    found: Any = scipy.stats.mannwhitneyu(ratios(recorded, by), ratios(now, by), alternative="two-sided")
     return float(found.pvalue)
 
 
-def ratios(sessions: Sequence[ProcessTimes]) -> list[float]:
-    """Speed-up of every round."""
+def ratios(sessions: Sequence[ProcessTimes], by: Yardstick) -> list[float]:
+    """Speed-up of every round over a yardstick."""
     return [
-        baseline / best
+        theirs / ours
         for session in sessions
-        for baseline, best in zip(session.baseline_seconds, session.best_seconds, strict=True)
+        for theirs, ours in zip(yardstick_seconds(session, by), session.best_seconds, strict=True)
     ]
 
 
-def against_reference(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes]) -> float | None:
-    """How much longer the schedule takes than it did, in units of the FMA kernel; `None` where that is not recorded."""
-    then = [reference_level(session) for session in recorded if session.reference_seconds]
-    here = [reference_level(session) for session in now if session.reference_seconds]
-    return median(here) / median(then) if then and here else None
-
-
-def reference_level(session: ProcessTimes) -> float:
-    """Time of the schedule over that of the FMA kernel."""
-    return quiet_time(session.best_seconds) / quiet_time(session.reference_seconds)
+def against(by: Yardstick, recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes]) -> float | None:
+    """How much longer the schedule takes than it did, in units of a yardstick; `None` where not all is recorded."""
+    if not all(has(session, by) for session in (*recorded, *now)):
+        return None
+    then, here = ([log(level(session, by)) for session in sessions] for sessions in (recorded, now))
+    return exp(median(then) - median(here))

@@ -17,13 +17,17 @@ from autotune.cli import (
     generate,
     import_model,
     inspect,
+    join,
     list_names,
+    record,
     regress,
     replay,
     report,
     reproduce,
+    rules,
     selftest,
     show,
+    store,
     tune,
 )
 from autotune.cli.say import complain
@@ -43,6 +47,7 @@ app = typer.Typer(
 )
 app.command("import")(import_model.import_model)
 app.command()(tune.tune)
+app.command()(record.record)
 app.command()(inspect.inspect)
 app.command()(replay.replay)
 app.command()(regress.regress)
@@ -53,7 +58,10 @@ app.command()(explain.explain)
 app.command()(report.report)
 app.command()(generate.generate)
 app.command()(doctor.doctor)
+app.command()(join.join)
 app.command()(selftest.selftest)
+app.command()(rules.rules)
+app.add_typer(store.app, name="store")
 app.command("list")(list_names.list_names)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, whole
+from autotune.cli.options import AsJson, Threads, whole
 from autotune.core.options import check_seed
 from autotune.store.places import home
 
@@ -29,26 +29,31 @@ def compare(
         typer.Option(metavar="PAYLOAD", help="Another payload of ours in a row of its own; may be given again."),
     ] = None,
     seed: Annotated[int, typer.Option(parser=whole, help="Of the input data.")] = 0,
+    threads: Threads = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Time our schedules beside other libraries: one core, one thread, interleaved, every output verified.
+    """Time our schedules beside other libraries: one thread each, interleaved, every output verified.
+
+    With --threads everybody has so many, and runs on one too: efficiency is the time on one over N times that on N.
 
     Where weights bound a call, row `read` is the roof: as many bytes read once.
     Exit 1 if one of them computes something else, or fails. A library that is not installed is announced.
 
     Example: autotune compare nano --against numpy,onnxruntime
     """
-    from autotune.cli.progress import ProgressLine
+    from autotune.cli.progress import ProgressLine, read_payloads
     from autotune.registry import COMPARATORS, registered
     from autotune.reports.compare import CompareOptions, compare
-    from autotune.worker.reading import open_payload
 
     check_seed(seed)
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
-    others = tuple(map(open_payload, beside or []))
-    options = CompareOptions(tuple(names), None if baseline == "none" else baseline, bundle, seed, others)
     with ProgressLine() as line:
-        found = compare(open_payload(payload), home() / "bundles", options, line)
+        read, *others = read_payloads([payload, *(beside or [])], line)
+    options = CompareOptions(
+        tuple(names), None if baseline == "none" else baseline, bundle, seed, tuple(others), threads
+    )
+    with ProgressLine() as line:
+        found = compare(read, home() / "bundles", options, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:
@@ -63,14 +68,18 @@ def show_comparison(found: "Comparison") -> None:
     from autotune.reports.format import factor, out, time_span
 
     console = out()
-    roof = f"one thread, FMA roof {found.roofs.flops / 1e9:.1f} GFLOP/s"
+    several = found.machine.threads > 1
+    threads = f"{found.machine.threads} threads" if several else "one thread"
+    roof = f"{threads}, FMA roof {found.roofs.flops / 1e9:.1f} GFLOP/s"
     show_sentence(console, f"{found.payload}: {roof}; gaps below {found.noise_floor:.1%} are noise")
-    heads = ("time [95 %]", "of roof", f"over {found.ratio_to or 'nothing'} [95 %]", "max error")
+    over = f"over {found.ratio_to or 'nothing'} [95 %]"
+    heads = ("time [95 %]", *(["efficiency"] if several else []), "of roof", over, "max error")
     rows = (
         TextRow(
             row.name,
             (
                 time_span(row.seconds) if row.seconds else row.outcome,
+                *([f"{row.efficiency:.2f}" if row.efficiency is not None else "-"] if several else []),
                 f"{row.roof_fraction:.1%}" if row.roof_fraction is not None else "-",
                 factor(row.ratio),
                 f"{row.max_error:.2g}" if row.max_error is not None else "-",

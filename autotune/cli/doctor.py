@@ -1,15 +1,17 @@
 """`autotune doctor`: what this machine can do."""
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson
+from autotune.cli.options import AsJson, Threads
 from autotune.cli.say import complain
 from autotune.store.places import home
 
 if TYPE_CHECKING:
+    from autotune.worker.cluster_doctor import MemberDiagnosis
     from autotune.worker.doctor import Diagnosis
 
 
@@ -18,18 +20,29 @@ def doctor(
         bool,
         typer.Option("--noise", help="Measure noise for a minute, and keep the floor for `tune`."),
     ] = False,
+    threads: Threads = 1,
+    cluster: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="List the machines of a cluster: tcp://HOST:8786, a scheduler file.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure this machine's roofs and noise, say what is missing and what to change. Exit 1 if something is missing.
+
+    With --cluster, do so for every machine of a cluster, and say which are not used and why.
 
     Example: autotune doctor
     """
     from autotune.worker.doctor import A_A_PAIRS, MANY_PAIRS, examine
     from autotune.worker.noise import write_floor
 
+    if cluster:
+        if noise:
+            raise typer.BadParameter("--noise is of this machine; those of a cluster measure theirs when they join")
+        examine_machines(cluster, threads, as_json=as_json)
+        return
     if noise:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
-    found = examine(MANY_PAIRS if noise else A_A_PAIRS)
+    found = examine(MANY_PAIRS if noise else A_A_PAIRS, threads)
     if noise:
         path = write_floor(home(), found.machine, found.noise_floor, MANY_PAIRS)
         complain(f"noise floor {found.noise_floor:.2%} kept in {path}")
@@ -41,26 +54,74 @@ def doctor(
         raise typer.Exit(1)
 
 
+def examine_machines(address: str, threads: int, *, as_json: bool) -> None:
+    """List the machines of a cluster; exit 1 if there is none, or something is wrong with one."""
+    from autotune.worker.cluster import Cluster
+    from autotune.worker.cluster_doctor import examine_cluster
+
+    with Cluster.open(address, threads) as opened:
+        found = examine_cluster(opened)
+    if as_json:
+        typer.echo(json.dumps([each.to_json() for each in found]))
+    else:
+        show_members(found)
+    if not found or any(each.wrong for each in found):
+        raise typer.Exit(1)
+
+
+def show_members(found: "Sequence[MemberDiagnosis]") -> None:
+    """Print what every machine of a cluster is, and what is wrong with it."""
+    from autotune.cli.layout import show_facts, show_sentence
+    from autotune.reports.format import out, plural
+
+    console = out()
+    for each in found:
+        facts = {"worker": f"{each.address} on {each.host}"}
+        if each.machine is not None:
+            m = each.machine
+            facts["cpu"] = f"{m.cpu} ({m.microarchitecture}), {m.isa}, core(s) {', '.join(map(str, each.cores))}"
+        if each.roofs is not None and each.machine is not None:
+            roofs = each.roofs
+            facts["FMA roof"] = f"{roofs.flops / 1e9:.1f} GFLOP/s, {plural(each.machine.threads, 'core')}, f32"
+            facts["memory roof"] = (
+                f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
+            )
+        if each.slot is not None:
+            facts["noise floor"] = f"{each.slot.noise_floor:.2%} (A/A, 95 of 100)"
+            facts["software"] = each.slot.software
+            facts["fingerprint"] = each.slot.fingerprint
+        show_facts(console, facts)
+        for sentence in each.wrong:
+            show_sentence(console, f"wrong: {sentence}", 2)
+        for sentence in each.advice:
+            show_sentence(console, f"advice: {sentence}", 2)
+    used = sum(not each.wrong for each in found)
+    show_sentence(console, f"{plural(len(found), 'slot')}, {used} can be used")
+
+
 def show_diagnosis(found: "Diagnosis") -> None:
     """Print what this machine is, what is missing, and what would make numbers steadier."""
     from autotune.cli.layout import show_facts, show_sentence
+    from autotune.compiler.openmp import MISSING
     from autotune.core.pages import HUGE_BYTES, gives_huge_pages
-    from autotune.reports.format import out
+    from autotune.reports.format import out, plural
 
     console = out()
     m, roofs = found.machine, found.roofs
     kernel = "" if gives_huge_pages() else ": this kernel gives no huge ones"
     can = ", ".join(found.holes) or "only read files"
     memory = f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
+    forks = f"{found.fork_seconds * 1e6:.1f} us a parallel loop of {m.threads}; " if m.threads > 1 else ""
     facts = {
         "cpu": f"{m.cpu} ({m.microarchitecture}), {m.cores} core(s)",
         "vectors": f"{m.isa}, {m.vector_bits} bits, {m.vector_registers} registers",
         "caches": f"L1 {m.l1_bytes >> 10} KiB, L2 {m.l2_bytes >> 10} KiB, L3 {m.l3_bytes >> 10} KiB",
-        "FMA roof": f"{roofs.flops / 1e9:.1f} GFLOP/s, one core, f32",
+        "FMA roof": f"{roofs.flops / 1e9:.1f} GFLOP/s, {plural(m.threads, 'core')}, f32",
         "memory roof": memory,
         "noise floor": f"{found.noise_floor:.2%} (A/A, 95 of 100)",
         "pages": f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}",
         "sandbox": f"{', '.join(found.walls) or 'none'}; a program in it can {can}",
+        "threads": f"{found.physical} core(s) for a thread each; {forks}{found.openmp or MISSING}",
         "compiler": found.compiler,
         "fingerprint": m.fingerprint,
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson
+from autotune.cli.options import AsJson, FileFamily
 
 if TYPE_CHECKING:
     from autotune.cli.layout import TextRow
@@ -18,6 +18,7 @@ def explain(
     bundle: Annotated[Path, typer.Argument(metavar="FOLDER")],
     steps: Annotated[bool, typer.Option("--steps", help="Build it up step by step instead.")] = False,
     baseline: Annotated[str, typer.Option(help="With --steps: pipeline to begin with, or none.")] = "passes",
+    family: FileFamily = "",
     as_json: AsJson = False,
 ) -> None:
     """Take one technique at a time from a bundle's winner and measure again, interleaved, on verified outputs.
@@ -29,7 +30,9 @@ def explain(
     """
     from autotune.reports.explain import explain, explain_steps
 
-    found = explain_steps(bundle, None if baseline == "none" else baseline) if steps else explain(bundle)
+    found = (
+        explain_steps(bundle, None if baseline == "none" else baseline, family) if steps else explain(bundle, family)
+    )
     typer.echo(json.dumps(found.to_json())) if as_json else show_explanation(found)
     if not found.is_right:
         raise typer.Exit(1)

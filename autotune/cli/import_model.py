@@ -21,15 +21,19 @@ def import_model(
 
     Example: autotune import model.onnx -o model
     """
+    from autotune.cli.progress import ProgressLine
     from autotune.cli.say import complain
     from autotune.tuning.tunable import payload, tasks
     from autotune.worker.importing import import_model as import_into
 
     path = Path(model.partition(",")[0])
     folder = output if output is not None else path.parent / path.stem
-    import_into(model, folder)
-    imported = payload(str(folder))
-    found = tasks(imported)
+    with ProgressLine(model) as line:
+        line.stage("importing, half a minute for a large model")
+        import_into(model, folder)
+        line.stage("finding its tasks")
+        imported = payload(str(folder))
+        found = tasks(imported)
     weights = sum(a.bytes for a in imported.arguments if a.role == "weight")
     typer.echo(f"{folder}: {len(found)} tasks, {weights / 2**20:.1f} MiB of weights; autotune tune {folder}")
     for note in imported.notes:

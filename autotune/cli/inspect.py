@@ -55,15 +55,17 @@ def inspect(
 
     Example: autotune inspect --payload nano --where "outcome == 'ok' and rows >= 8" --plots pictures
     """
+    from autotune.reports.glance import glance
     from autotune.reports.holdings import read_holdings
     from autotune.reports.overview import describe_sweeps
     from autotune.reports.versus import compare_sweeps
+    from autotune.store.database.address import shown
 
     if top is not None:
         check_whole("top", top, 1, MOST_COUNT)
     if source is not None and store is not None:
-        raise typer.BadParameter(f"give one store, got {source} and --store {store}")
-    location = source or store or home() / "store.journal"
+        raise typer.BadParameter(f"give one store, got {shown(source)} and --store {shown(store)}")
+    location = next((place for place in (source, store) if place is not None), home() / "store.journal")
     if history is not None and plots is None:
         raise typer.BadParameter("--history goes with --plots DIR, which is missing")
     if (Path(location) / "manifest.json").exists():
@@ -79,7 +81,9 @@ def inspect(
         found = compare_sweeps(location, against, payload)
         typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
         return
-    holdings = read_holdings(location, payload=payload, where=where)
+    shows = top or (MANY if full or as_json else 1)
+    is_glance = all(option is None for option in (where, csv, parquet, plots))
+    holdings = glance(location, payload, shows) if is_glance else read_holdings(location, payload=payload, where=where)
     if csv is not None:
         holdings.frame.to_csv(csv, index=False)
     if parquet is not None:
@@ -89,11 +93,11 @@ def inspect(
 
         save(chain(draw_all(holdings), draw_past(location, history, payload)), plots)
     if as_json:
-        typer.echo(json.dumps(describe_sweeps(holdings.frame, top or MANY, holdings.roofs, holdings.defaults)))
+        typer.echo(json.dumps(describe_sweeps(holdings.frame, shows, holdings.roofs, holdings.defaults)))
     else:
         from autotune.cli.inspect_store import show_holdings
 
-        show_holdings(holdings, top or (MANY if full else 1), full=full)
+        show_holdings(holdings, shows, full=full)
 
 
 def write_parquet(frame: "pd.DataFrame", path: Path) -> None:

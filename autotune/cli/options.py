@@ -5,7 +5,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from autotune.core.options import read_real, read_whole
+from autotune.core.cores import MOST_THREADS
+from autotune.core.options import check_whole, read_real, read_whole
 
 T = TypeVar("T")
 
@@ -30,11 +31,36 @@ def reader(read: Callable[[str], T], name: str) -> Callable[[str], T]:
 
 whole, real = reader(read_whole, "INTEGER"), reader(read_real, "FLOAT")
 
+
+def read_threads(text: str) -> int:
+    """Number of threads that a text spells.
+
+    Raises:
+        OptionError: No machine has as many cores.
+    """
+    count = read_whole(text)
+    check_whole("threads", count, 1, MOST_THREADS)
+    return count
+
+
+threads = reader(read_threads, "INTEGER")
+
 Payloads = Annotated[
     list[str],
     typer.Argument(
         metavar="PAYLOAD...", help="nano, gpt2,seq=64, matmul,m=512,n=512,k=512, a path to an .mlir file; see `list`."
     ),
 ]
-StorePath = Annotated[str | None, typer.Option("--store", metavar="PATH", help="Store of trials, or a database URL.")]
+StorePath = Annotated[str | None, typer.Option("--store", metavar="PATH", help="File of trials, or a database URL.")]
+FileFamily = Annotated[
+    str, typer.Option("--family", metavar="FILE.py:NAME", help="Family of a file that it was tuned with.")
+]
+Threads = Annotated[
+    int, typer.Option(parser=threads, metavar="N", help="Threads that programs may use, of a core each.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+RuleFile = Annotated[
+    str,
+    typer.Option("--rules", metavar="FILE|none", help="Rewrite rules in PDL besides ours, or none; see `rules`."),
+]
+Exact = Annotated[bool, typer.Option("--exact", help="Leave out rewrite rules that change rounding.")]

@@ -1,5 +1,6 @@
 """How a verb's work goes, on stderr: one line that changes, and notes that stay."""
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.progress import (
@@ -14,9 +15,11 @@ from rich.progress import (
 from rich.table import Column
 
 from autotune.core.listener import Listener
+from autotune.core.payload import Payload
 from autotune.core.printable import one_line
 from autotune.core.trial import Trial
 from autotune.reports.format import duration, terminal
+from autotune.worker.reading import open_payload
 
 BAR_WIDTH = 12
 
@@ -80,3 +83,9 @@ def columns(*, is_search: bool) -> list[ProgressColumn]:
     best = TextColumn("{task.fields[best]}", markup=False)
     bar = BarColumn(bar_width=BAR_WIDTH)
     return [sentence, bar, MofNCompleteColumn(), best, elapsed, TimeRemainingColumn()]
+
+
+def read_payloads(specs: Sequence[str], line: ProgressLine) -> list[Payload]:
+    """The payloads that a user names; the line says what takes the time."""
+    line.stage(f"reading {', '.join(specs)}; a model's file is imported the first time, half a minute for a large one")
+    return [open_payload(spec) for spec in specs]

@@ -31,6 +31,10 @@ def replay(
     timeout: Annotated[
         float | None, typer.Option(parser=real, help="Seconds one process may take; by default by what is recorded.")
     ] = None,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="PAYLOAD", help="File or folder of what it computes, where you did not name it before."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build a bundle again, verify it, and time it against its baseline.
@@ -47,14 +51,16 @@ def replay(
     from autotune.cli.tune import show_result
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
+    from autotune.worker.reading import open_payload
 
     check_whole("trials", trials, 1, MOST_COUNT)
     if emit is not None:
         for path in emit_bundle(bundle, emit, output):
             typer.echo(path)
         return
+    named = open_payload(payload) if payload is not None else None
     if retune:
-        loaded = read_bundle(bundle)
+        loaded = read_bundle(bundle, named)
         folder = into or bundle.with_name(f"{bundle.resolve().name}-retuned")
         with Store.open(store or home() / "store.journal") as opened, ProgressLine(str(bundle), trials) as line:
             result = retune_bundle(loaded, opened, folder, trials, line)
@@ -64,7 +70,7 @@ def replay(
             show_result(result)
         return
     with ProgressLine(str(bundle), is_spoken=True) as line:
-        found = replay(bundle, timeout, line)
+        found = replay(bundle, timeout, line, named)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

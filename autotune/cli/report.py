@@ -27,8 +27,8 @@ def report(
     from autotune.reports.holdings import read_holdings
     from autotune.reports.page import report_bundle, report_store
     from autotune.reports.winner import is_bundle, read_winner
+    from autotune.store.database.address import shown
     from autotune.store.history import history_beside, read_history
-    from autotune.store.journal import shown
 
     past = history_beside(source)
     if is_bundle(source):
@@ -37,7 +37,7 @@ def report(
         holdings = read_holdings(store, payload=payload) if store is not None else None
         page = report_bundle(Path(source), holdings, explain(Path(source)) if explained else None, checks)
     elif store is not None or explained:
-        raise typer.BadParameter(f"--store and --explain go with a bundle, {source} is none")
+        raise typer.BadParameter(f"--store and --explain go with a bundle, {shown(source)} is none")
     else:
         checks = read_history(past) if past is not None else None
         name = shown(source) if "://" in source else Path(source).name

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import StorePath, real
+from autotune.cli.options import FileFamily, StorePath, real
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.store.places import home
 
@@ -24,6 +24,7 @@ def reproduce(
     store: StorePath = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to write its files.")] = None,
     timeout: Annotated[float, typer.Option(parser=real, help="Seconds it may take.")] = 60.0,
+    family: FileFamily = "",
 ) -> None:
     """Write a trial's payload and schedule as files, and run it again in isolation. Exit 1 if it does otherwise now.
 
@@ -38,7 +39,7 @@ def reproduce(
         return
     from autotune.bundles.reproduce import reproduce
 
-    found = reproduce(location, trial, out or Path(f"trial-{trial}"), timeout)
+    found = reproduce(location, trial, out or Path(f"trial-{trial}"), timeout, family)
     show_reproduction(found)
     if not found.is_same:
         raise typer.Exit(1)

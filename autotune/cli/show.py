@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.options import Exact, RuleFile
 from autotune.core.printable import one_line
 
 
@@ -13,7 +14,8 @@ def show(
     stage: Annotated[
         str,
         typer.Option(
-            help="payload, tasks, space, schedule, scheduled, bufferized, lowered, llvm, asm, code; or a step."
+            help="dialect, payload, rewritten, tasks, space, schedule, scheduled, bufferized, lowered, llvm, asm, "
+            "code, a step."
         ),
     ] = "schedule",
     task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone; `--stage tasks` lists them.")] = None,
@@ -28,12 +30,24 @@ def show(
     family: Annotated[
         str, typer.Option(metavar="NAME|FILE.py:NAME", help="A family of schedules, as for `tune`.")
     ] = "",
+    opened: Annotated[
+        bool, typer.Option("--open", help="The schedule of one task with its knobs open, to edit and tune.")
+    ] = False,
+    rules: RuleFile = "",
+    exact: Exact = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
 ) -> None:
     """Print a payload, or a bundle, after a stage of the flow; on stderr, how much memory its buffers take.
 
     Steps lie between schedule and bufferized: online-softmax, panels, empty-handles, script (upstream's interpreter),
     fastmath, skip-masked, zeros, prefetch, prefetch-rows, vector-math, panel-loads; and arena, after bufferized.
+
+    `schedule --open` is a family's script with its knobs as open transform.tune ops: change a line, and give it to
+    `tune --schedule`.
+
+    `dialect` is a payload in the ops that it is written in, with the shapes that were inferred.
+    `rewritten` is the payload after rewrite rules, and on stderr which fired where; `--diff payload rewritten` is what
+    they changed.
 
     `space` is what may be chosen: knobs with their values, laws, and how many combinations differ and obey.
     `asm` is the hot loop, with its instruction mix and llvm-mca's cycles beside measured ones; `code` is all of it.
@@ -44,9 +58,11 @@ def show(
     from autotune.reports.show import show, show_difference
 
     if diff is None:
-        shown = show(source, stage, task, config, schedule, family=family)
+        shown = show(source, stage, task, config, schedule, family=family, opened=opened, rules=rules, exact=exact)
     else:
-        shown = show_difference(source, stage, *diff, task=task, config=config, schedule=schedule)
+        shown = show_difference(
+            source, stage, *diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact
+        )
     if output is not None:
         output.write_text(shown.text.rstrip() + "\n")
     else:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, Payloads, StorePath, real, whole
+from autotune.cli.options import AsJson, Exact, Payloads, RuleFile, StorePath, Threads, real, whole
 from autotune.cli.say import complain
 from autotune.core.machine import this_machine
-from autotune.store.places import bundle_folder, home, recorded_folders
+from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 
 if TYPE_CHECKING:
     from autotune.tuning.result import TuneResult
@@ -25,7 +25,7 @@ def tune(
     seconds: Annotated[
         float | None, typer.Option(parser=real, help="Stop searching a payload after this long.")
     ] = None,
-    sampler: Annotated[str, typer.Option(help="tpe, random, cmaes or grid.")] = "tpe",
+    sampler: Annotated[str, typer.Option(help="tpe, model, random, cmaes, grid, or one of Optuna's by name.")] = "tpe",
     seed: Annotated[int, typer.Option(parser=whole, help="Of the sampler and the input data.")] = 0,
     baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
     timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,
@@ -41,7 +41,16 @@ def tune(
     family: Annotated[
         str, typer.Option(metavar="NAME|FILE.py:NAME", help="Family of schedules to search; see `show --stage tasks`.")
     ] = "",
-    cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles know.")] = False,
+    rules: RuleFile = "",
+    exact: Exact = False,
+    threads: Threads = 1,
+    cluster: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Machines that measure: tcp://HOST:8786, a scheduler file, local:N.")
+    ] = "",
+    kind: Annotated[
+        str, typer.Option("--for", metavar="FINGERPRINT|all", help="Machines of a cluster to tune for; see `doctor`.")
+    ] = "",
+    cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles and spaces know.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search schedules for payloads, prove the best right and faster, and write a bundle.
@@ -52,16 +61,21 @@ def tune(
     With --schedule, or where the payload's file holds `@__transform_main`, that script is tuned: its transform.tune
     knobs and alternatives, under its transform.smt laws.
 
+    With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
+
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.cli.progress import ProgressLine
+    from autotune.cli.machines import open_machines
+    from autotune.cli.progress import ProgressLine, read_payloads
     from autotune.registry import load_baseline, load_family
     from autotune.store.store import Store
+    from autotune.tuning.lessons import recordings_for
     from autotune.tuning.own import own_script
     from autotune.tuning.tune import TuneOptions, tune
     from autotune.tuning.warm_start import read_known
     from autotune.worker.noise import read_floor
-    from autotune.worker.reading import ScriptFile, open_payload
+    from autotune.worker.reading import ScriptFile
+    from autotune.worker.rule_files import read_rules
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
@@ -69,33 +83,44 @@ def tune(
         trials=trials,
         seconds=seconds,
         sampler=sampler,
+        recordings=() if cold else recordings_for(sampler, recorded_spaces()),
         seed=seed,
         baseline=baseline,
         timeout=timeout,
-        least_floor=read_floor(home(), this_machine()),
+        threads=threads,
     )
+    if kind and not cluster:
+        raise typer.BadParameter("--for names machines of a cluster: give --cluster, or leave it out")
     if family and schedule is not None:
         raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
     if family:
         load_family(family)
     load_baseline(baseline)
     script = ScriptFile.read(schedule) if schedule is not None else None
-    loaded = [open_payload(spec) for spec in payloads]
-    with Store.open(store or home() / "store.journal", pause=wait_for_room) as opened:
+    wanted = read_rules(rules or None, exact=exact)
+    with ProgressLine() as line:
+        loaded = [replace(payload, rules=wanted) for payload in read_payloads(payloads, line)]
+    with (
+        open_machines(cluster, kind, threads, timeout) as team,
+        Store.open(store or home() / "store.journal", pause=wait_for_room) as opened,
+    ):
+        machine = team.machine if team is not None else this_machine(threads)
+        floor = read_floor(home(), machine) if team is None else max(m.slot.noise_floor for m in team.members if m.slot)
+        options = replace(options, least_floor=floor)
         for message in opened.messages:
             complain(message)
         for payload in loaded:
             for note in payload.notes:
                 complain(note)
             own = own_script(payload, script) if not family else None
-            folder = bundle or bundle_folder(payload.name, own.source if own is not None else "")
+            by = own.source if own is not None else ""
+            folder = bundle or bundle_folder(payload.name, by, threads, payload.rules.options, machine)
             known = () if cold else tuple(read_known(recorded_folders(), payload.name))
             if known and own is None:
                 complain(f"{len(known)} recorded configs are known; --cold ignores them")
             with ProgressLine(payload.name, trials) as line:
-                result = tune(
-                    payload, opened, folder, replace(options, known=known, script=own, tasks=task, family=family), line
-                )
+                chosen = replace(options, known=known, script=own, tasks=task, family=family)
+                result = tune(payload, opened, folder, chosen, line, team=team)
             if as_json:
                 typer.echo(json.dumps(result.to_json()))
             else:

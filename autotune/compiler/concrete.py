@@ -13,7 +13,6 @@ from autotune.compiler.module import context, describe, parse, run_passes, symbo
 from autotune.compiler.own_module import (
     MAIN,
     SEQUENCE,
-    SETS,
     consumes_its_payload,
     find_entry,
     open_module,
@@ -23,7 +22,7 @@ from autotune.compiler.own_module import (
 )
 from autotune.compiler.packs import LOWER_PACKS
 from autotune.core.errors import CompileError
-from autotune.core.marks import FOREIGN, KNOBS, TAG
+from autotune.core.marks import FOREIGN, KNOBS, ONLINE, SETS, TAG
 from autotune.core.open_script import ChosenScript
 from autotune.core.script import DESTINATIONS, FINISH, LOWERING
 
@@ -187,6 +186,8 @@ def finish(own: ir.Module, entry: ir.Operation, chosen: ChosenScript) -> None:
     """Put our entry around the user's, unless theirs does all there is to do."""
     if not chosen.tag and consumes_its_payload(own, entry):
         return
+    if chosen.tag and ONLINE in entry.attributes:
+        own.operation.attributes[ONLINE] = ir.DictAttr.get({chosen.tag: entry.attributes[ONLINE]})
     name = str(symbol(entry))
     if name == MAIN:
         name = free_name(own)

@@ -59,7 +59,7 @@ def emit_program(wanted: Emission) -> Emitted:
         name_for_c(module, payload.entry)
         if wanted.kind == "llvm":
             return Emitted(translate_module_to_llvmir(module.operation).encode(), unit.weights)
-        return Emitted(compile_object(module, payload.entry), unit.weights)
+        return Emitted(compile_object(module, payload.entry, parallel=unit.parallel), unit.weights)
 
 
 def name_for_c(module: ir.Module, entry: str) -> None:

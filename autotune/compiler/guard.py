@@ -12,9 +12,12 @@ from mlir import ir
 
 from autotune.compiler.concrete import SAYS_ONLY
 from autotune.compiler.laws import every_op, nesting_fault, op_fault, program_fault
-from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL
+from autotune.compiler.lower import ARENA_PASS, PLAIN, tail
 from autotune.compiler.module import context, parse, symbol
-from autotune.core.errors import BundleError, CompileError
+from autotune.compiler.normalise.asserts import ASSERT
+from autotune.compiler.normalise.intrinsics import INTRINSICS
+from autotune.compiler.rules.read import parse_rules
+from autotune.core.errors import BundleError, CompileError, RuleError
 from autotune.core.payload import Payload
 
 # What a script is made of: sequences, handles, matchers, moves and patterns that upstream has for tensors and loops.
@@ -26,6 +29,7 @@ MOVES = re.compile(
     r"|tune\.(knob|alternatives)|(structured|loop|affine|bufferization|memref|tensor|vector)\..+)"
 )
 OPEN = "open.mlir"  # a user's own script as it was, knobs and all; nothing of it is compiled
+RULES = "rules.mlir"  # patterns that the payload was rewritten by before its tasks were found
 OPEN_ONLY = ("transform.smt.constrain_params", *SAYS_ONLY)  # once choices are made, none of these is left
 PASS_OP = "transform.apply_registered_pass"
 
@@ -43,7 +47,8 @@ def passes_of(pipeline: str) -> set[str]:
 
 
 # What our own pipelines use now or used in a release, and a few that only simplify.
-PASSES = passes_of(TAIL) | passes_of(PLAIN) | {ARENA_PASS, "linalg-generalize-named-ops", "linalg-fuse-elementwise-ops"}
+PASSES = passes_of(tail(1)) | passes_of(tail(2)) | passes_of(PLAIN) | {ARENA_PASS}
+PASSES |= {"linalg-generalize-named-ops", "linalg-fuse-elementwise-ops"}
 PASSES |= {"eliminate-empty-tensors", "canonicalize", "cse", "sccp", "symbol-dce", "mem2reg"}
 
 
@@ -83,13 +88,15 @@ def check_texts(bundle: BundleTexts) -> None:
             where = f"{bundle.folder}/{name}"
             refuse(where, nesting_fault(text))
             try:
-                module = parse(text, where)
-            except CompileError as error:
+                module = parse(text, where) if name != RULES else parse_rules(text, where)
+            except (CompileError, RuleError) as error:
                 raise BundleError(f"{error}; restore it") from error
             if name.startswith("schedule"):
                 check_script(where, module)
             elif name == OPEN:
                 check_open(where, module)
+            elif name == RULES:
+                continue  # checked as it was parsed
             else:
                 refuse(where, program_fault(module))
             if name in ("payload.mlir", "tagged.mlir"):
@@ -136,7 +143,8 @@ def open_fault(op: ir.Operation) -> str | None:
     """What an op of a user's own file does besides scheduling, choosing and computing: it may hold its payload, too."""
     if op.name.startswith("transform."):
         return None if op.name in OPEN_ONLY else script_fault(op)
-    return None if op.name.startswith("smt.") else op_fault(op)
+    adopted = op.name == ASSERT or op.name in INTRINSICS  # a payload is made without
+    return None if adopted or op.name.startswith("smt.") else op_fault(op)
 
 
 def check_entry(where: str, module: ir.Module, payload: Payload) -> None:

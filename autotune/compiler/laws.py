@@ -56,9 +56,12 @@ def program_fault(module: ir.Module) -> str | None:
 
 def op_fault(op: ir.Operation) -> str | None:
     """What is wrong with an op that does more than to compute, and to read and write arrays."""
-    if op.name in OPS or (op.name.startswith(tuple(f"{d}." for d in COMPUTING)) and op.name not in NO_OPS):
-        return None
-    return f"must hold ops that compute alone, it has {op.name}"
+    return None if computes(op.name) else f"must hold ops that compute alone, it has {op.name}"
+
+
+def computes(name: str) -> bool:
+    """Tell whether an op of a name computes, and reads and writes arrays, alone."""
+    return name in OPS or (name.startswith(tuple(f"{d}." for d in COMPUTING)) and name not in NO_OPS)
 
 
 def symbol_fault(op: ir.Operation) -> str | None:

@@ -9,7 +9,7 @@ from autotune.compiler.extents import extent_of, open_dimensions, static_shape
 from autotune.compiler.values import is_constant, trip_count
 from autotune.core.loop_nest import Contraction, LoopNest
 
-WIDENED = ("f32", "bf16", "i8")  # what B may be stored in
+WIDENED = ("f32", "f16", "bf16", "i8")  # what B may be stored in
 UNTUNABLE = ("linalg.fill", "linalg.copy", "linalg.yield", "linalg.index", "linalg.pack", "linalg.unpack")
 
 

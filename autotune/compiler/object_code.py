@@ -1,6 +1,7 @@
 """Object code: what LLVM made of a program, as the bytes of an object file, and as assembly that people read."""
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,8 +13,12 @@ from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.llvm_tools import find_tool
+from autotune.compiler.openmp import openmp_libraries
 from autotune.core.errors import CompileError
 from autotune.core.files import SCRATCH
+
+HEADING = re.compile(r"[0-9a-f]+ <(.+)>:$")
+PARALLEL_LOOP = "..omp_par"  # behind the name of the function that LLVM takes a parallel loop's body out of
 
 
 def object_code(engine: ExecutionEngine) -> bytes:
@@ -23,14 +28,14 @@ def object_code(engine: ExecutionEngine) -> bytes:
         return path.read_bytes()
 
 
-def compile_object(module: ir.Module, entry: str) -> bytes:
-    """The object file of a module in the LLVM dialect, for this host.
+def compile_object(module: ir.Module, entry: str, *, parallel: bool = False) -> bytes:
+    """The object file of a module in the LLVM dialect, for this host; `parallel` if it calls an OpenMP runtime.
 
     Raises:
         CompileError: LLVM refuses the module.
     """
     try:
-        engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries())
+        engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries(parallel=parallel))
         engine.raw_lookup(entry)
     except RuntimeError as error:
         raise CompileError("jit", str(error)) from error
@@ -38,7 +43,7 @@ def compile_object(module: ir.Module, entry: str) -> bytes:
 
 
 def disassemble(code: bytes, function: str) -> str:
-    """Machine code of a function in an object file, as llvm-objdump prints it.
+    """Machine code of a function in an object file and of its parallel loops, as llvm-objdump prints it.
 
     Raises:
         CompileError: The bytes are no object file.
@@ -46,18 +51,33 @@ def disassemble(code: bytes, function: str) -> str:
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
         Path(folder, "program.o").write_bytes(code)
-        options = ["--disassemble", "--no-show-raw-insn", f"--disassemble-symbols={function}"]
+        options = ["--disassemble", "--no-show-raw-insn"]
         command = [find_tool("llvm-objdump"), *options, "program.o"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CompileError("jit", f"the object file must be readable; {done.stderr.strip()}")
-    return done.stdout
+    return "".join(of_function(done.stdout, function))
 
 
-def runner_libraries() -> list[str]:
-    """Shared libraries that lowered code may call into, where this MLIR ships them."""
+def of_function(disassembly: str, function: str) -> Iterator[str]:
+    """Lines of a disassembly before any function, of one, and of what its parallel loops became."""
+    wanted = True
+    for line in disassembly.splitlines(keepends=True):
+        if heading := HEADING.match(line):
+            wanted = heading[1] == function or heading[1].startswith(f"{function}{PARALLEL_LOOP}")
+        if wanted:
+            yield line
+
+
+def runner_libraries(*, parallel: bool = False) -> list[str]:
+    """Shared libraries that lowered code may call into, where this MLIR ships them; an OpenMP runtime if `parallel`.
+
+    Raises:
+        CompileError: A runtime is needed, and none is installed.
+    """
     folder = Path(next(iter(mlir.__path__))) / "lib"
-    return [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
+    runner = [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
+    return [*runner, *openmp_libraries()] if parallel else runner
 
 
 @contextmanager

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from mlir import ir
 
+from autotune.compiler.beforehand import rewrites_of
 from autotune.compiler.module import context, symbol
-from autotune.compiler.own_module import find_entry, parse_file, sequences_of, transform_ops
+from autotune.compiler.own_module import find_entry, find_matcher, parse_file, sequences_of, transform_ops
 from autotune.compiler.script_checks import check_file
 from autotune.compiler.script_walk import LAW, ScriptWalk
 from autotune.core.open_script import OpenScript, Taken
@@ -28,7 +29,10 @@ def read_open_script(text: str, source: str) -> OpenScript:
         module = parse_file(text, source)
         check_file(module, source)
         own = transform_ops(module, source)
-        entry = str(symbol(find_entry(own, source)))
+        first = find_entry(own, source)
+        entry, rewrites = str(symbol(first)), rewrites_of(first, source)
+        found = find_matcher(own, source)
+        matcher = str(symbol(found)) if found is not None and found != first else ""
         walk = ScriptWalk(source, sequences_of(own.operation), numbered_laws(own))
         walk.follow(entry, (), [])
         walk.check_sets()
@@ -36,8 +40,9 @@ def read_open_script(text: str, source: str) -> OpenScript:
         counts = {knob.name: len(knob.values) for knob in walk.in_order()}
         knobs = tuple(replace(knob, used=merged(walk.used.get(knob.name, ()), counts)) for knob in walk.in_order())
         notes = [f"{source}: knob {knob.name!r} is read nowhere" for knob in knobs if not knob.used]
-        notes += [f"{source}: @{name} is included nowhere" for name in walk.sequences if name not in walk.reached]
-        return OpenScript(source, text, digest, entry, knobs, tuple(walk.laws), tuple(notes))
+        unused = [name for name in walk.sequences if name not in walk.reached and name != matcher]
+        notes += [f"{source}: @{name} is included nowhere" for name in unused]
+        return OpenScript(source, text, digest, entry, knobs, tuple(walk.laws), tuple(notes), rewrites, matcher)
 
 
 def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...]:

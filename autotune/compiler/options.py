@@ -1,7 +1,8 @@
 """Options of a knob: the values that the attribute of a ``transform.tune.knob`` lists or spans.
 
-Lists of any attributes, and two conventions for spans of whole numbers: ``{lb, ub, step}``, and ``{lower_bound,
-upper_bound, divisible_by, divides}``; bounds are among the values. What Python has no value for is spelled as in MLIR.
+Lists of any attributes, and conventions for spans of whole numbers: ``{lb, ub, step}``, ``{start, stop, step}``, and
+``{lower_bound, upper_bound, divisible_by, divides}``; bounds are among the values. What Python has no value for is
+spelled as in MLIR.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from autotune.core.space import Value
 
 MOST_VALUES = 4096
 SPAN = {"lb", "ub", "step"}
+RANGE = {"start", "stop", "step"}
 BOUNDS = {"lower_bound", "upper_bound", "divisible_by", "divides", "options"}
 WORD = 2**31  # numbers beyond are spelled
 
@@ -87,8 +89,8 @@ def span(attribute: ir.DictAttr) -> list[int]:
         SpaceError: A bound is missing or no number, or a key is unknown.
     """
     given = {named.name: named.attr for named in attribute}
-    if not (set(given) <= SPAN or set(given) <= BOUNDS):
-        unknown = ", ".join(sorted(set(given) - SPAN - BOUNDS)) or "keys of both"
+    if not any(set(given) <= keys for keys in (SPAN, RANGE, BOUNDS)):
+        unknown = ", ".join(sorted(set(given) - SPAN - RANGE - BOUNDS)) or "keys of several"
         raise SpaceError(
             f"must span {{lb, ub, step}} or {{lower_bound, upper_bound, divisible_by, divides}}, has {unknown}"
         )
@@ -98,8 +100,8 @@ def span(attribute: ir.DictAttr) -> list[int]:
     else:
         numbers, low, high = [], 1, None
     bounds = {name: number_of(name, value) for name, value in given.items()}
-    low = bounds.get("lb", bounds.get("lower_bound", low))
-    high = bounds.get("ub", bounds.get("upper_bound", bounds.get("divides", high)))
+    low = next((bounds[key] for key in ("lb", "start", "lower_bound") if key in bounds), low)
+    high = next((bounds[key] for key in ("ub", "stop", "upper_bound", "divides") if key in bounds), high)
     step = bounds.get("step", 1)
     if high is None or step < 1:
         raise SpaceError("must span up to a bound in steps of at least 1; give ub, or upper_bound")

@@ -5,17 +5,21 @@ a stranger: it runs in the isolated process.
 """
 
 import re
+from collections.abc import Mapping
 
 from mlir import ir
 
 from autotune.compiler.laws import nesting_fault
 from autotune.compiler.module import describe, parse, symbol
 from autotune.core.errors import CompileError, ScheduleError
+from autotune.core.marks import SETS
 
 MAIN = "__transform_main"
 SEQUENCE = "transform.named_sequence"
+HANDLES = ("!transform.any_op", "!transform.op<")
+UNNAMED = "transform.sequence"
+PROPAGATE = 1  # of its modes of failure
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
-SETS = "autotune.sets"  # on any op: its attributes that a knob gives the value of, by the knob's name
 
 
 def place_of(op: ir.Operation) -> tuple[int, int]:
@@ -60,9 +64,33 @@ def transform_ops(module: ir.Module, source: str) -> ir.Module:
     own.operation.attributes[SCHEDULES] = ir.UnitAttr.get()
     end = ir.InsertionPoint(own.body)
     for op in holder.regions[0].blocks[0].operations:
-        if op.operation.name.startswith("transform."):
+        if op.operation.name == UNNAMED:
+            name_entry(op.operation.clone(end), source)
+        elif op.operation.name.startswith("transform."):
             op.operation.clone(end)
     return own
+
+
+def name_entry(sequence: ir.Operation, source: str) -> None:
+    """Make a sequence without a name, as upstream's examples have it, the entry: one with a name of the same ops.
+
+    Raises:
+        ScheduleError: The sequence goes on where an op fails, or takes other handles besides.
+    """
+    block = sequence.regions[0].blocks[0]
+    if int(ir.IntegerAttr(sequence.attributes["failure_propagation_mode"])) != PROPAGATE:
+        raise refuse_at(source, sequence, "a schedule must fail where an op does; write failures(propagate)")
+    kinds = [argument.type for argument in block.arguments]
+    said = ir.DictAttr.get({"transform.consumed": ir.UnitAttr.get()})
+    attributes = {
+        "sym_name": ir.StringAttr.get(MAIN),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get(kinds, [])),
+        "arg_attrs": ir.ArrayAttr.get([said] * len(kinds)),
+    }
+    with ir.InsertionPoint(sequence), sequence.location:
+        entry = ir.Operation.create(SEQUENCE, regions=1, attributes=attributes)
+    block.append_to(entry.regions[0])
+    sequence.erase()
 
 
 def find_holder(module: ir.Module, source: str) -> ir.Operation:
@@ -93,9 +121,9 @@ def modules_in(op: ir.Operation) -> list[ir.Operation]:
 
 
 def sequences_of(module: ir.Operation) -> dict[str, ir.Operation]:
-    """The named sequences of a module that have a body, by name."""
-    ops = [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == SEQUENCE]
-    return {str(symbol(op)): op for op in ops if len(op.regions[0].blocks)}
+    """The sequences of a module that have a body, by name; one without a name is the entry."""
+    ops = [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name in (SEQUENCE, UNNAMED)]
+    return {str(symbol(op) or MAIN): op for op in ops if len(op.regions[0].blocks)}
 
 
 def find_entry(own: ir.Module, source: str) -> ir.Operation:
@@ -110,8 +138,8 @@ def find_entry(own: ir.Module, source: str) -> ir.Operation:
     sequences = sequences_of(own.operation)
     if MAIN in sequences:
         return checked_entry(sequences[MAIN], source)
-    used = {name for op in sequences.values() for name in symbols_used(op)}
-    free = [op for name, op in sequences.items() if name not in used]
+    alone = free_sequences(sequences)
+    free = [op for op in alone if not gives(op)] or alone
     if len(free) != 1:
         names = ", ".join(f"@{symbol(op)}" for op in free) or "none that stands alone"
         raise ScheduleError(
@@ -119,6 +147,35 @@ def find_entry(own: ir.Module, source: str) -> ir.Operation:
             f"name the entry @{MAIN} if it takes the payload, or leave one"
         )
     return checked_entry(free[0], source)
+
+
+def find_matcher(own: ir.Module, source: str) -> ir.Operation | None:
+    """The sequence that says which ops a script of one op is for: the only one that gives handles and no other uses.
+
+    Raises:
+        ScheduleError: There are several, or it takes something else than one handle.
+    """
+    sequences = sequences_of(own.operation)
+    found = [op for op in free_sequences(sequences) if gives(op)] if MAIN not in sequences else []
+    if len(found) > 1:
+        names = " and ".join(f"@{symbol(op)}" for op in found)
+        raise refuse_at(source, found[1], f"a script must match by one sequence, {names} give handles; include one")
+    for op in found:
+        kinds = [str(argument.type) for argument in op.regions[0].blocks[0].arguments]
+        if len(kinds) != 1 or not kinds[0].startswith(HANDLES):
+            raise refuse_at(source, op, f"@{symbol(op)} must take one handle to an op, it takes ({', '.join(kinds)})")
+    return found[0] if found else None
+
+
+def free_sequences(sequences: Mapping[str, ir.Operation]) -> list[ir.Operation]:
+    """Sequences that no other one uses."""
+    used = {name for op in sequences.values() for name in symbols_used(op)}
+    return [op for name, op in sequences.items() if name not in used]
+
+
+def gives(sequence: ir.Operation) -> int:
+    """Number of values that a sequence yields."""
+    return len(list(sequence.regions[0].blocks[0].operations)[-1].operation.operands)
 
 
 def checked_entry(entry: ir.Operation, source: str) -> ir.Operation:
@@ -129,13 +186,12 @@ def checked_entry(entry: ir.Operation, source: str) -> ir.Operation:
     """
     block = entry.regions[0].blocks[0]
     kinds = [str(argument.type) for argument in block.arguments]
-    gives = len(list(block.operations)[-1].operation.operands)
-    if len(kinds) != 1 or not kinds[0].startswith(("!transform.any_op", "!transform.op<")) or gives:
+    if len(kinds) != 1 or not kinds[0].startswith(HANDLES) or gives(entry):
         raise refuse_at(
             source,
             entry,
             f"@{symbol(entry)} must take one handle to an op and yield nothing, it takes ({', '.join(kinds)}) and "
-            f"yields {gives} value(s); wrap it in a sequence that does",
+            f"yields {gives(entry)} value(s); wrap it in a sequence that does",
         )
     return entry
 

@@ -1,20 +1,37 @@
 """A part of a program: one in so many iterations of its long loops, the outermost of every nest.
 
 It takes that share of the time, whatever the program is lowered by, so that what one call of a slow program takes can
-be known without making the call. Its results are not right.
+be known without making the call. Of its results those are right that follow from what was run.
 """
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mlir import ir
 
 from autotune.compiler.module import run_passes, symbol
+from autotune.compiler.part_facts import FOR, inside, poison, why_unverifiable, work
 from autotune.compiler.values import constant, index, is_constant, trip_count
 from autotune.core.errors import CompileError
 
-MODULE, FOR = "builtin.module(", "scf.for"
+MODULE = "builtin.module("
 BRACKETS = {"(": 1, "{": 1, "<": 1, ")": -1, "}": -1, ">": -1}
 
 
-def run_part(module: ir.Module, pipeline: str, part: int, *, whole: str) -> None:
+@dataclass(frozen=True)
+class Part:
+    """What is known of a part of a program.
+
+    Attributes:
+        scale: Ops that the whole executes over those that the part does: what its time is multiplied by.
+        unverifiable: Why what it writes cannot be verified; empty if it can.
+    """
+
+    scale: float = 1.0
+    unverifiable: str = ""
+
+
+def run_part(module: ir.Module, pipeline: str, part: int, *, whole: str, poisoned: bool = False) -> Part:
     """Run a pass pipeline, and shorten loops as soon as loops are all that is left of linalg.
 
     Args:
@@ -22,6 +39,7 @@ def run_part(module: ir.Module, pipeline: str, part: int, *, whole: str) -> None
         pipeline: Textual pass pipeline, ``builtin.module(...)``.
         part: One in so many iterations is kept.
         whole: Function that stays as it is.
+        poisoned: Fill what the part allocates with NaN, so that what was not computed shows.
 
     Raises:
         CompileError: Stage ``lower``: a pass fails, or no pass leaves loops that are long enough.
@@ -30,10 +48,18 @@ def run_part(module: ir.Module, pipeline: str, part: int, *, whole: str) -> None
     for done, each in enumerate(passes, 1):
         run_passes(module, f"{MODULE}{each})")
         if is_lowered(module):
-            if not sum(shorten(op, part) for op in module.body.operations if symbol(op) != whole):
+            functions = [op for op in module.body.operations if symbol(op) != whole]
+            loops = [loop for function in functions for loop in long_loops(function, part)]
+            if not loops:
                 break
+            before = sum(map(work, functions))
+            for loop in loops:
+                keep(loop, round(trip_count(loop) / part))
+            known = Part(before / sum(map(work, functions)), why_unverifiable(functions, loops))
+            if poisoned:
+                poison(module, functions)
             run_passes(module, f"{MODULE}{','.join(passes[done:])})")
-            return
+            return known
     raise CompileError("lower", f"a part of a program needs loops of {part} steps and more, it has none")
 
 
@@ -66,17 +92,13 @@ def is_lowered(module: ir.Module) -> bool:
     return not tensors and not any(name.startswith("linalg.") for name in names)
 
 
-def shorten(op: ir.OpView | ir.Operation, part: int) -> int:
-    """Shorten the outermost loops inside an op that are long enough; how many there were."""
-    found = 0
-    for block in (block for region in op.regions for block in region.blocks):
-        for inner in list(block.operations):
-            if inner.operation.name == FOR and is_long(inner.operation, part):
-                keep(inner.operation, round(trip_count(inner.operation) / part))
-                found += 1
-            else:
-                found += shorten(inner, part)
-    return found
+def long_loops(op: ir.OpView | ir.Operation, part: int) -> Iterator[ir.Operation]:
+    """The outermost loops inside an op that are long enough."""
+    for inner in inside(op):
+        if inner.operation.name == FOR and is_long(inner.operation, part):
+            yield inner.operation
+        else:
+            yield from long_loops(inner, part)
 
 
 def is_long(loop: ir.Operation, part: int) -> bool:

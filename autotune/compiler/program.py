@@ -11,7 +11,7 @@ from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.lower import run_pipeline
 from autotune.compiler.module import check_module, context, describe, symbol
 from autotune.compiler.object_code import runner_libraries
-from autotune.compiler.part import run_part
+from autotune.compiler.part import Part, run_part
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.arena_plan import BufferPlan
@@ -27,12 +27,15 @@ LOOP = "__autotune_calls"
 class Program:
     """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
 
-    Its intermediates lie in one arena: two threads must not call the same program at once.
+    Its intermediates lie in one arena: two threads must not call the same program at once, but each one of its own, as
+    `autotune.bundles.contexts` has them.
 
     Attributes:
         weights: Arguments it takes after those of the payload.
         buffers: Plan of the arena that intermediates lie in; `None` where the pipeline plans no arena.
         phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
+        threads: Threads that its parallel loops run on; 1 where it has none.
+        part: What is known of it where it is a part of a program.
     """
 
     def __init__(
@@ -42,12 +45,17 @@ class Program:
         weights: tuple[PanelWeight, ...],
         buffers: BufferPlan | None,
         phases: dict[str, float],
+        *,
+        part: Part,
+        threads: int = 1,
     ) -> None:
         self._engine = engine  # owns the machine code
         self.weights = weights
         self.buffers = buffers
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
         self.phases = phases
+        self.threads = threads
+        self.part = part
 
     def bind(self, arrays: Sequence[Array]) -> "BoundProgram":
         """Fix the arrays that calls read and write: in argument order, then those of `weights`."""
@@ -82,6 +90,7 @@ def compile_program(
     fingerprints: Fingerprints | None = None,
     watch: Stopwatch | None = None,
     part: int = 1,
+    poisoned: bool = False,
 ) -> Program:
     """Compile a payload for this host.
 
@@ -94,12 +103,13 @@ def compile_program(
         fingerprints: Takes fingerprints on the way.
         watch: Takes the times; give one to have them also of a compilation that fails.
         part: One in so many iterations is compiled, as in `Candidate`; of a pure pass pipeline alone.
+        poisoned: Fill intermediates of a part with NaN.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
         DuplicateError: The program has a fingerprint that is known already.
     """
-    watch = watch or Stopwatch()
+    watch, known = watch or Stopwatch(), Part()
     with context():
         unit = Unit.open(payload, script, panels or {}, text)
         if script is not None:
@@ -111,22 +121,37 @@ def compile_program(
         add_call_loop(unit.module, payload, unit.weights)
         with watch.phase("lower"):
             if part > 1:
-                run_part(unit.module, pipeline, part, whole=LOOP)
+                known = run_part(unit.module, pipeline, part, whole=LOOP, poisoned=poisoned)
             else:
                 run_pipeline(unit, pipeline)
         with watch.phase("jit"):
-            try:
-                engine = ExecutionEngine(unit.module, opt_level=3, shared_libs=runner_libraries())
-                engine.initialize()
-                address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
-            except (RuntimeError, ValueError, ir.MLIRError) as error:
-                text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-                raise CompileError("jit", first_lines(text.lstrip(": "))) from error
-            if fingerprints is not None and address:
+            engine, address = link(unit.module, parallel=unit.parallel)
+            if fingerprints is not None:
                 fingerprints.take_code(engine)
-        if not address:
-            raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
-    return Program(engine, address, unit.weights, unit.buffers, watch.phases)
+    threads = unit.threads if unit.parallel else 1
+    return Program(engine, address, unit.weights, unit.buffers, watch.phases, threads=threads, part=known)
+
+
+def link(module: ir.Module, *, parallel: bool = False) -> tuple[ExecutionEngine, int]:
+    """The machine code of a module in the LLVM dialect, and where its loop over calls begins.
+
+    Args:
+        module: The module.
+        parallel: Whether it calls an OpenMP runtime.
+
+    Raises:
+        CompileError: LLVM refuses it, or something that it calls is nowhere.
+    """
+    try:
+        engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries(parallel=parallel))
+        engine.initialize()
+        address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
+    except (RuntimeError, ValueError, ir.MLIRError) as error:
+        text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("jit", first_lines(text.lstrip(": "))) from error
+    if not address:
+        raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
+    return engine, address
 
 
 def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWeight] = ()) -> None:

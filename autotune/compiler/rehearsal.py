@@ -12,6 +12,7 @@ from autotune.compiler.concrete import ops_of, write_concrete
 from autotune.compiler.module import context, parse, run_passes
 from autotune.compiler.own_module import MAIN, place_of, sequences_of
 from autotune.compiler.passes.empty_handles import HANDLES, neighbours
+from autotune.compiler.rewrites import BEFORE_SCRIPT, Unit
 from autotune.compiler.script import run_script
 from autotune.compiler.trace import captured, written_to
 from autotune.core.errors import CompileError
@@ -32,11 +33,13 @@ class Rehearsal:
         payload: Payload that it is applied to.
         text: The module to start from.
         script: Script with its default config.
+        panels: Tags whose op reads its weight from panels, with their columns.
     """
 
     payload: Payload
     text: str
     script: ChosenScript
+    panels: tuple[tuple[str, int], ...] = ()
 
 
 def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
@@ -48,9 +51,10 @@ def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
     source, name = rehearsal.script.source, rehearsal.payload.name
     with context():
         module = parse(rehearsal.text, name)
-        before = str(module)
         try:
             own = write_concrete(replace(rehearsal.script, lowers=False))
+            prepare(module, own, rehearsal)
+            before = str(module)
             counted = count_handles(own)
             with captured() as file:
                 run_script(module, own, rehearsal.script.text, source)
@@ -71,12 +75,26 @@ def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
         return tuple(notes)
 
 
+def prepare(module: ir.Module, own: ir.Module, rehearsal: Rehearsal) -> None:
+    """What happens to a module before its script, in place.
+
+    Raises:
+        CompileError: An op is not what the script takes it for.
+    """
+    payload = rehearsal.payload
+    roles = tuple(argument.role for argument in payload.arguments)
+    unit = Unit(module, payload.entry, roles, script=own, panels=dict(rehearsal.panels))
+    for each in BEFORE_SCRIPT:
+        each.apply(unit)
+
+
 def plain_error(rehearsal: Rehearsal) -> str:
     """What a script fails with that is applied without remarks, which the error of one with remarks is full of."""
     module = parse(rehearsal.text, rehearsal.payload.name)
     run_passes(module, "builtin.module(strip-debuginfo)")
     try:
         own = write_concrete(replace(rehearsal.script, lowers=False))
+        prepare(module, own, rehearsal)
         run_script(module, own, rehearsal.script.text, rehearsal.script.source)
     except CompileError as error:
         return str(error)

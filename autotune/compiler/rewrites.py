@@ -11,12 +11,13 @@ from itertools import chain
 
 from mlir import ir
 
+from autotune.compiler.beforehand import read_blocks
 from autotune.compiler.concrete import write_concrete
 from autotune.compiler.module import find_function, parse, run_passes
 from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
-from autotune.compiler.passes.foralls import serialise_foralls
+from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -51,6 +52,8 @@ class Unit:
         flags: Fast-math flags of all maxima and minima of a kind, as the payload has them.
         weights: Arguments that the entry function has besides the payload's.
         buffers: Plan of the arena that intermediates lie in; `None` before they have a place.
+        threads: Threads that parallel loops run on; with one they become plain loops.
+        parallel: Whether parallel loops are left once buffers have a place.
     """
 
     module: ir.Module
@@ -63,6 +66,8 @@ class Unit:
     flags: Mapping[str, str] = field(default_factory=dict)
     weights: tuple[PanelWeight, ...] = ()
     buffers: BufferPlan | None = None
+    threads: int = 1
+    parallel: bool = False
 
     @classmethod
     def open(
@@ -102,11 +107,7 @@ class Unit:
         attributes = self.script.operation.attributes if self.script is not None else {}
         if ONLINE not in attributes:
             return {}
-        found = {}
-        for tag, said in ((named.name, named.attr) for named in attributes[ONLINE]):
-            values = {named.name: named.attr.value for named in said}
-            found[tag] = Blocks(int(values["rows"]), int(values["columns"]), bool(values["skips"]))
-        return found
+        return {named.name: read_blocks(named.attr) for named in attributes[ONLINE]}
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,13 @@ def empty_handles(unit: Unit) -> None:
 
 
 def arena(unit: Unit) -> None:
-    """Intermediate buffers become views of one arena."""
-    serialise_foralls(unit.module)
-    unit.buffers = plan_arena(unit.module)
+    """Intermediate buffers become views of one arena; what a parallel loop's body allocates, a part for each thread."""
+    if unit.threads == 1:
+        serialise_foralls(unit.module)
+    else:
+        serialise_nested(unit.module)
+        unit.parallel = has_parallel_loops(unit.module)
+    unit.buffers = plan_arena(unit.module, unit.threads)
 
 
 BEFORE_SCRIPT = (
@@ -165,14 +170,20 @@ BEFORE_SCRIPT = (
 AFTER_SCRIPT = (
     Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
-    Rewrite("zeros", 1, lambda unit: start_from_zero(unit.module)),
+    Rewrite("zeros", 2, lambda unit: start_from_zero(unit.module)),
     Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),
     Rewrite("prefetch-rows", 1, lambda unit: prefetch_rows(unit.module)),
     Rewrite("vector-math", 1, lambda unit: approximate(unit.module)),
     Rewrite("panel-loads", 1, panel_loads),
 )
 ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
+THREADS = Rewrite("foralls", 1, arena)  # what the arena does besides where there are several threads
 REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
+
+
+def rewrites_on(threads: int) -> tuple[str, ...]:
+    """The rewrites that decide, besides its script, which program of so many threads a candidate becomes."""
+    return tuple(map(str, (*REWRITES, THREADS) if threads > 1 else REWRITES))
 
 
 def rewrite(unit: Unit) -> Iterator[str]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from mlir import ir
 
 from autotune.compiler.options import read_options
-from autotune.compiler.own_module import SETS, place_of, refuse_at, sets_of, symbols_in
+from autotune.compiler.own_module import place_of, refuse_at, sets_of, symbols_in
 from autotune.compiler.script_checks import check_op
 from autotune.compiler.script_laws import read_law
 from autotune.core.errors import SpaceError
+from autotune.core.marks import SETS
 from autotune.core.open_script import OpenKnob, ScriptLaw, Site, Taken
 from autotune.core.space import Value
 from autotune.core.terms import CHOOSE, CONSTANT, GIVEN, Term

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from mlir.dialects.llvm import translate_module_to_llvmir
 
-from autotune.compiler.lower import plans_arena, run_pipeline
+from autotune.compiler.lower import plans_arena, run_pipeline, threads_of
 from autotune.compiler.module import context
 from autotune.compiler.object_code import compile_object
 from autotune.compiler.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit, rewrite
@@ -58,7 +58,7 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
         if stage in STEPS:
             return Stage(str(unit.module), None)
         if stage in ("bufferized", ARENA.name):
-            text = str(unit.module)
+            text, unit.threads = str(unit.module), threads_of(candidate.pipeline)
             if plans_arena(candidate.pipeline):
                 ARENA.apply(unit)
             return Stage(text if stage == "bufferized" else str(unit.module), unit.buffers)
@@ -67,7 +67,7 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
             return Stage(str(unit.module), unit.buffers)
         if stage == "llvm":
             return Stage(translate_module_to_llvmir(unit.module.operation), unit.buffers)
-        return Stage("", unit.buffers, compile_object(unit.module, payload.entry))
+        return Stage("", unit.buffers, compile_object(unit.module, payload.entry, parallel=unit.parallel))
 
 
 def alone(script: Script | None) -> Script:

@@ -17,8 +17,8 @@ class Candidate:
         pipeline: Passes after it.
         text: The module it starts from, where that is not the payload's own text (the tagged module).
         panels: Tags whose op reads its weight from panels, with their columns.
-        part: One in so many iterations of the outermost long loops is run, and times are multiplied by as many; 1 runs
-            all. The results of a part are not right, and are not looked at.
+        part: One in so many iterations of the outermost long loops is run, and times are multiplied by the share of the
+            work that this is; 1 runs all. What follows from the iterations that were run is verified, where that shows.
     """
 
     script: Script | None

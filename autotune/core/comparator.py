@@ -60,7 +60,7 @@ class Comparator(Protocol):
         ...
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Build what computes the payload on one thread; converting, packing and compiling happen here.
+        """Build what computes the payload, a thread on each core of the process; converting and packing happen here.
 
         Args:
             payload: Payload to compute: its `graph` is what to translate; its text is there too.

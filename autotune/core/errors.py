@@ -25,6 +25,10 @@ class ScheduleError(AutotuneError):
     """A schedule cannot be written for this task, or is unknown."""
 
 
+class RuleError(AutotuneError):
+    """Rewrite rules cannot be read, come to no end, or do not leave what they should."""
+
+
 class CompileError(AutotuneError):
     """The compiler refused a module.
 
@@ -63,3 +67,15 @@ class GenerationError(AutotuneError):
 
 class MachineError(AutotuneError):
     """This machine lacks something that is needed, with what to install or change."""
+
+
+class TensorError(AutotuneError, ValueError):
+    """An operation on tensors is impossible; raised where it is written, with shapes, before anything is compiled."""
+
+
+class TensorTypeError(TensorError, TypeError):
+    """Element types of an operation on tensors do not go together, or what is given is no tensor."""
+
+
+class TensorIndexError(TensorError, IndexError):
+    """A place or an axis lies outside of a tensor."""

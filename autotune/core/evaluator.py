@@ -104,3 +104,63 @@ class Evaluator(Protocol):
             AutotuneError: The payload itself is at fault, not a candidate.
         """
         ...
+
+
+class Slots(Protocol):
+    """Evaluates as many jobs at once as it has slots: those of a cluster, or one that does a job when it gets it."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether results come in the order of the jobs, so that a sweep that is run again asks as it did before."""
+        ...
+
+    def count(self) -> int:
+        """Jobs that may be under way now, at least one.
+
+        Raises:
+            MachineError: Nobody is left to evaluate, and nobody came.
+        """
+        ...
+
+    def submit(self, job: Job) -> int:
+        """Begin a job; gives the number by which `wait` tells of it."""
+        ...
+
+    def wait(self) -> tuple[int, list[Evaluation]]:
+        """The number of a job that is done, and an `Evaluation` for each of its candidates.
+
+        Raises:
+            AutotuneError: The payload itself is at fault, not a candidate.
+            MachineError: Nobody is left to evaluate, and nobody came.
+        """
+        ...
+
+
+class OneSlot:
+    """An evaluator as the only slot: a job is done when it is submitted."""
+
+    is_ordered = True
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        """Begin with nothing under way.
+
+        Args:
+            evaluator: Whoever compiles, verifies and times candidates.
+        """
+        self._evaluator = evaluator
+        self._done: list[tuple[int, list[Evaluation]]] = []
+        self._submitted = 0
+
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def submit(self, job: Job) -> int:
+        """Do a job; gives its number."""
+        self._submitted += 1
+        self._done.append((self._submitted, self._evaluator.evaluate(job)))
+        return self._submitted
+
+    def wait(self) -> tuple[int, list[Evaluation]]:
+        """The number of the job that is done, and what became of its candidates."""
+        return self._done.pop(0)

@@ -22,6 +22,11 @@ class Blocks:
     columns: int
     skips: bool = False
 
+    @property
+    def text(self) -> str:
+        """The inside of the attribute that says so in a script."""
+        return f"rows = {self.rows}, columns = {self.columns}, skips = {str(self.skips).lower()}"
+
 
 @dataclass(frozen=True)
 class Rewrites:

@@ -9,6 +9,8 @@ import os
 import stat
 from pathlib import Path
 
+from autotune.core.errors import AutotuneError
+
 SCRATCH = "AUTOTUNE_SCRATCH"  # environment variable: a file to overwrite, for a process that may make none
 KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -35,6 +37,25 @@ def read_file(path: str | Path, most_bytes: int) -> bytes:
     if len(data) > most_bytes:
         raise too_large(path, most_bytes)
     return data
+
+
+def read_text(path: str | Path, most_bytes: int, law: str, error: type[AutotuneError]) -> str:
+    """The text of a regular file that a user names.
+
+    Args:
+        path: The file.
+        most_bytes: Most bytes that it may hold.
+        law: What the file must be, a sentence.
+        error: Class of the error where it is not.
+
+    Raises:
+        AutotuneError: The file cannot be read, holds more, or is no text.
+    """
+    try:
+        return read_file(path, most_bytes).decode()
+    except (OSError, ValueError) as wrong:
+        reason = getattr(wrong, "strerror", None) or "it is not text"
+        raise error(f"{law}, {path} is not: {reason}") from wrong
 
 
 def open_at_once(path: str, flags: int) -> int:

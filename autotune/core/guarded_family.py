@@ -1,7 +1,7 @@
 """`GuardedFamily`: a family of somebody else's, whose mistakes become one line with their place."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -58,6 +58,11 @@ class GuardedFamily:
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """What its script takes for granted."""
         return self._ask("rewrites", lambda: self.family.rewrites(task, config))
+
+    def features(self, task: Task, config: Config, machine: Machine) -> Mapping[str, float]:
+        """Numbers that decide how fast a config is; none where it gives none."""
+        own = getattr(self.family, "features", None)
+        return self._ask("features", lambda: own(task, config, machine)) if own is not None else {}
 
     def _ask(self, method: str, call: Callable[[], T]) -> T:
         """Call a method.

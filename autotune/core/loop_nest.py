@@ -41,6 +41,24 @@ class Contraction:
 
 
 @dataclass(frozen=True)
+class Lanes:
+    """Loops of an op with windows that become a register tile; all its others go by ones.
+
+    Attributes:
+        lane: The loop along which every operand lies side by side, or stays, when all others stand still.
+        row: The innermost parallel loop besides that the kernel does not go along: several of its steps share what they
+            read there. `None` if there is none.
+        products: The op sums products with a kernel, its second operand; else it has no kernel.
+        constant_b: The kernel is a weight, the same in every call: it may be stored as the schedule likes.
+    """
+
+    lane: int
+    row: int | None = None
+    products: bool = False
+    constant_b: bool = False
+
+
+@dataclass(frozen=True)
 class LoopNest:
     """Iteration space of a structured op, outermost loop first.
 

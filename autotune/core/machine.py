@@ -32,6 +32,7 @@ class Machine:
         l3_bytes: Last level, usually shared; 0 where there is none.
         cores: CPUs this process may run on.
         pages: Kind of memory pages that large arrays of a run lie on.
+        threads: Threads that a program may use, of a core each.
     """
 
     cpu: str
@@ -44,6 +45,7 @@ class Machine:
     l3_bytes: int
     cores: int
     pages: Pages = "huge"
+    threads: int = 1
 
     @property
     def lanes(self) -> int:
@@ -52,8 +54,12 @@ class Machine:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for machines whose schedules and times may be compared (cores and pages are left out)."""
-        facts = {key: value for key, value in asdict(self).items() if key not in ("cores", "pages")}
+        """Equal for machines whose schedules and times may be compared.
+
+        Cores and pages are left out; threads count where there are several.
+        """
+        left_out = ("cores", "pages", *(("threads",) if self.threads == 1 else ()))
+        facts = {key: value for key, value in asdict(self).items() if key not in left_out}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -69,8 +75,11 @@ VECTOR_EXTENSIONS = {
 
 
 @cache
-def this_machine() -> Machine:
+def this_machine(threads: int = 1) -> Machine:
     """Detect the host.
+
+    Args:
+        threads: Threads that programs may use.
 
     Raises:
         MachineError: No vector extension this project knows is present, or the environment asks for unknown pages.
@@ -94,6 +103,7 @@ def this_machine() -> Machine:
         l3_bytes=caches["L3"],
         cores=len(os.sched_getaffinity(0)),
         pages=pages_of_run(),
+        threads=threads,
     )
 
 

@@ -1,6 +1,7 @@
 """Marks: attributes by which schedules tell our rewrites what may be done; a script is right without them."""
 
 KNOBS = "autotune.knobs"  # on the sequence of a task: its config
+SETS = "autotune.sets"  # on any op: its attributes that a knob gives the value of, by the knob's name
 FOREIGN = "autotune.foreign"  # on sequences of a user's own script: handles there may be empty
 TAG = "autotune.task"  # on a task's op; its root, where there are several
 WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
@@ -24,7 +25,11 @@ OPTIONAL = "autotune.optional"  # on ops of a script, whose handles may be empty
 # On the loop over blocks of rows of a group: where the next block of what it reads may be fetched; and what it writes.
 NEXT_ROWS, WRITTEN_ROWS = "autotune.next_rows", "autotune.written_rows"
 
+# On a parallel loop over pieces of columns, or of rows: how many of them a piece has.
+PIECES_OF_N, PIECES_OF_M = "autotune.pieces_of_n", "autotune.pieces_of_m"
+
 # On a script: tasks that become loops over blocks before it is applied. On what is inside of those: which part it is.
 ONLINE, PART = "autotune.online", "autotune.part"
+PANEL = "autotune.panel"  # on a sequence over one op: columns of the panels that its constant B is stored in beforehand
 ROWS, COLUMNS, FACTOR, ROW_TOTALS, TOTALS, MEMBER = "rows", "columns", "factor", "row_totals", "totals", "member_"
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials

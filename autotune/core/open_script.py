@@ -11,6 +11,7 @@ from itertools import islice, product
 from math import prod
 
 from autotune.core.errors import SpaceError
+from autotune.core.family import Rewrites
 from autotune.core.machine import Machine
 from autotune.core.space import Condition, Config, Constraint, Knob, Space, Value
 from autotune.core.technique import repair
@@ -88,8 +89,8 @@ class ScriptLaw:
 
     @property
     def sentence(self) -> str:
-        """The law as people write it."""
-        return " and ".join(map(spell, self.asserted)) or "nothing"
+        """The law as people write it; of one that only gives values, these."""
+        return " and ".join(map(spell, self.asserted)) or f"gives {', '.join(map(spell, self.results)) or 'nothing'}"
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,8 @@ class OpenScript:
         knobs: Open choices, in the order of the text.
         laws: Laws between them.
         notes: Notes for the user, a sentence each.
+        rewrites: What happens to an op before the script, as the entry says.
+        matcher: Name of the sequence that says which ops a script of one op is for; empty for all.
     """
 
     source: str
@@ -136,6 +139,8 @@ class OpenScript:
     knobs: tuple[OpenKnob, ...]
     laws: tuple[ScriptLaw, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    rewrites: Rewrites = field(default_factory=Rewrites)
+    matcher: str = ""
 
     @property
     def whole(self) -> bool:

@@ -1,6 +1,7 @@
 """`OwnFamily`: a user's own script as a family of schedules, whose knobs and laws are those of the script."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from autotune.core.family import Rewrites
@@ -24,16 +25,20 @@ class OwnFamily:
         tasks: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
         name: How records name it.
         fallback: No other family comes first.
+        matches: Tells whether the script's own matcher takes the op of a task; `None` where it has none.
     """
 
     script: OpenScript
     tasks: str = "*"
     name: str = OWN
     fallback: bool = False
+    matches: Callable[[Task], bool] | None = field(default=None, compare=False)
 
     def covers(self, task: Task) -> bool:
         """Tell whether the script is for the task."""
-        return (task.tag == WHOLE) == self.script.whole and fnmatchcase(task.tag, self.tasks)
+        if (task.tag == WHOLE) != self.script.whole or not fnmatchcase(task.tag, self.tasks):
+            return False
+        return self.matches is None or self.matches(task)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """The script's knobs and laws."""
@@ -49,8 +54,8 @@ class OwnFamily:
         return f"{self.script.digest} {chosen.attributes} {chosen.results}"
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """None: the script is all there is."""
-        return Rewrites()
+        """What the script's entry says."""
+        return self.script.rewrites
 
     def record(self) -> dict[str, str]:
         """As stores keep it, to be read again."""

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from autotune.core.errors import PayloadError
 from autotune.core.graph import Graph, check_graph
+from autotune.core.rules import Rules
 
 Array = npt.NDArray[Any]
 
@@ -24,6 +25,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "i32": np.dtype("int32"),
     "i64": np.dtype("int64"),
     "i8": np.dtype("int8"),
+    "f16": np.dtype("float16"),
     "bf16": np.dtype(ml_dtypes.bfloat16),
 }
 
@@ -101,9 +103,11 @@ class Payload:
             as of a file.
         cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
         notes: Notes for the user on how the payload was read, a sentence each.
+        dialect: The payload in the dialect of ops that it is written in; empty where it is not written in one.
         schedule: The whole file that it was read from, where that also holds a schedule of the user's own.
         model: File of the model in its own format, which comparators that know it run as it is; empty for none.
         foreign: Whether others wrote the text: what importers write is then undone before tasks are found.
+        rules: Rewrite rules that are applied before that; the oracle stays with the text before.
     """
 
     name: str
@@ -117,9 +121,11 @@ class Payload:
     graph: Graph = ()
     cases: tuple[Case, ...] = ()
     notes: tuple[str, ...] = ()
+    dialect: str = ""
     schedule: str = ""
     model: str = ""
     foreign: bool = False
+    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(SYMBOL, self.entry):

@@ -168,9 +168,7 @@ def assemble(steps: Sequence[Step]) -> str:
 def online(steps: Sequence[Step]) -> str:
     """The script's attribute that says which tasks become loops over blocks first; empty if none does."""
     blocks = ((step.tag, step.rewrites.blocks) for step in steps)
-    said = [
-        f"{tag} = {{rows = {b.rows}, columns = {b.columns}, skips = {json.dumps(b.skips)}}}" for tag, b in blocks if b
-    ]
+    said = [f"{tag} = {{{found.text}}}" for tag, found in blocks if found]
     return f", {ONLINE} = {{{', '.join(said)}}}" if said else ""
 
 

@@ -15,9 +15,9 @@ import scipy  # scipy.stats takes a second to load, and is when it is first used
 
 from autotune.core.errors import PayloadError
 from autotune.core.options import check_real, check_seed
+from autotune.core.room import check_room
 
 Times = npt.NDArray[np.float64]
-
 RESAMPLES = 2000
 PERMUTATIONS = 1999
 # The quantile that programs are compared by. On a core with two other processes, 60 pairs tell a program that is 5 %
@@ -30,8 +30,8 @@ SHORTEST, LONGEST = 1e-150, 1e150
 # How far a program may be from itself in two calls, on machines as noisy as these: what so few samples cannot show.
 FEW_SPREAD = 0.1
 # Distance from 1.0 to the next number, by MLIR element type; integer arithmetic is exact.
-EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-7, "i8": 0.0}
-TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0, "bf16": 2.0**-126, "i8": 0.0}
+EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0, "f16": 2.0**-10, "bf16": 2.0**-7, "i8": 0.0}
+TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0, "f16": 2.0**-14, "bf16": 2.0**-126, "i8": 0.0}
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ def share_interval(count: int, of: int, confidence: float = 0.95) -> Interval:
     >>> share_interval(0, 100).high < 0.04
     True
     """
+    check_room()
     found = scipy.stats.binomtest(count, of).proportion_ci(confidence)
     return Interval(float(found.low), count / of, float(found.high))
 
@@ -120,9 +121,9 @@ def interval(
     data: tuple[Times, ...], statistic: Callable[..., Any], seen: Times, confidence: float, seed: int
 ) -> Interval:
     """Bootstrap `statistic` of `data`; with too few samples, the range of the ratios `seen`."""
-    estimate = float(statistic(*data))
-    low, high = float(seen.min()), float(seen.max())
+    low, estimate, high = float(seen.min()), float(statistic(*data)), float(seen.max())
     if min(map(len, data)) >= FEWEST_FOR_BOOTSTRAP and low < high:
+        check_room()
         result = scipy.stats.bootstrap(
             data,
             statistic,
@@ -205,6 +206,7 @@ def is_different(a: Sequence[float], b: Sequence[float], *, floor: float, alpha:
     if relative_difference(a, b) <= floor:
         return False
     times = as_times(a), as_times(b)
+    check_room()
     if len(a) != len(b):
         return bool(scipy.stats.mannwhitneyu(*times, alternative="two-sided").pvalue < alpha)
     logs = (np.log(times[0]), np.log(times[1]))

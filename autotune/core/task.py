@@ -7,7 +7,7 @@ crosses them as text, so that everything here pickles to workers, hashes, and im
 from dataclasses import dataclass
 from math import prod
 
-from autotune.core.loop_nest import Contraction, LoopNest
+from autotune.core.loop_nest import Contraction, Lanes, LoopNest
 from autotune.core.payload import Payload
 
 
@@ -25,6 +25,7 @@ class Member:
             computed there changes no result. `None` if there is none.
         online_loop: Position of a loop over columns that may come block by block, since the group divides by the sum of
             a softmax in the end. `None` if there is none.
+        lanes: Loops of its register tile, if the op does not vectorize as it is but reads windows.
     """
 
     nest: LoopNest
@@ -34,12 +35,13 @@ class Member:
     filled: int | None = None
     masked_loop: int | None = None
     online_loop: int | None = None
+    lanes: Lanes | None = None
 
     @property
     def flops(self) -> float:
-        """What no schedule can leave out: a contraction's multiplications and additions, else one operation a point."""
+        """What no schedule can leave out: products and their sums, else one operation a point."""
         if self.contraction is None:
-            return prod(self.nest.sizes)
+            return prod(self.nest.sizes) * (2 if self.lanes and self.lanes.products else 1)
         if self.masked_loop is None:
             return float(self.contraction.flops)
         rows, columns = self.contraction.m, self.nest.sizes[self.masked_loop]
@@ -62,7 +64,10 @@ class Task:
             every op before those that it reads. Empty for a task of one op.
         gathers: Whether the task reads elements of a tensor at places that another one holds.
         vectorizes: Whether tiles of the task's op become vectors as they are: no windows, and simple reductions.
-        lane: The loop along which every operand lies side by side when all others stand still; `None` if there is none.
+        lanes: Loops of the register tile of the task's op, if it reads windows; `None` of any other.
+        turned: The loop, not the last one, along which an input lies side by side, where nothing is summed; `None` if
+            there is none.
+        filled: Number of the operand that the task's op is filled in with a constant first; `None` if there is none.
     """
 
     tag: str
@@ -74,7 +79,9 @@ class Task:
     members: tuple[Member, ...] = ()
     gathers: bool = False
     vectorizes: bool = True
-    lane: int | None = None
+    lanes: Lanes | None = None
+    filled: int | None = None
+    turned: int | None = None
 
     @property
     def grows(self) -> bool:

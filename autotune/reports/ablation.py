@@ -11,13 +11,14 @@ from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.stats import Interval, median_interval, ratio_interval
 from autotune.core.technique import Technique, repair, without
-from autotune.registry import load_baseline, load_techniques
+from autotune.registry import load_baseline, load_family, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.own import own_of, parts_of
 from autotune.tuning.roofline import needed_flops
 from autotune.tuning.slow_baseline import part_for
 from autotune.worker.reading import partition
+from autotune.worker.rule_files import without_rules
 from autotune.worker.worker import Worker
 
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"
@@ -62,26 +63,33 @@ class Measured:
     outcome: str
 
 
-def winner_of(bundle: BundleFiles, machine: Machine) -> tuple[list[Scheduled], str]:
+def winner_of(bundle: BundleFiles, machine: Machine, family: str = "") -> tuple[list[Scheduled], str]:
     """The tasks of a bundle with the recorded configs, as this release writes them, and the module they are in.
 
+    Args:
+        bundle: The bundle.
+        machine: The host.
+        family: Family of a file that the bundle was tuned with, ``mine.py:FAMILY``: no bundle runs a file by itself.
+
     Raises:
+        ScheduleError: A family is not installed, and not the one that is named.
         BundleError: The bundle is of a release that formed tasks otherwise.
     """
     own = own_of(bundle)
     recorded, parts = recorded_tasks(bundle), parts_of(bundle.payload, own)
-    return [as_recorded(task, recorded, machine, own) for task in parts.tasks], parts.payload.text
+    named = own or (load_family(family) if family else None)
+    return [as_recorded(task, recorded, machine, named) for task in parts.tasks], parts.payload.text
 
 
-def leave_one_out(bundle: BundleFiles, machine: Machine) -> list[Variant]:
-    """The winner, then without each technique, or each choice of a user's own script, then with configs of no search.
+def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> list[Variant]:
+    """The winner, then without each technique, choice of a user's script and rewrite rule, then without a search.
 
     A technique that the winner does not use, or that no lawful config does without, changes no task.
 
     Raises:
         BundleError: The bundle is of a release that formed tasks otherwise.
     """
-    tasks, text = winner_of(bundle, machine)
+    tasks, text = winner_of(bundle, machine, family)
     winner = candidate_of(tasks, machine, text)
     variants = [Variant(WINNER, winner, ())]
     families = [task for task in tasks if not isinstance(task.family, OwnFamily)]
@@ -91,6 +99,7 @@ def leave_one_out(bundle: BundleFiles, machine: Machine) -> list[Variant]:
         candidate = candidate_of(fewer, machine, text) if changed else winner
         variants.append(Variant(technique.name, candidate, changed))
     variants += without_choices(tasks, machine, text)
+    variants += without_each_rule(bundle, machine, family)
     defaults = [by_default(task, machine) for task in tasks]
     changed = changed_tags(tasks, defaults)
     variants.append(Variant(SEARCH, candidate_of(defaults, machine, text) if changed else winner, changed))
@@ -116,6 +125,20 @@ def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> 
             yield Variant(f"{name}={task.config[name]}", candidate_of(fewer, machine, text), changed)
 
 
+def without_each_rule(bundle: BundleFiles, machine: Machine, family: str = "") -> Iterator[Variant]:
+    """The winner of a payload to which one rewrite rule less was applied, for every rule that fired.
+
+    A task that there is only without the rule has the config of no search.
+    """
+    own, recorded = own_of(bundle), recorded_tasks(bundle)
+    named = own or (load_family(family) if family else None)
+    for rule in bundle.manifest.rules.fired if bundle.manifest.rules is not None else ():
+        parts = parts_of(without_rules(bundle.payload, (rule,)), own)
+        tasks = [as_recorded(t, recorded if t.tag in recorded else None, machine, named) for t in parts.tasks]
+        changed = tuple(task.tag for task in parts.tasks if task.tag not in recorded)
+        yield Variant(f"rule {rule}", candidate_of(tasks, machine, parts.payload.text), changed)
+
+
 def by_default(task: Scheduled, machine: Machine) -> Scheduled:
     """A task with the config of no search."""
     if isinstance(task.family, OwnFamily):
@@ -123,7 +146,9 @@ def by_default(task: Scheduled, machine: Machine) -> Scheduled:
     return as_recorded(task.task, None, machine)
 
 
-def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, baseline: str | None) -> list[Variant]:
+def build_up(
+    payload: Payload, machine: Machine, bundle: BundleFiles | None, baseline: str | None, family: str = ""
+) -> list[Variant]:
     """A baseline, the plainest schedules, then one technique more each, up to the default configs, then a search's.
 
     Args:
@@ -131,6 +156,7 @@ def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, bas
         machine: Host that the programs are compiled for.
         bundle: Bundle of the search; `None` ends with the default configs.
         baseline: Name of a pass pipeline to begin with; `None` begins with the plainest schedules.
+        family: Family of a file that the bundle was tuned with, ``mine.py:FAMILY``.
     """
     parts = partition(payload)
     full = [as_recorded(task, None, machine) for task in parts.tasks]
@@ -147,7 +173,7 @@ def build_up(payload: Payload, machine: Machine, bundle: BundleFiles | None, bas
         variants.append(Variant(f"+ {name}", candidate, changed))
         before = tasks
     if bundle is not None:
-        found, text = winner_of(bundle, machine)
+        found, text = winner_of(bundle, machine, family)
         changed = changed_tags(before, found)
         candidate = candidate_of(found, machine, text) if changed else variants[-1].candidate
         variants.append(Variant(f"+ {SEARCH}", candidate, changed))
@@ -179,7 +205,7 @@ def changed_tags(before: Sequence[Scheduled], after: Sequence[Scheduled]) -> tup
 def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine, seed: int = 0) -> list[Evaluation]:
     """Verify all variants and time them interleaved; one that takes its process down is left out of the race."""
     distinct = list(dict.fromkeys(variant.candidate for variant in variants))
-    with Worker(SECONDS) as worker:
+    with Worker(SECONDS, threads=machine.threads) as worker:
         found = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT))
         if all(one.samples is None for one in found):
             quick = Effort(samples=1, seconds=0.0)

@@ -1,21 +1,24 @@
 """Compare: our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from autotune.compiler.openmp import threads_or_why
 from autotune.compiler.tasks.partition import Partition
+from autotune.core.cores import MOST_THREADS
 from autotune.core.evaluator import Effort
 from autotune.core.family import Baseline
 from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.machine import Machine, Roofs, this_machine
-from autotune.core.options import check_seed
+from autotune.core.options import check_seed, check_whole
 from autotune.core.payload import Payload
 from autotune.core.stats import median_interval, ratio_interval
 from autotune.registry import load_baseline, load_comparator
 from autotune.reports.comparison import Comparison, Row
 from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
 from autotune.reports.entries import (
+    ON_ONE,
     Contender,
     baseline_contender,
     beside_contender,
@@ -23,13 +26,14 @@ from autotune.reports.entries import (
     copy_contender,
     default_contender,
     library_contender,
+    on_one_thread,
     read_contender,
     weight_bytes,
 )
 from autotune.tuning.roofline import needed_flops, share_of_roof, why_above
 from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.entry import Standing
-from autotune.worker.environment import one_thread
+from autotune.worker.environment import only_threads
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
 from autotune.worker.reading import partition
@@ -49,6 +53,7 @@ class CompareOptions:
         bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
         seed: Seed of the input data.
         beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
+        threads: Threads that everybody may use; with several there are rows on one besides, and efficiencies.
     """
 
     against: tuple[str, ...]
@@ -56,9 +61,11 @@ class CompareOptions:
     bundle: Path | None = None
     seed: int = 0
     beside: tuple[Payload, ...] = ()
+    threads: int = 1
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
+        check_whole("threads", self.threads, 1, MOST_THREADS)
 
 
 def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: Listener = SILENT) -> Comparison:
@@ -79,16 +86,25 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
     for each in (payload, *options.beside):
         check_memory(each)
-    machine = this_machine()
     told = NoteKeeper(listener)
-    for sentence in payload.notes:
+    threads, why = threads_or_why(options.threads)
+    machine = this_machine(threads)
+    for sentence in (*payload.notes, *why):
         told.note(sentence)
     told.stage("partitioning the payload")
     parts = partition(payload)
     flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
     ours = our_contenders(payload, parts, bundles, options, machine=machine, listener=told)
-    theirs = [library_contender(library, payload, options.seed, told) for library in libraries]
-    with one_thread() as unset, Worker(ENTRY_SECONDS) as worker, Contest(machine, worker, told) as contest:
+    theirs = [library_contender(library, payload, options.seed, told, threads) for library in libraries]
+    if threads > 1:
+        alone = our_contenders(payload, parts, bundles, options, machine=this_machine(), listener=SILENT)
+        alone += [library_contender(library, payload, options.seed, SILENT) for library in libraries]
+        theirs += map(on_one_thread, alone)
+    with (
+        only_threads(1) as unset,
+        Worker(ENTRY_SECONDS, threads=threads) as worker,
+        Contest(machine, worker, told) as contest,
+    ):
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
         told.stage("measuring roofs and noise of this machine")
@@ -104,6 +120,7 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         make_row(c, contest.standings[c.name], times.get(c.name), flops_of(c, payload, flops), machine)
         for c in contest.contenders
     )
+    rows = with_efficiency(rows, threads)
     for row in rows:
         beside = median(row.samples.reference_seconds) if row.samples else None
         if above := why_above(row.roof_fraction, beside, machine, roofs.flops):
@@ -117,6 +134,17 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         ratio_to=next((name for name in ANCHORS if name in times), None),
         seed=options.seed,
         notes=tuple(told.notes),
+    )
+
+
+def with_efficiency(rows: tuple[Row, ...], threads: int) -> tuple[Row, ...]:
+    """The rows, with the efficiency of those that ran on several threads: their time on one, over that of all cores."""
+    alone = {row.name.removesuffix(ON_ONE): row.seconds for row in rows if row.name.endswith(ON_ONE)}
+    return tuple(
+        replace(row, efficiency=one.estimate / (threads * row.seconds.estimate))
+        if row.seconds is not None and (one := alone.get(row.name)) is not None
+        else row
+        for row in rows
     )
 
 

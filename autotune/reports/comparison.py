@@ -26,6 +26,7 @@ class Row:
         ratio: Time over that of the row named in `Comparison.ratio_to`, with its 95 % interval.
         diagnostic: What went wrong, if anything did.
         samples: Raw times.
+        efficiency: Time on one thread over so many times the time on several; `None` on one.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Row:
     ratio: Interval | None = None
     diagnostic: str = ""
     samples: Samples | None = None
+    efficiency: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -51,6 +53,7 @@ class Row:
             "ratio": self.ratio.estimate if self.ratio else None,
             "ratio_interval": [self.ratio.low, self.ratio.high] if self.ratio else None,
             "diagnostic": self.diagnostic,
+            **({"efficiency": self.efficiency} if self.efficiency is not None else {}),
             "samples": asdict(self.samples) if self.samples else None,
         }
 
@@ -91,7 +94,7 @@ class Comparison:
             "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},
             "roofs": asdict(self.roofs),
             "noise_floor": self.noise_floor,
-            "threads": 1,
+            "threads": self.machine.threads,
             "seed": self.seed,
             "ratio_to": self.ratio_to,
             "rows": [row.to_json() for row in self.rows],

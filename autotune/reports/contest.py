@@ -13,6 +13,7 @@ from autotune.core.machine import Machine
 from autotune.core.trial import Samples
 from autotune.reports.entries import Contender
 from autotune.worker.entry import Entry, Standing
+from autotune.worker.environment import only_threads
 from autotune.worker.race import Contestant, library, program, race
 from autotune.worker.worker import Worker
 
@@ -106,7 +107,8 @@ class Contest:
 
     def _prepare(self, entry: Entry, way: str) -> Prospect:
         """A way of a library in a process of its own, which ends where it is not right."""
-        worker = Worker(ENTRY_SECONDS, library=True)
+        with only_threads(entry.threads):
+            worker = Worker(ENTRY_SECONDS, library=True, threads=entry.threads)
         self._libraries.append(worker)
         contestant = library(entry, worker, self._ours)
         found = Prospect(way, contestant, contestant.enter())

@@ -8,11 +8,10 @@ from autotune.bundles.candidates import (
     choose_candidate,
     default_candidate,
     differences_now,
-    is_of,
     newest_bundle,
     recorded_candidate,
 )
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import tail
 from autotune.compiler.module import compiler_version
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
@@ -24,7 +23,10 @@ from autotune.core.payload import Case, Payload
 from autotune.store.bundle import read_bundle
 from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.worker.entry import Entry
-from autotune.worker.kernels import copy_payload, read_payload
+from autotune.worker.kernels import copy_payload, on_threads, read_payload
+from autotune.worker.known import is_same
+
+ON_ONE = " on one"  # behind the name of who runs on one thread, where others run on several
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,25 @@ def beside_contender(payload: Payload, bundles: Path, machine: Machine, *, seed:
 def copy_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
     """A copy of as many bytes as the payload writes: the roof of what only moves and transforms rows."""
     count = sum(argument.bytes for argument in payload.outputs) // 4
-    entry = Entry("copy", copy_payload(count, machine.lanes), Candidate(None, TAIL), seed)
+    kernel = on_threads(copy_payload(count // machine.threads, machine.lanes), machine.threads)
+    entry = Entry("copy", kernel, Candidate(None, tail(machine.threads)), seed)
     return Contender("copy", entry, f"{4 * count} bytes read and written once, {compiler_version()}")
 
 
 def read_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
     """A read of as many bytes as the payload's weights take: the roof of what streams them once a call."""
     size = weight_bytes(payload)
-    kernel = replace(read_payload(machine.lanes, size), cases=tuple(Case(weight=c.weight) for c in payload.cases))
-    entry = Entry("read", kernel, Candidate(None, TAIL), seed)
+    kernel = on_threads(read_payload(machine.lanes, size // machine.threads), machine.threads)
+    kernel = replace(kernel, cases=tuple(Case(weight=c.weight) for c in payload.cases))
+    entry = Entry("read", kernel, Candidate(None, tail(machine.threads)), seed)
     return Contender("read", entry, f"{size} bytes read once, {compiler_version()}")
+
+
+def on_one_thread(contender: Contender) -> Contender:
+    """The same by another name, for a row of its own."""
+    name = contender.name + ON_ONE
+    entry = replace(contender.entry, name=name) if contender.entry is not None else None
+    return replace(contender, name=name, entry=entry)
 
 
 def weight_bytes(payload: Payload) -> int:
@@ -93,13 +104,13 @@ def best_contender(
     Raises:
         BundleError: The bundle that is given is incomplete, edited, or of another payload.
     """
-    bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, listener)
+    bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, listener, machine.threads)
     if bundle is None:
         listener.note(
             f"no bundle of {payload.name} is in {bundles}: there is no row 'best'; autotune tune {payload.name}"
         )
         return None
-    if not is_of(bundle, payload):
+    if not is_same(bundle.payload, payload):
         raise BundleError(
             f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
         )
@@ -110,11 +121,13 @@ def best_contender(
     return Contender("best", entry, f"{compiler_version()}, {bundle.folder.name}")
 
 
-def library_contender(comparator: Comparator, payload: Payload, seed: int, listener: Listener) -> Contender:
-    """A library; if it is not installed, that is announced and becomes its row."""
+def library_contender(
+    comparator: Comparator, payload: Payload, seed: int, listener: Listener, threads: int = 1
+) -> Contender:
+    """A library on so many threads; if it is not installed, that is announced and becomes its row."""
     absent = [module for module in comparator.modules if not is_installed(module)]
     if not absent:
-        return Contender(comparator.name, Entry(comparator.name, payload, comparator, seed))
+        return Contender(comparator.name, Entry(comparator.name, payload, comparator, seed, threads))
     why = f"{' and '.join(absent)} must be installed; pip install 'mlir-schedule-autotune[{comparator.extra}]'"
     listener.note(f"{comparator.name} is missing: {why}")
     return Contender(comparator.name, None, diagnostic=why)

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from autotune.bundles.candidates import recorded_machine
 from autotune.compiler.program import compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Evaluation
@@ -65,22 +66,27 @@ class Explanation:
         return asdict(self) | {"machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint}}
 
 
-def explain(folder: Path) -> Explanation:
+def explain(folder: Path, family: str = "") -> Explanation:
     """Take one technique at a time from the winner and measure again, interleaved.
 
+    Args:
+        folder: Folder of the bundle.
+        family: Family of a file that the bundle was tuned with, ``mine.py:FAMILY``.
+
     Raises:
+        ScheduleError: A family is not installed, and not the one that is named.
         BundleError: The bundle is incomplete, edited, or of a release that formed tasks otherwise.
     """
     bundle = read_bundle(folder)
-    machine = this_machine()
-    variants = leave_one_out(bundle, machine)
+    machine = recorded_machine(bundle)
+    variants = leave_one_out(bundle, machine, family)
     found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
-    counts, memory = observe(bundle, variants[0].candidate)
+    counts, memory = observe(bundle, variants[0].candidate, machine.threads)
     rows = tuple(against_first(variants, found))
     return Explanation(bundle.payload.name, "leave-one-out", rows, counts, memory, machine)
 
 
-def explain_steps(folder: Path, baseline: str | None) -> Explanation:
+def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Explanation:
     """Build the winner up from a baseline, technique by technique, and measure all steps interleaved.
 
     Raises:
@@ -88,15 +94,15 @@ def explain_steps(folder: Path, baseline: str | None) -> Explanation:
         ScheduleError: The baseline is unknown.
     """
     bundle = read_bundle(folder)
-    machine = this_machine()
-    variants = build_up(bundle.payload, machine, bundle, baseline)
+    machine = recorded_machine(bundle)
+    variants = build_up(bundle.payload, machine, bundle, baseline, family)
     found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
     return Explanation(bundle.payload.name, "build-up", tuple(against_previous(variants, found)), None, None, machine)
 
 
-def observe(bundle: BundleFiles, winner: Candidate) -> tuple[Counts, Memory]:
+def observe(bundle: BundleFiles, winner: Candidate, threads: int) -> tuple[Counts, Memory]:
     """Counters and memory of the winner, from a worker."""
-    with Worker(COUNTING_SECONDS) as worker:
+    with Worker(COUNTING_SECONDS, threads=threads) as worker:
         found = worker.call(run_counted, (bundle.payload, winner, bundle.manifest.seed))
     if isinstance(found, Evaluation):
         failed = f"the winner {found.outcome}: {found.diagnostic}"

@@ -63,16 +63,24 @@ def show(
     source: str | Path | Payload | Bundle | TunableTask,
     stage: str = "schedule",
     candidate: Mapping[str, Value] | TransformScript | None = None,
+    *,
+    schedule: str | Path | None = None,
+    rules: str | Path | None = None,
+    exact: bool = False,
 ) -> str:
     """The text of a payload, bundle or task after a stage of its compilation.
 
     Args:
         source: A spec or a payload, with default configs; a bundle, with its own; or a task.
-        stage: ``payload``, ``tasks``, ``schedule``, ``scheduled``, ``bufferized``, ``lowered``, ``llvm``, ``asm``,
-            ``code``, or a step in between; `autotune show --help` lists them.
+        stage: ``payload``, ``rewritten``, ``tasks``, ``space``, ``schedule``, ``scheduled``, ``bufferized``,
+            ``lowered``, ``llvm``, ``asm``, ``code``, or a step in between; `autotune show --help` lists them.
         candidate: Config or script of a task; by default its family's default config.
+        schedule: File of a transform script of one's own, for a spec or payload.
+        rules: File of rewrite rules in PDL, for a spec or payload; ``none`` for no rules at all.
+        exact: Leave out rewrite rules that change rounding.
 
     Raises:
+        ScheduleError: The script cannot be read or tuned.
         PayloadError: The source or stage is unknown, or a candidate is given without a task.
         CompileError: The compiler refused the program before that stage.
     """
@@ -86,7 +94,8 @@ def show(
     if candidate is not None:
         raise PayloadError("a candidate is of one task; pass one of at.tasks(payload)")
     place = source.folder if isinstance(source, Bundle) else source.name if isinstance(source, Payload) else source
-    return show_stage(str(place), stage).text
+    own = Path(schedule) if schedule is not None else None
+    return show_stage(str(place), stage, schedule=own, rules=str(rules or ""), exact=exact).text
 
 
 def compare(

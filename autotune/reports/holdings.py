@@ -1,7 +1,7 @@
 """What a store holds, read for looking at: trials as a frame, filtered; default configs; roofs of the machine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from autotune.core.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.task_names import readable_name, tell_apart
 from autotune.store.frames import KNOB, to_frame
+from autotune.store.recording import Recording, is_recording, read_recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 
@@ -67,12 +68,20 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
     Raises:
         StoreError: The store is missing or damaged, or nothing in it is asked for.
     """
+    if is_recording(location):
+        return select(holdings_of(read_recording(location)), payload, where)
     with Store.open(location, create=False, exclusive=False) as store:
         sweeps = [(sweep, sweep.about) for sweep in store.sweeps()]
         summaries = store.summaries()
     frame = to_frame([(trial, about) for sweep, about in sweeps for trial in sweep.trials()])
     defaults = {about["sweep"]: default_of(sweep, about["default"]) for sweep, about in sweeps if "default" in about}
     names = {(about["payload"], about["task"]): about["name"] for _, about in sweeps if "name" in about}
+    return select(Holdings(frame, roofs_of(summaries), tuple(summaries), defaults, names), payload, where)
+
+
+def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdings:
+    """The part of it that is asked for, as `read_holdings` says."""
+    frame = holdings.frame
     if payload is not None:
         found = frame[frame["payload"] == payload]
         if found.empty:
@@ -81,8 +90,17 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
         frame = found
     if where is not None:
         frame = keep(frame, where)
-    shown = tuple(summary for summary in summaries if payload in (None, summary.get("payload")))
-    return Holdings(frame, roofs_of(summaries), shown, defaults, names)
+    shown = tuple(summary for summary in holdings.summaries if payload in (None, summary.get("payload")))
+    return replace(holdings, frame=frame, summaries=shown)
+
+
+def holdings_of(recording: Recording) -> Holdings:
+    """What a recording holds: one sweep."""
+    default = recording.found.get(recording.values_of(recording.default))
+    known = DefaultConfig(recording.default, recording.seconds_of(default) if default is not None else None)
+    tag = recording.task.tag
+    names = {(recording.payload, tag): readable_name(tag, recording.task.payload.text)}
+    return Holdings(recording.frame, None, (), {recording.payload: known}, names)
 
 
 def default_of(sweep: Sweep, config: Config) -> DefaultConfig:

@@ -93,7 +93,7 @@ def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machin
     roof = find_hot_loop(fma_payload(machine.lanes, CHAINS[0], STEPS), Candidate(None, TAIL))
     if roof is None or roof.expected is None or not roof.flops:
         return "# measured: needs llvm-mca's cycles of the roof's kernel to compare with"
-    with Worker() as worker:
+    with Worker(threads=machine.threads) as worker:
         (run,) = worker.evaluate(Job(payload, (candidate,), machine, effort=EFFORT))
     if run.samples is None:
         return f"# measured: {run.outcome}: {run.diagnostic}"

@@ -103,7 +103,9 @@ def roof_fraction(row: "pd.Series[Any]", roofs: Roofs | None) -> float | None:
 
 
 def config_of(row: "pd.Series[Any]") -> dict[str, Any]:
-    """The knobs of a trial's row."""
+    """The knobs of a trial's row; those of `autotune.reports.glance` have them in one column."""
+    if "config" in row:
+        return dict(row["config"])
     return {
         str(column).removeprefix(KNOB): value.item() if hasattr(value, "item") else value
         for column, value in row.items()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.family import Family
@@ -76,8 +76,8 @@ def completed(config: Config, family: Family, task: Task, machine: Machine) -> C
     return whole if lawful and set(config) <= set(whole) else config
 
 
-def only(tasks: Sequence[Task], tag: str | None) -> Task:
-    """The task with a tag; without one, the only task there is.
+def only(tasks: Sequence[Task], tag: str | None, why: str) -> Task:
+    """The task with a tag; without one, the only task there is, for the reason `why`.
 
     Raises:
         PayloadError: There is none, or there are several.
@@ -85,7 +85,7 @@ def only(tasks: Sequence[Task], tag: str | None) -> Task:
     found = [task for task in tasks if tag in (None, task.tag)]
     if len(found) != 1:
         tags = ", ".join(task.tag for task in tasks) or "none"
-        got = f"got {tag!r}" if tag is not None else "a config is of one task"
+        got = f"got {tag!r}" if tag is not None else why
         raise PayloadError(f"--task must be one of {tags}; {got}")
     return found[0]
 
@@ -129,4 +129,5 @@ def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None 
         if each.family is not None and each.config is not None:
             note = origin(each.task, each.family, each.config)
             steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
-    return Candidate(script_of(written(steps) if len(steps) > 1 else steps), TAIL, text, panels_of(steps))
+    script = script_of(written(steps) if len(steps) > 1 else steps)
+    return Candidate(script, tail(machine.threads), text, panels_of(steps))

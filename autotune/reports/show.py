@@ -1,29 +1,35 @@
 """Show: a payload or a bundle after each stage of the flow, with default configs, recorded ones, or one of yours."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.stages import COMPILED, STEPS
 from autotune.core.candidate import Candidate
-from autotune.core.errors import PayloadError
+from autotune.core.errors import PayloadError, RuleError, ScheduleError
+from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
+from autotune.core.opened.script import open_text
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import families_for, load_family
 from autotune.reports.hot_loop import describe_hot_loop
+from autotune.reports.rules import rewriting_difference, rewritten
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.space import describe_space
-from autotune.store.bundle import read_bundle
+from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.own import open_own, own_of, own_script, parts_of
 from autotune.worker.reading import ScriptFile, compile_to, open_payload, script_text
+from autotune.worker.rule_files import read_rules
 
-STAGES = ("payload", "tasks", "space", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
+REWRITTEN = "rewritten"
+STAGES = ("dialect", "payload", REWRITTEN, "tasks", "space", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
 DEFAULT = "default"
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
 
@@ -49,6 +55,9 @@ def show(
     schedule: Path | None = None,
     *,
     family: str = "",
+    opened: bool = False,
+    rules: str = "",
+    exact: bool = False,
 ) -> Shown:
     """A stage of a payload or bundle, or of one of its tasks alone.
 
@@ -60,18 +69,26 @@ def show(
             empty text changes none.
         schedule: A transform script of the user's own; by default the bundle's, or that of the payload's file.
         family: Family to show schedules of, an installed one's name or ``mine.py:FAMILY``.
+        opened: Show stage ``schedule`` of one task with the family's knobs open, as a script to edit and tune.
+        rules: File of rewrite rules of a payload; ``none`` for none; empty for those that come with the tool.
+        exact: Leave out rewrite rules that change rounding.
 
     Raises:
-        ScheduleError: The script cannot be read or tuned.
+        ScheduleError: The script cannot be read or tuned; or a family's cannot be opened.
         PayloadError: The payload, stage or task is unknown, or a config is given for several tasks.
         SpaceError: The config is not of the task's space.
         BundleError: The bundle is incomplete or edited.
+        RuleError: The rules cannot be read or applied.
         CompileError: The compiler refused the program before that stage.
     """
     if stage not in STAGES:
         raise PayloadError(f"stage must be one of {', '.join(STAGES)}; got {stage!r}")
+    if opened and stage != "schedule":
+        raise ScheduleError(f"--open must go with stage schedule, got {stage}; drop one")
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
-    payload = bundle.payload if bundle is not None else open_payload(source)
+    payload = named_payload(source, bundle, rules, exact=exact)
+    if stage == REWRITTEN:
+        return Shown(*rewritten(payload))
     recorded = recorded_tasks(bundle) if bundle is not None else None
     machine = this_machine()
     script = own_of(bundle) if bundle is not None else read_own(payload, schedule) if not family else None
@@ -80,24 +97,73 @@ def show(
     if stage == "space":
         shown = [as_recorded(each, recorded, machine, own) for each in parts.tasks if task in (None, each.tag)]
         return Shown("\n\n".join(describe_space(each, machine) for each in shown))
-    if task is not None or config is not None:
-        alone = as_recorded(only(parts.tasks, task), recorded, machine, own)
-        return show_alone(stage, with_knobs(alone, config, machine) if config else alone, machine)
-    if stage == "tasks" and recorded is not None:
-        tasks_now = {each.tag: each for each in parts.tasks}
-        lines = [
-            describe(tag, record) + others(tasks_now.get(tag), record["schedule"]) for tag, record in recorded.items()
-        ]
-        return Shown("\n".join(lines))
+    if opened or task is not None or config is not None:
+        why = "one task is opened" if opened else "a config is of one task"
+        alone = as_recorded(only(parts.tasks, task, why), recorded, machine, own)
+        chosen = with_knobs(alone, config, machine) if config else alone
+        return show_opened(chosen, machine) if opened else show_alone(stage, chosen, machine)
+    if stage == "tasks":
+        return Shown("\n".join(list_tasks(parts.tasks, recorded, machine, own)))
     if bundle is not None and (own is None or stage != "scheduled"):
         return render(stage, payload, recorded_candidate(bundle), machine)
     tasks = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
-    if stage == "tasks":
-        lines = [
-            describe(each.task.tag, each.record()) + others(each.task, each.record()["schedule"]) for each in tasks
-        ]
-        return Shown("\n".join(lines))
     return render(stage, payload, candidate_of(tasks, machine, parts.payload.text), machine)
+
+
+def list_tasks(
+    tasks: Sequence[Task], recorded: Mapping[str, Any] | None, machine: Machine, own: Family | None
+) -> Iterator[str]:
+    """A line a task: as a bundle records it, else as it is compiled without any search."""
+    if recorded is not None:
+        tasks_now = {each.tag: each for each in tasks}
+        for tag, record in recorded.items():
+            yield describe(tag, record) + others(tasks_now.get(tag), record["schedule"])
+        return
+    for task in tasks:
+        record = as_recorded(task, None, machine, own).record()
+        yield describe(task.tag, record) + others(task, record["schedule"])
+
+
+def named_payload(source: str, bundle: BundleFiles | None, rules: str, *, exact: bool) -> Payload:
+    """The payload that somebody names, or that of a bundle, with the rewrite rules that are asked for.
+
+    Raises:
+        PayloadError: There is no such payload.
+        RuleError: The rules cannot be read, or the payload is a bundle's, which has its own.
+    """
+    payload = bundle.payload if bundle is not None else open_payload(source)
+    if not rules and not exact:
+        return payload
+    if bundle is not None:
+        raise RuleError(f"--rules and --exact must be of a payload, {source} is a bundle, which has its own; drop them")
+    return replace(payload, rules=read_rules(rules or None, exact=exact))
+
+
+def show_dialect(payload: Payload) -> Shown:
+    """A payload in the dialect that it is written in.
+
+    Raises:
+        PayloadError: The payload is written in linalg.
+    """
+    if not payload.dialect:
+        raise PayloadError(
+            f"stage dialect must be of a payload that is written in a dialect, {payload.name} is written in linalg; "
+            "see stage payload"
+        )
+    return Shown(payload.dialect)
+
+
+def show_opened(alone: Scheduled, machine: Machine) -> Shown:
+    """The script of one task with its family's knobs open.
+
+    Raises:
+        ScheduleError: There is no family whose script could be opened.
+    """
+    if alone.family is None or alone.config is None:
+        raise ScheduleError(f"--open must be of a task with a family, {alone.task.tag} has none; write one yourself")
+    if isinstance(alone.family, OwnFamily):
+        raise ScheduleError(f"--open must be of a family, {alone.family.script.source} is a script; copy that file")
+    return Shown(open_text(alone.family, alone.task, machine, alone.config))
 
 
 def show_alone(stage: str, alone: Scheduled, machine: Machine) -> Shown:
@@ -122,6 +188,8 @@ def show_difference(
     task: str | None = None,
     config: str | None = None,
     schedule: Path | None = None,
+    rules: str = "",
+    exact: bool = False,
 ) -> Shown:
     """What differs between two stages, or between two configs at one stage, as a unified diff.
 
@@ -133,17 +201,23 @@ def show_difference(
         task: Tag of the task.
         config: Knobs of that task, where stages are compared.
         schedule: A transform script of the user's own, as for `show`.
+        rules: File of rewrite rules, as for `show`.
+        exact: Leave out rewrite rules that change rounding.
 
     Raises:
         PayloadError: One is a stage and the other is not, or as for `show`.
     """
     sides = (first, second)
+    if set(sides) == {"payload", REWRITTEN}:
+        bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
+        return Shown(*rewriting_difference(named_payload(source, bundle, rules, exact=exact), first, second))
+    look = partial(show, source, task=task, schedule=schedule, rules=rules, exact=exact)
     if all(side in STAGES for side in sides):
-        texts = [show(source, side, task, config, schedule).text for side in sides]
+        texts = [look(side, config=config).text for side in sides]
     elif any(side in STAGES for side in sides):
         raise PayloadError(f"--diff must name two stages or two configs, got {first} and {second}")
     else:
-        texts = [show(source, stage, task, "" if side == DEFAULT else side, schedule).text for side in sides]
+        texts = [look(stage, config="" if side == DEFAULT else side).text for side in sides]
     before, after = (text.splitlines() for text in texts)
     lines = unified_diff(before, after, first, second, n=3, lineterm="")
     return Shown("\n".join(lines) or f"{first} and {second} are the same")
@@ -157,6 +231,8 @@ def others(task: Task | None, mine: str | None) -> str:
 
 def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine) -> Shown:
     """A stage of a candidate."""
+    if stage == "dialect":
+        return show_dialect(payload)
     if stage == "payload":
         return Shown(payload.text)
     if stage == "schedule":

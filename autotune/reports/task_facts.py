@@ -17,7 +17,8 @@ from autotune.reports.holdings import Holdings
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.own import own_of
 from autotune.tuning.roofline import needed_flops
-from autotune.worker.reading import partition, reopen_payload
+from autotune.worker.known import reopen_payload
+from autotune.worker.reading import partition
 
 MACHINE: TypeAdapter[Machine] = TypeAdapter(Machine)
 

@@ -9,16 +9,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from autotune.compiler.guard import PASSES, BundleTexts, check_pipeline, passes_of
-from autotune.core.errors import AutotuneError, BundleError
+from autotune.compiler.guard import PASSES, RULES, BundleTexts, check_pipeline, passes_of
+from autotune.core.errors import BundleError
 from autotune.core.payload import Payload
+from autotune.core.rules import NO_RULES, Rules
 from autotune.registry import BASELINES, is_registered, load_baseline, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
 from autotune.store.manifest_checks import check_manifest
-from autotune.worker.reading import check_bundle, reopen_payload
+from autotune.worker.known import is_same, known_payload
+from autotune.worker.reading import check_bundle
 
 PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
 FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
@@ -30,7 +32,7 @@ class BundleFiles:
 
     Attributes:
         folder: Folder of the bundle.
-        payload: Payload, with its reference where its spec still builds the same text here.
+        payload: Payload, with its reference where it is known here.
         texts: Texts of every file but the manifest, by name.
         manifest: All of manifest.json.
     """
@@ -100,8 +102,12 @@ def replace_folder(folder: Path, texts: Mapping[str, str]) -> None:
         raise
 
 
-def read_bundle(folder: Path) -> BundleFiles:
+def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
     """Read a bundle; every hash, number and MLIR file is checked before anything is compiled.
+
+    Args:
+        folder: Folder of the bundle.
+        named: What it computes, where the user names that; by default what is known here of the same text.
 
     Raises:
         BundleError: The bundle is refused; the error names the file and what is wrong with it.
@@ -121,9 +127,17 @@ def read_bundle(folder: Path) -> BundleFiles:
         reduction=manifest.reduction,
         cases=tuple(case.restore() for case in manifest.cases),
         foreign=not is_registered(manifest.payload),
+        rules=recorded_rules(manifest, texts),
     )
     check_bundle(BundleTexts(str(folder), texts, payload))
-    return BundleFiles(folder, with_reference(payload), texts, manifest)
+    return BundleFiles(folder, with_reference(payload, named), texts, manifest)
+
+
+def recorded_rules(manifest: Manifest, texts: Mapping[str, str]) -> Rules:
+    """The rules that a bundle's payload was rewritten by: all of them are in the bundle, and no others apply."""
+    if manifest.rules is None:
+        return NO_RULES
+    return Rules(manifest.rules.source or RULES, texts[RULES], ours=False)
 
 
 def passes_of_baselines() -> set[str]:
@@ -146,13 +160,19 @@ def read_text(path: Path, sha256: str) -> str:
         raise BundleError(f"{path} must be text, it is not: {error.reason} at byte {error.start}") from error
 
 
-def with_reference(payload: Payload) -> Payload:
-    """The payload as its spec builds it here, if that gives the same text; else as it is, without a reference."""
-    try:
-        built = reopen_payload(payload.name)
-    except AutotuneError:
-        return payload
-    return built if built.sha256 == payload.sha256 and built.arguments == payload.arguments else payload
+def with_reference(recorded: Payload, named: Payload | None) -> Payload:
+    """The payload of a bundle with the functions that it has here, where it is known here.
+
+    Raises:
+        BundleError: What the user names computes something else.
+    """
+    if named is None:
+        return known_payload(recorded)
+    if not is_same(named, recorded):
+        raise BundleError(
+            f"--payload must be what the bundle computes, {recorded.name}, {named.name} has another text or arguments"
+        )
+    return replace(named, name=recorded.name, rules=recorded.rules)
 
 
 def digest(text: str) -> str:

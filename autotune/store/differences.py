@@ -1,6 +1,7 @@
 """What is not as it was when a bundle was recorded, and what that means, a sentence each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from autotune.core.machine import Machine
 from autotune.store.manifest import Manifest
@@ -63,7 +64,9 @@ def of_machine(was: Machine, now: Machine) -> list[str]:
     found = []
     if was.pages != now.pages:
         found.append(f"large arrays lay on {was.pages} pages, lie on {now.pages} ones: weights may load otherwise")
-    if was.fingerprint == now.fingerprint:
+    if was.threads != now.threads:
+        found.append(f"threads were {was.threads}, are {now.threads}: cores or an OpenMP runtime are missing here")
+    if replace(was, threads=1).fingerprint == replace(now, threads=1).fingerprint:
         return found
     found += [f"machine was {was.cpu}, is {now.cpu}: times are not comparable, speed-ups only roughly"]
     if was.isa != now.isa:

@@ -28,7 +28,7 @@ class Check:
         time: Time of the update, with a zone.
         payload: Name of the payload.
         verdict: Verdict of the check, before the new figures were accepted.
-        slowdown: Speed-up recorded before over that of the check; `None` unless compared.
+        slowdown: Time in the check over that recorded before, against what was steadier; `None` unless compared.
         speedup: Speed-up over the baseline in the check; `None` where nothing could be timed.
         low: Lower end of the 95 % interval of the speed-up.
         high: Upper end of the 95 % interval of the speed-up.

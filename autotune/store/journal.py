@@ -1,4 +1,4 @@
-"""Where a store lives: Optuna's journal format in a file we keep ourselves, or a database."""
+"""A store in a file: Optuna's journal format, kept by ourselves."""
 
 import fcntl
 import json
@@ -10,23 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-import sqlalchemy
-from optuna.exceptions import OptunaError
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.study import StudyDirection
-from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.core.errors import StoreError
+from autotune.store.header import HEADER, WAY_OUT, check_header
 from autotune.store.room import Pause, with_room
 
-# 1: a first, empty study ``autotune/format-1``; one study a sweep, named ``payload/task/hash``, its user
-#   attribute "sweep" = {payload, task, identity, flops, bytes}; one finished trial each, its user attribute "trial" =
-#   Trial.to_json() with a non-finite max_error as a string; tune results in the study ``summary``.
-FORMAT_VERSION = 1
-HEADER = f"autotune/format-{FORMAT_VERSION}"
 HEADER_START = b'{"op_code":0,"worker_id":"'
-WAY_OUT = "move it away or pass --store PATH"
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -120,15 +112,6 @@ def parse(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and {"op_code", "worker_id"} <= record.keys() else None
 
 
-def check_header(where: object, name: object) -> None:
-    """Raise unless the first study's name is that of a store of this format."""
-    if name == HEADER:
-        return
-    if str(name).startswith("autotune/format-"):
-        raise StoreError(f"store must have format {FORMAT_VERSION}; {where} line 1 says {name!r}; {WAY_OUT}")
-    raise StoreError(f"store must begin with an autotune header; {where} line 1 is something else; {WAY_OUT}")
-
-
 def check_first_line(path: Path) -> None:
     """Raise unless a file is a store, or empty, or the torn beginning of a header."""
     with path.open("rb") as file:
@@ -219,40 +202,3 @@ def begin(path: Path) -> None:
     if path.stat().st_size == 0:
         header = {"op_code": 0, "worker_id": "autotune", "study_name": HEADER, "directions": [StudyDirection.MINIMIZE]}
         append(path, json.dumps(header, separators=(",", ":")).encode() + b"\n")
-
-
-def open_database(url: str, create: bool) -> BaseStorage:
-    """Connect to a database; an empty one gets its header if `create`."""
-    parsed = sqlalchemy.make_url(url)
-    file = parsed.database if parsed.get_backend_name() == "sqlite" else None
-    if file and not create and not Path(file).is_file():
-        raise StoreError(f"store must exist to be read; {file} does not; run `autotune tune` or pass --store PATH")
-    storage = RDBStorage(url, skip_table_creation=not create)
-    studies = storage.get_all_studies()
-    if studies or not create:
-        check_header(shown(url), min(studies, key=lambda s: s._study_id).study_name if studies else None)
-    else:
-        storage.create_new_study([StudyDirection.MINIMIZE], HEADER)
-    return storage
-
-
-def shown(location: str) -> str:
-    """A location as messages may show it: without the password of a database URL."""
-    try:
-        return sqlalchemy.make_url(location).render_as_string() if "://" in location else location
-    except SQLAlchemyError:
-        return "the database URL"
-
-
-@contextmanager
-def plain_errors(where: str) -> Iterator[None]:
-    """Turn what the system or the database driver raises into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"store must be readable and writable; {where}: {error.strerror}; fix that or pass --store PATH"
-        ) from error
-    except (OptunaError, SQLAlchemyError, ImportError, RuntimeError) as error:
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise StoreError(f"store must be a database that answers; {where}: {lines[0]}; {WAY_OUT}") from error

@@ -31,6 +31,7 @@ from autotune.store.records import (
     Numerics,
     ProcessTimes,
     RewriteStep,
+    RulesRecord,
     ScriptRecord,
     Sha256,
     Size,
@@ -80,6 +81,7 @@ class Manifest:
         online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
         rewrites: Our own rewrites around the script, as ``name@version``, in order; empty in older bundles.
         script: The user's own script that was tuned, open.mlir; `None` where families of schedules were.
+        rules: Rewrite rules that fired on the payload, rules.mlir; `None` where none did.
     """
 
     format_version: int
@@ -111,6 +113,7 @@ class Manifest:
     online: tuple[Name, ...] = field(default=())
     rewrites: tuple[RewriteStep, ...] = field(default=())
     script: ScriptRecord | None = None
+    rules: RulesRecord | None = None
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)
@@ -124,7 +127,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
             place.
     """
     try:
-        plain = json.loads(data, object_pairs_hook=pairs_once, parse_constant=refuse_constant)
+        plain = json.loads(data.decode(), object_pairs_hook=pairs_once, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{where} must be JSON, it is not: {one_line(str(error))[:200]}; restore it") from error
     version = plain.get("format_version") if isinstance(plain, dict) else None
@@ -132,7 +135,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         way = "use a newer release" if isinstance(version, int) and version > FORMAT_VERSION else "tune again"
         raise BundleError(f"{where} must have format_version {FORMAT_VERSION}, got {str(version)[:50]}; {way}")
     try:
-        return MANIFEST.validate_json(data)
+        return MANIFEST.validate_python(plain)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = " ".join(".".join(map(str, first["loc"])).split())[:200]

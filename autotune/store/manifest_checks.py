@@ -72,6 +72,7 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
     wanted |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
     wanted |= {"prepared.mlir"} if manifest.panels or manifest.online else set()
     wanted |= {"open.mlir"} if manifest.script is not None else set()
+    wanted |= {"rules.mlir"} if manifest.rules is not None else set()
     for name in sorted(wanted ^ set(manifest.sha256)):
         yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
     for key, tags in (("panels", manifest.panels), ("online", manifest.online)):
@@ -90,6 +91,10 @@ def broken_laws_of_samples(manifest: Manifest) -> Iterator[str]:
             yield f"samples.{number} must hold equally many of each, got {counts}"
             return
     error, claimed = manifest.baseline.part_error, manifest.speedup
+    if error and manifest.baseline.part == 1:
+        yield f"part_error must be 0 of a baseline that is timed whole, got {error:g}"
+    if manifest.baseline.why_not and claimed is not None:
+        yield f"a baseline that could not be timed gives no speedup, got {claimed.estimate:.4g}"
     given, seen = speedup_of(manifest.samples, error), seen_speedup(manifest.samples)
     # older bundles record what few samples give as it is
     rules = [given, seen.widened(error)] if given is not None and seen is not None else []

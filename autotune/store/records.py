@@ -10,13 +10,16 @@ from pydantic import Field
 
 from autotune.core.payload import ROLES, SYMBOL, Argument, Case
 
+MOST_PART_ERROR = 1.0  # a part of a baseline that says less of the whole is none
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
 RewriteStep = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,50}@[0-9]{1,6}$")]  # a rewrite and its version
+RuleName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,60}$")]
 Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
 File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
-Seconds = Annotated[float, Field(ge=1e-15, lt=1e6, allow_inf_nan=False)]
+# The least is that of 2^32 calls that were compiled into one: of a program that reads nothing, such as rotary angles.
+Seconds = Annotated[float, Field(ge=1e-18, lt=1e6, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
@@ -117,6 +120,19 @@ class ScriptRecord:
 
 
 @dataclass(frozen=True)
+class RulesRecord:
+    """Rewrite rules that the payload was changed by before its tasks were found, kept as rules.mlir.
+
+    Attributes:
+        source: Name of the user's file; empty where only rules that come with the tool were tried.
+        fired: Number of times that each rule fired, by name.
+    """
+
+    source: Text
+    fired: Annotated[dict[RuleName, Count], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
 class ProcessTimes:
     """Times of one process, seconds a call; entry i of each was taken in one round.
 
@@ -181,12 +197,14 @@ class BaselineRecord:
         pipeline: Pass pipeline of the baseline.
         part: One in so many iterations of its outermost loops was run, and times multiplied by as many; 1 for all.
         part_error: Relative error of such times; 0 of whole calls.
+        why_not: Reason why it could not be timed, where it could not.
     """
 
     name: Name
     pipeline: Text
     part: Annotated[int, Field(ge=1, le=2**20)] = 1
-    part_error: Annotated[float, Field(ge=0, lt=1e3, allow_inf_nan=False)] = 0.0
+    part_error: Annotated[float, Field(ge=0, le=MOST_PART_ERROR, allow_inf_nan=False)] = 0.0
+    why_not: Text = ""
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,39 @@
 """The record of every trial: an Optuna storage, one write a trial, one study per payload, task and identity.
 
-A path is a journal file (Optuna's own format, one JSON record a line), anything with ``://`` a database URL.
-optuna-dashboard opens both. Search never reads here: it runs in memory and is rebuilt from `Sweep.trials`.
+A path is a journal file (Optuna's own format, one JSON record a line), anything with ``://`` a database URL: SQLite for
+one machine, PostgreSQL for any number. optuna-dashboard opens all. Search never reads here: it runs in memory and is
+rebuilt from `Sweep.trials`.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import optuna
 import pandas as pd
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
 
+from autotune.core.errors import StoreError
 from autotune.core.space import Config
+from autotune.store.database.address import is_postgres, shown
+from autotune.store.database.local import open_database
+from autotune.store.database.postgres import Database, open_postgres
 from autotune.store.frames import to_frame
-from autotune.store.journal import open_database, open_file, plain_errors, shown
+from autotune.store.header import COPY
+from autotune.store.journal import open_file
 from autotune.store.locks import FileLocks, Locks, NoLocks
+from autotune.store.log import Log, StudyLog
+from autotune.store.plain_errors import plain_errors
 from autotune.store.room import Pause, with_room
-from autotune.store.sweep import Sweep
+from autotune.store.sweep import TRIAL, Sweep
 
 SUMMARY = "summary"
+T = TypeVar("T")
 
 
 class Store:
@@ -32,41 +41,71 @@ class Store:
 
     Attributes:
         messages: Sentences on what was repaired when the store was opened.
-        pause: Function that waits for room on a full disk, as it was opened with.
+        pause: Function that waits for room on a full disk, or for a server, as it was opened with.
+        database: The database of a store on a server; `None` for other stores.
     """
 
     def __init__(
-        self, storage: BaseStorage, where: str, locks: Locks, messages: list[str], pause: Pause | None = None
+        self,
+        storage: BaseStorage,
+        where: str,
+        locks: Locks,
+        messages: list[str],
+        pause: Pause | None = None,
+        *,
+        database: Database | None = None,
     ) -> None:
         self.pause = pause
         self.storage = storage
         self.where = where
         self.locks: Locks | None = locks
         self.messages = messages
+        self.database = database
 
     @classmethod
     def open(
-        cls, location: str | Path, *, create: bool = True, exclusive: bool = True, pause: Pause | None = None
+        cls,
+        location: str | Path,
+        *,
+        create: bool = True,
+        exclusive: bool = True,
+        pause: Pause | None = None,
+        unfinished: bool = False,
     ) -> "Store":
         """Open a store; others may have it open, too.
 
         Args:
             location: A path, or a database URL.
             create: Make the store, and the folders above it, if it is not there.
-            exclusive: Open a file for writing; without it the file is only read.
-            pause: Called with a sentence while the disk is full, until there is room; by default that is an error.
+            exclusive: Open a store for writing; without it it is only read.
+            pause: Called with a sentence while the disk is full, until there is room, or a server is away that answered
+                when the store was opened; by default that is an error.
+            unfinished: Open a store also if a copy into it was not finished.
 
         Raises:
             StoreError: The store is missing, damaged, of another format, or may not be written.
         """
         where = shown(str(location))
         with plain_errors(where):
-            if "://" in str(location):
-                return cls(open_database(str(location), create), where, NoLocks(), [])
-            storage, messages = open_file(Path(location), create, exclusive, pause)
-            path = Path(location)
-            locks = with_room(partial(FileLocks, path), path, pause) if exclusive else NoLocks()
-        return cls(storage, where, locks, messages, pause)
+            if is_postgres(location):
+                database = open_postgres(str(location), create=create, writable=exclusive)
+                database.server.pause = pause
+                locks: Locks = database.server if exclusive else NoLocks()
+                store = cls(database.storage, where, locks, [], pause, database=database)
+            elif "://" in str(location):
+                store = cls(open_database(str(location), create), where, NoLocks(), [])
+            else:
+                storage, messages = open_file(Path(location), create, exclusive, pause)
+                path = Path(location)
+                locks = with_room(partial(FileLocks, path), path, pause) if exclusive else NoLocks()
+                store = cls(storage, where, locks, messages, pause)
+            first = min(store.storage.get_all_studies(), default=None)
+        source = first.user_attrs.get(COPY) if first is not None and not unfinished else None
+        if source:
+            store.close()
+            copy = f"autotune store copy {source} {where}"
+            raise StoreError(f"a store must be whole, {where} is being copied into; finish `{copy}`")
+        return store
 
     def __enter__(self) -> "Store":
         return self
@@ -81,6 +120,8 @@ class Store:
         if self.locks is not None:
             self.locks.close()
             self.locks = None
+        if self.database is not None:
+            self.database.server.close()
 
     def sweep(
         self,
@@ -93,6 +134,7 @@ class Store:
         default: Config | None = None,
         name: str = "",
         script: dict[str, str] | None = None,
+        rules: dict[str, str] | None = None,
     ) -> Sweep:
         """Open the study of a task, or create it.
 
@@ -105,40 +147,62 @@ class Store:
             default: Config that the family gives without any search; `None` keeps what is recorded.
             name: Name of the task for people; empty keeps what is recorded.
             script: ``source``, ``text`` and ``tasks`` of a user's own script; `None` keeps what is recorded.
+            rules: ``source`` and ``text`` of rewrite rules that fired on the payload; `None` keeps what is recorded.
 
         Raises:
             StoreError: The write is refused.
         """
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
         with plain_errors(self.where):
-            study = self.study(f"{payload}/{task}/{digest}")
-            about = study.user_attrs.get("sweep", {})
+            log = self.log(f"{payload}/{task}/{digest}", TRIAL)
+            about = log.about().get("sweep", {})
             sizes = {"flops": flops or about.get("flops", 0.0), "bytes": size or about.get("bytes", 0.0)}
             told = {
                 "default": dict(default) if default is not None else about.get("default"),
                 "name": name or about.get("name"),
                 "script": script or about.get("script"),
+                "rules": rules or about.get("rules"),
             }
             wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
             wanted |= {key: value for key, value in told.items() if value is not None}
             if about != wanted:
-                study.set_user_attr("sweep", wanted)
-            return Sweep(study, self.where, self.locks or NoLocks())
+                log.tell("sweep", wanted)
+            return Sweep(log, wanted, self.where, self.locks or NoLocks())
 
     def sweeps(self) -> list[Sweep]:
         """Every sweep, oldest first."""
         with plain_errors(self.where):
-            names = [study.study_name for study in self.storage.get_all_studies() if "sweep" in study.user_attrs]
-            return [Sweep(self.study(name), self.where, NoLocks()) for name in names]
+            return [Sweep(self.log(name, TRIAL), about, self.where, NoLocks()) for name, about in self.abouts().items()]
+
+    def abouts(self) -> dict[str, dict[str, Any]]:
+        """What each sweep is of, by the name of its study, oldest first; without reading any trial."""
+        with plain_errors(self.where):
+            studies = self._patiently(self.storage.get_all_studies)
+            return {s.study_name: s.user_attrs["sweep"] for s in studies if "sweep" in s.user_attrs}
 
     def count_incomparable(self, sweeps: Iterable[Sweep]) -> int:
         """How many trials the store holds of the sweeps' tasks under other identities: never mixed with theirs."""
-        mine = {sweep.study.study_name for sweep in sweeps}
+        mine = {sweep.name for sweep in sweeps}
         tasks = {task_of(name) for name in mine}
         with plain_errors(self.where):
-            names = [study.study_name for study in self.storage.get_all_studies()]
-            others = [self.study(name) for name in names if name not in mine and task_of(name) in tasks]
-            return sum("trial" in record.user_attrs for study in others for record in study.get_trials(deepcopy=False))
+            names = [study.study_name for study in self._patiently(self.storage.get_all_studies)]
+            return self.count([name for name in names if name not in mine and task_of(name) in tasks])
+
+    def count(self, names: Iterable[str]) -> int:
+        """How many trials some studies have."""
+        if self.database is not None:
+            return self.database.count(names)
+        records = (record for name in names for record in self.study(name).get_trials(deepcopy=False))
+        return sum(TRIAL in record.user_attrs for record in records)
+
+    def log(self, name: str, key: str) -> Log:
+        """The records of a study, which is made where there is none.
+
+        Args:
+            name: Name of the study.
+            key: Attribute that its records are kept for.
+        """
+        return self.database.log(name, key) if self.database is not None else StudyLog(self.study(name), key)
 
     def study(self, name: str) -> optuna.Study:
         """Load a study, or create it; its sampler is never asked."""
@@ -147,6 +211,9 @@ class Store:
             return optuna.load_study(storage=self.storage, study_name=name, sampler=sampler)
         # load_if_exists is for another machine that was quicker; it would write a journal record each time
         return optuna.create_study(storage=self.storage, study_name=name, sampler=sampler, load_if_exists=True)
+
+    def _patiently(self, action: Callable[[], T]) -> T:
+        return self.database.server.patiently(action) if self.database is not None else action()
 
     def write_summary(self, payload: str, summary: dict[str, Any]) -> None:
         """Keep the final result of a tune run.
@@ -158,16 +225,20 @@ class Store:
         Raises:
             StoreError: The write is refused.
         """
-        note = create_trial(state=TrialState.PRUNED, user_attrs={SUMMARY: {"payload": payload} | summary})
+        wanted = {"payload": payload} | summary
+        told = json.loads(json.dumps(wanted))
+        note = create_trial(state=TrialState.PRUNED, user_attrs={SUMMARY: wanted})  # pruned: not a measurement
         with plain_errors(self.where):
-            self.study(SUMMARY).add_trial(note)  # pruned, for dashboards: a note, not a measurement
+            log = self.log(SUMMARY, SUMMARY)
+            log.news()
+            log.add(note, lambda fresh: any(entry.value == told for entry in fresh))
 
     def summaries(self) -> list[dict[str, Any]]:
         """Every summary written, newest last, each with its ``payload``."""
         with plain_errors(self.where):
-            if SUMMARY not in (study.study_name for study in self.storage.get_all_studies()):
+            if SUMMARY not in (study.study_name for study in self._patiently(self.storage.get_all_studies)):
                 return []
-            return [dict(trial.user_attrs[SUMMARY]) for trial in self.study(SUMMARY).get_trials()]
+            return [dict(entry.value) for entry in self.log(SUMMARY, SUMMARY).news()]
 
 
 def task_of(study: str) -> str:

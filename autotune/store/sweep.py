@@ -1,65 +1,77 @@
 """The trials of one task in a store: records come and go as Optuna trials, each with the whole `Trial` inside."""
 
 import math
+from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any
 
-import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.trial import TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from autotune.core.errors import StoreError
 from autotune.core.space import Space
 from autotune.core.trial import Trial
-from autotune.store.journal import WAY_OUT, plain_errors
+from autotune.store.header import WAY_OUT
 from autotune.store.locks import Locks
+from autotune.store.log import Log, LogEntry
+from autotune.store.plain_errors import plain_errors
+
+TRIAL = "trial"  # the attribute of a record that has the trial
 
 
 class Sweep:
     """The trials of one payload's task under one identity, by however many tuners.
 
     Attributes:
+        name: Name of the sweep's study.
         recorded: Every trial, in the order they were recorded.
         records: The latest trial of every key.
         locks: Locks on the trials that tuners are working on.
     """
 
-    def __init__(self, study: optuna.Study, where: str, locks: Locks) -> None:
-        self.study = study
+    def __init__(self, log: Log, facts: dict[str, Any], where: str, locks: Locks) -> None:
+        self.name = log.name
         self.where = where
         self.locks = locks
         self.recorded: list[Trial] = []
         self.records: dict[str, Trial] = {}
-        self._read = 0
+        self._log = log
+        self._facts = facts
         self.refresh()
 
     def refresh(self) -> None:
         """Read what was recorded meanwhile, by whomever."""
         with plain_errors(self.where):
-            stored = self.study.get_trials(deepcopy=False)
-        for record in stored[self._read :]:
-            if "trial" in record.user_attrs:
-                trial = decode(record, self.where)
+            fresh = self._log.news()
+        for entry in fresh:
+            if entry.value is not None:
+                trial = decode(entry.value, entry.number, self.where)
                 self.recorded.append(trial)
                 self.records[trial.key] = trial
-        self._read = len(stored)
 
     def claim(self, key: str) -> bool:
         """Claim a trial; false if another tuner works on it, or did.
 
         Release it by `release` when it is recorded.
         """
-        if not self.locks.take(key):
-            return False
+        with plain_errors(self.where):
+            if not self.locks.take(self._lock_of(key)):
+                return False
         self.refresh()
         if key in self.records:
-            self.locks.release(key)
+            self.release(key)
             return False
         return True
 
     def release(self, key: str) -> None:
         """Give up a claim."""
-        self.locks.release(key)
+        with plain_errors(self.where):
+            self.locks.release(self._lock_of(key))
+
+    def _lock_of(self, key: str) -> str:
+        """What a claim locks: other machines may try the same, and share a store."""
+        return f"{self.name} {key}"
 
     def add(self, trial: Trial, space: Space) -> None:
         """Record a finished trial, in one write.
@@ -73,16 +85,12 @@ class Sweep:
             StoreError: The write is refused; nothing changed.
         """
         space.check(trial.config)
-        measured = trial.outcome == "ok" and trial.seconds is not None
-        record = create_trial(
-            state=TrialState.COMPLETE if measured else TrialState.FAIL,
-            value=trial.seconds if measured else None,
-            params=dict(trial.config),
-            distributions=distributions(space),
-            user_attrs={"trial": encode(trial)},
-        )
+
+        def is_known(fresh: Sequence[LogEntry]) -> bool:
+            return trial.key in self.records or any(e.value and e.value.get("key") == trial.key for e in fresh)
+
         with plain_errors(self.where):
-            self.study.add_trial(record)
+            self._log.add(to_record(trial, space), is_known)
         self.refresh()
 
     def trials(self) -> list[Trial]:
@@ -95,8 +103,27 @@ class Sweep:
 
         Sweeps of older releases lack ``default``, the default config, and ``name``, the task's for people. A sweep of a
         user's own script has it as ``script``: its ``source``, ``text`` and ``tasks``.
+        One of a payload that rules were applied to has those as ``rules``: ``source`` and ``text``.
         """
-        return {"sweep": self.study.study_name, **self.study.user_attrs["sweep"]}
+        return {"sweep": self.name, **self._facts}
+
+
+def to_record(trial: Trial, space: Space) -> FrozenTrial:
+    """A trial as Optuna and its dashboards know it."""
+    measured, now = trial.outcome == "ok" and trial.seconds is not None, datetime.now()
+    return FrozenTrial(  # not create_trial, which looks for distributions of older releases: a millisecond
+        number=-1,
+        trial_id=-1,
+        state=TrialState.COMPLETE if measured else TrialState.FAIL,
+        value=trial.seconds if measured else None,
+        datetime_start=now,
+        datetime_complete=now,
+        params=dict(trial.config),
+        distributions=distributions(space),
+        user_attrs={TRIAL: encode(trial)},
+        system_attrs={},
+        intermediate_values={},
+    )
 
 
 @cache
@@ -113,16 +140,21 @@ def encode(trial: Trial) -> dict[str, Any]:
     return data
 
 
-def decode(record: optuna.trial.FrozenTrial, where: str) -> Trial:
+def decode(recorded: dict[str, Any], number: int, where: str) -> Trial:
     """The trial in a record.
+
+    Args:
+        recorded: What `encode` gave.
+        number: Number of the record, for the message.
+        where: Store, for the message.
 
     Raises:
         StoreError: The record is incomplete.
     """
     try:
-        data = dict(record.user_attrs["trial"])
+        data = dict(recorded)
         if isinstance(data["max_error"], str):
             data["max_error"] = float(data["max_error"])
         return Trial.from_json(data)
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"trials of a store must be complete; {where}: {record.number} is not; {WAY_OUT}") from error
+        raise StoreError(f"trials of a store must be complete; {where}: {number} is not; {WAY_OUT}") from error

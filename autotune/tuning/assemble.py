@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import tail
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
@@ -15,9 +15,9 @@ from autotune.core.script import Step, assemble, panels_of
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
-from autotune.tuning.slow_baseline import TimedBaseline
+from autotune.tuning.slow_baseline import TimedBaseline, reason
+from autotune.worker.bench import Bench
 from autotune.worker.limits import MODEL_SECONDS
-from autotune.worker.worker import Worker
 
 MODEL_EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.01)
 PROBE_EFFORT = Effort(samples=1, seconds=0.0)
@@ -36,6 +36,8 @@ class Assembly:
         max_error: Largest absolute difference to the oracle.
         buffers: Plan of the arena that intermediates lie in.
         notes: Notes on what was left out, and why.
+        threads: Threads that its parallel loops run on.
+        why_no_baseline: Reason why the baseline was not timed; empty if it was.
     """
 
     script: str
@@ -46,10 +48,12 @@ class Assembly:
     max_error: float | None
     buffers: BufferPlan | None = None
     notes: tuple[str, ...] = ()
+    threads: int = 1
+    why_no_baseline: str = ""
 
     def candidate(self, tagged: str) -> Candidate:
         """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""
-        return Candidate(self.script, TAIL, tagged, self.panels)
+        return Candidate(self.script, tail(self.threads), tagged, self.panels)
 
     def uses(self, choice: Choice) -> bool:
         """Tell whether the script schedules the choice's task."""
@@ -81,7 +85,7 @@ def assemble_model(
     *,
     machine: Machine,
     seed: int,
-    worker: Worker,
+    worker: Bench,
 ) -> Assembly:
     """Assemble, verify and time; a task with which the whole is not right keeps the plain lowering, with a note.
 
@@ -104,8 +108,9 @@ def assemble_model(
             f"{payload.name} must compile and verify without any schedule, it was {ours.outcome}: {ours.diagnostic}"
         )
     notes += baseline.notes
-    if theirs.samples is None and baseline.candidate is not None:
-        notes.append(f"baseline {baseline.baseline.name} did not run ({theirs.outcome}: {theirs.diagnostic})")
+    why_no_baseline = "" if theirs.samples else baseline.why_not or reason(theirs)
+    if why_no_baseline and not baseline.why_not:
+        notes.append(f"baseline {baseline.baseline.name} did not run ({why_no_baseline})")
     script, panels = write_all(scheduled)
     return Assembly(
         script=script,
@@ -116,6 +121,8 @@ def assemble_model(
         max_error=ours.max_error,
         buffers=ours.buffers,
         notes=tuple(notes),
+        threads=machine.threads,
+        why_no_baseline=why_no_baseline,
     )
 
 
@@ -129,7 +136,7 @@ class WholeModel:
         baseline: Pipeline that it is timed beside, and how much of a call of it.
         machine: The host.
         seed: Seed of the input data.
-        worker: Worker to evaluate in.
+        worker: Bench to evaluate in.
     """
 
     payload: Payload
@@ -137,12 +144,12 @@ class WholeModel:
     baseline: TimedBaseline
     machine: Machine
     seed: int
-    worker: Worker
+    worker: Bench
 
     def candidate(self, choices: Sequence[Choice]) -> Candidate:
         """The whole with the schedules of these tasks; all others keep the plain lowering."""
         script, panels = write_all(choices)
-        return Candidate(script, TAIL, self.parts.payload.text, panels)
+        return Candidate(script, tail(self.machine.threads), self.parts.payload.text, panels)
 
     def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
         """Verify and time the whole with these schedules, and the baseline beside it, where it can be timed."""

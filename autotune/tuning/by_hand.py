@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
@@ -62,7 +62,7 @@ def measure(
     built = tuple(candidate_of(task, each) for each, law in zip(candidates, laws, strict=True) if law is None)
     limits = TimeLimits(compile_seconds=timeout, run_seconds=timeout)
     job = Job(task.payload, built, task.machine, seed, Effort(samples, seconds), time_limits=limits)
-    with Worker(2 * timeout * len(built) + seconds) as worker:
+    with Worker(2 * timeout * len(built) + seconds, threads=task.machine.threads) as worker:
         found = iter(worker.evaluate(job) if built else ())
     rows = []
     for each, law in zip(candidates, laws, strict=True):
@@ -91,10 +91,10 @@ def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformSc
         step = task.family().step(candidate)
     elif ENTRY in candidate.text:
         panels = ((task.tag, candidate.panel),) if candidate.panel else ()
-        return Candidate(candidate.text, TAIL, panels=panels)
+        return Candidate(candidate.text, tail(task.machine.threads), panels=panels)
     else:
         step = Step(task.tag, 1, candidate.text, rewrites=Rewrites(candidate.panel))
-    return Candidate(script_of([step]), TAIL, panels=panels_of([step]))
+    return Candidate(script_of([step]), tail(task.machine.threads), panels=panels_of([step]))
 
 
 def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str:

@@ -1,8 +1,10 @@
 """Choosing a task's winner: finalists are measured again, interleaved with the baseline, before one is believed."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
+from queue import SimpleQueue
 
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort
@@ -14,7 +16,7 @@ from autotune.core.trial import Samples, Trial
 from autotune.tuning.roofline import needed_flops
 from autotune.tuning.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.task_search import TaskSearch
-from autotune.worker.worker import Worker
+from autotune.worker.bench import Bench
 
 FINALISTS = 8
 WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
@@ -44,7 +46,7 @@ class Choice:
     note: str = ""
 
 
-def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker) -> Choice:
+def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) -> Choice:
     """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
 
     The finalists compute on data that the search has not seen, and must be right on it. After a first round only those
@@ -54,7 +56,7 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
         search: A finished search.
         baseline: Baseline that no task may be slower than.
         floor: Relative differences below this are noise.
-        worker: Worker to measure in.
+        worker: Bench to measure in.
     """
     default = search.family.default(search.task, search.machine)
     if not search.trials:
@@ -84,7 +86,35 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Worker)
     return Choice(search, finalists[winner].config, raced[winner], seconds)
 
 
-def time_plain(search: TaskSearch, baseline: Baseline, worker: Worker) -> float | None:
+def choose_all(
+    searches: Sequence[TaskSearch], baseline: Baseline, floor: float, benches: Sequence[Bench]
+) -> list[Choice]:
+    """Choose for every task; where there are several benches, as many tasks at once, each on one of them.
+
+    Args:
+        searches: Finished searches.
+        baseline: Baseline that no task may be slower than.
+        floor: Relative differences below this are noise.
+        benches: Benches to measure on.
+    """
+    if len(benches) == 1:
+        return [choose(search, baseline, floor, benches[0]) for search in searches]
+    free: SimpleQueue[Bench] = SimpleQueue()
+    for bench in benches:
+        free.put(bench)
+
+    def choose_one(search: TaskSearch) -> Choice:
+        bench = free.get()
+        try:
+            return choose(search, baseline, floor, bench)
+        finally:
+            free.put(bench)
+
+    with ThreadPoolExecutor(len(benches)) as pool:
+        return list(pool.map(choose_one, searches))
+
+
+def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float | None:
     """Seconds a call that a baseline takes for a task, by a part of it where a call is long; `None` if it fails."""
     seconds = None
     for part in dict.fromkeys((part_for(needed_flops(search.task)), 1)):
@@ -102,7 +132,7 @@ def pick_finalists(search: TaskSearch, default: Config) -> list[Trial]:
 
 
 def race(
-    search: TaskSearch, candidates: list[Candidate], effort: Effort, worker: Worker, *, processes: int = 1
+    search: TaskSearch, candidates: list[Candidate], effort: Effort, worker: Bench, *, processes: int = 1
 ) -> list[Samples | None]:
     """Interleaved times of candidates on data of another seed than the search's; `None` for who failed.
 
@@ -110,7 +140,7 @@ def race(
         search: Search that the candidates are from.
         candidates: Candidates to race.
         effort: Number of samples and seconds to measure with, in each process.
-        worker: Worker to measure in.
+        worker: Bench to measure in.
         processes: Number of processes to measure in, one after the other; the first is the one that runs.
     """
     job = replace(search.job(candidates, effort), seed=search.seed + 1)

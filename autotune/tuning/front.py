@@ -6,8 +6,9 @@ from pathlib import Path
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
 from autotune.core.payload import Payload
-from autotune.store.places import bundle_folder, home, recorded_folders
+from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
+from autotune.tuning.lessons import recordings_for
 from autotune.tuning.own import own_script
 from autotune.tuning.result import TuneResult
 from autotune.tuning.tunable import TransformScript
@@ -17,6 +18,7 @@ from autotune.tuning.tune import tune as tune_into
 from autotune.tuning.warm_start import read_known
 from autotune.worker.noise import read_floor
 from autotune.worker.reading import ScriptFile
+from autotune.worker.rule_files import read_rules
 
 
 def tune(
@@ -34,6 +36,9 @@ def tune(
     schedule: str | Path | TransformScript | None = None,
     task: str = "*",
     family: str = "",
+    threads: int = 1,
+    rules: str | Path | None = None,
+    exact: bool = False,
     listener: Listener = SILENT,
 ) -> TuneResult:
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
@@ -44,17 +49,20 @@ def tune(
         payload: A spec, a path to an ``.mlir`` file, or a payload.
         trials: Candidates to run over all tasks, those in the store counted in.
         seconds: Stop searching after this long; `None` for no bound.
-        sampler: ``tpe``, ``random``, ``cmaes`` or ``grid``.
+        sampler: ``tpe``, ``model``, ``random``, ``cmaes``, ``grid``, or one of Optuna's by its name.
         seed: Seed of the sampler and of the input data.
         baseline: Pass pipeline that speed-ups are quoted against, ``passes`` or ``loops``.
         timeout: Seconds that one candidate may take to compile, verify and measure.
         store: File of trials, or a database URL; by default ``results/MACHINE/store.journal``.
         bundle: Folder for the winner; by default ``results/MACHINE/bundles/PAYLOAD``.
-        cold: Ignore the configs that bundles below ``results/`` record.
+        cold: Ignore what bundles and spaces below ``results/`` record.
         schedule: A transform script of one's own, whose open knobs are searched: a file, or `script`'s. By default that
             of the payload's own file, if it holds one.
         task: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
         family: Family of schedules to search, an installed one's name or ``mine.py:FAMILY``.
+        threads: Threads that programs may use, of a core each.
+        rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
+        exact: Leave out rewrite rules that change rounding.
         listener: Notified of stages and trials.
 
     Returns:
@@ -63,17 +71,22 @@ def tune(
     Raises:
         ScheduleError: The script cannot be read or tuned; the error has its line and column.
         PayloadError: There is no such payload, or it does not fit the machine.
+        RuleError: The rules cannot be read or applied, or change what is computed.
         SpaceError: There is no such sampler.
         StoreError: The store is damaged, of another format, or cannot be written.
         BundleError: The folder cannot be written, or holds something else.
     """
     wanted, place = payload_of(payload), home()
+    if rules is not None or exact:
+        wanted = replace(wanted, rules=read_rules(rules, exact=exact))
     known = () if cold else tuple(read_known(recorded_folders(), wanted.name))
-    options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known)
+    learnt = () if cold else recordings_for(sampler, recorded_spaces())
+    options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known, learnt, threads=threads)
     own = own_script(wanted, file_of(schedule)) if not family else None
-    floor = read_floor(place, this_machine())
+    floor = read_floor(place, this_machine(threads))
     options = replace(options, least_floor=floor, script=own, tasks=task, family=family)
-    folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, own.source if own is not None else "")
+    by = own.source if own is not None else ""
+    folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, by, threads, wanted.rules.options)
     with Store.open(store if store is not None else place / "store.journal") as opened:
         return tune_into(wanted, opened, folder, options, listener)
 

@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 from autotune.compiler.guard import OPEN
+from autotune.compiler.matching import Match, matches
 from autotune.compiler.rehearsal import Rehearsal
 from autotune.compiler.tasks.partition import Partition
-from autotune.core.errors import ScheduleError
+from autotune.core.errors import PayloadError, ScheduleError
 from autotune.core.machine import Machine
+from autotune.core.open_script import OpenScript
 from autotune.core.own_family import OwnFamily, whole_task
 from autotune.core.payload import Payload
 from autotune.core.script import Step
+from autotune.core.task import Task
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.roofline import needed_flops
 from autotune.worker.reading import (
@@ -19,9 +23,11 @@ from autotune.worker.reading import (
     partition,
     read_script,
     rehearse_script,
+    script_apart,
     script_sequences,
     script_text,
 )
+from autotune.worker.rule_files import rewriting_of
 
 
 def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
@@ -42,7 +48,14 @@ def open_own(file: ScriptFile, tasks: str = "*") -> OwnFamily:
     script = read_script(file)
     if script.whole and tasks != "*":
         raise ScheduleError(f"--task must go with a script of one op, {file.source} takes the whole payload; drop it")
-    return OwnFamily(script, tasks)
+    return OwnFamily(script, tasks, matches=partial(matched_by, script) if script.matcher else None)
+
+
+@cache
+def matched_by(script: OpenScript, task: Task) -> bool:
+    """Tell whether a script's own matcher takes the op of a task."""
+    match = Match(script.source, script.text, script.matcher, task.payload.text, task.tag)
+    return script_apart(matches, match, script.source)
 
 
 def own_of(bundle: BundleFiles) -> OwnFamily | None:
@@ -73,16 +86,31 @@ def parts_of(payload: Payload, own: OwnFamily | None) -> Partition:
     Raises:
         ScheduleError: The script is for no task of the payload.
     """
-    parts = partition(payload)
+    parts = partition_named(payload)
     if own is None:
         return parts
     if own.script.whole:
         flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
-        return Partition(payload, (whole_task(replace(payload, flops=flops)),))
+        if not payload.rules.source:  # the script is written for the ops of the text as it is
+            return Partition(payload, (whole_task(replace(payload, flops=flops)),))
+        text = parts.rewriting.after or payload.text
+        changed = replace(payload, text=text)
+        return Partition(changed, (whole_task(replace(changed, flops=flops)),), parts.rewriting)
     if not any(own.covers(task) for task in parts.tasks):
         tags = ", ".join(task.tag for task in parts.tasks) or "none"
-        raise ScheduleError(f"--task must match a task of {payload.name}: {tags}; got {own.tasks!r}")
+        which = f"; @{own.script.matcher} of {own.script.source} takes none" if own.script.matcher else ""
+        raise ScheduleError(f"--task must match a task of {payload.name}: {tags}; got {own.tasks!r}{which}")
     return parts
+
+
+def partition_named(payload: Payload) -> Partition:
+    """The partition of a payload; where the process fails over a user's rules, the error names the rule."""
+    try:
+        return partition(payload)
+    except PayloadError:
+        if payload.rules.source:
+            rewriting_of(payload)
+        raise
 
 
 def rehearse_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str, ...]:
@@ -91,8 +119,9 @@ def rehearse_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[st
     for task in parts.tasks:
         if own.covers(task):
             chosen = own.choose(own.default(task, machine), machine, 1, task)
+            panels = ((task.tag, own.script.rewrites.panel),) if own.script.rewrites.panel else ()
             try:
-                notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen))
+                notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen, panels))
             except ScheduleError as error:  # the process is gone; other configs may fare better
                 notes.append(f"the config that the search begins with fails: {error}")
     return tuple(dict.fromkeys(notes))

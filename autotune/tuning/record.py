@@ -7,17 +7,18 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from re import match
 from typing import TypeVar
 
-from autotune.compiler.guard import OPEN
-from autotune.compiler.lower import TAIL
+from autotune.compiler.guard import OPEN, RULES
+from autotune.compiler.lower import tail
 from autotune.compiler.module import compiler_version
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.rewrites import REWRITES
+from autotune.compiler.rewrites import rewrites_on
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
+from autotune.core.printable import one_line
 from autotune.core.script import assemble
 from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest
 from autotune.store.manifest import FORMAT_VERSION, Manifest
@@ -29,6 +30,7 @@ from autotune.store.records import (
     Numerics,
     OutputNumerics,
     ProcessTimes,
+    RulesRecord,
     ScriptRecord,
     TaskRecord,
     Versions,
@@ -41,9 +43,9 @@ from autotune.tuning.own import written
 from autotune.tuning.result import TuneResult
 from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.tuning.warm_start import sizes_of, structure_of
+from autotune.worker.bench import Bench
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.proof import OutputError, Transformed, hash_stages, measure_errors, transform
-from autotune.worker.worker import Worker
 
 T = TypeVar("T")
 DISTRIBUTION = "mlir-schedule-autotune"
@@ -60,7 +62,7 @@ def record(
     sessions: Sequence[ProcessTimes],
     seed: int,
     command: Sequence[str],
-    worker: Worker,
+    worker: Bench,
 ) -> tuple[dict[str, str], Manifest]:
     """The files of a bundle by name, and its manifest.
 
@@ -73,6 +75,9 @@ def record(
     own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
     if own is not None:
         texts[OPEN] = own.script.text
+    rewriting = parts.rewriting
+    if rewriting.firings:
+        texts[RULES] = rewriting.applied
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         payload=payload.name,
@@ -82,11 +87,11 @@ def record(
         reduction=payload.reduction,
         sha256={name: digest(text) for name, text in sorted(texts.items())},
         seed=seed,
-        pipeline=TAIL,
+        pipeline=tail(result.machine.threads),
         panels=dict(assembly.panels),
         weights=weight_records(payload, applied),
         buffers=Buffers(**assembly.buffers.to_json()) if assembly.buffers else None,
-        baseline=BaselineRecord(baseline.baseline.name, baseline.baseline.pipeline, baseline.part, baseline.error),
+        baseline=baseline_record(baseline, assembly),
         tasks={c.search.task.tag: task_record(c, assembly) for c in choices},
         samples=tuple(sessions),
         speedup=speedup_of(sessions, baseline.error),
@@ -101,10 +106,17 @@ def record(
         notes=result.notes,
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
         online=applied.online,
-        rewrites=tuple(map(str, REWRITES)),
+        rewrites=rewrites_on(result.machine.threads),
         script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
+        rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
     )
     return texts, manifest
+
+
+def baseline_record(timed: TimedBaseline, assembly: Assembly) -> BaselineRecord:
+    """What the speed-up is quoted against, or why there is none."""
+    why_not = one_line(assembly.why_no_baseline)[:1000]
+    return BaselineRecord(timed.baseline.name, timed.baseline.pipeline, timed.part, timed.error, why_not)
 
 
 def called(found: T | Evaluation) -> T:

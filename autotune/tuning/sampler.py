@@ -3,21 +3,22 @@
 A config is an `Index`: the position of every knob's value. Failures are told as a time beyond every real one.
 """
 
-import importlib.util
-import math
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
-from optuna.samplers import CmaEsSampler, TPESampler
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from autotune.core.errors import MachineError
-
 Index = tuple[int, ...]
+
+# Seconds a call told for a config that failed. TPE and CMA-ES only rank, so that any time beyond every real one
+# means "worse than the worst"; Optuna's own FAIL state would be ignored, and the same corner proposed again.
+FAILED_SECONDS = 1e9
 
 # Random configs before TPE begins to model, as in Optuna.
 STARTUP = 10
@@ -31,11 +32,47 @@ LATEST_KEPT = 30
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """A config that was measured before, of another task or by another sweep.
+
+    Attributes:
+        features: Features of the config.
+        excess: Logarithm of its time over the best of its task; infinite if it failed.
+    """
+
+    features: Mapping[str, float]
+    excess: float
+
+
+@dataclass(frozen=True)
+class Terrain:
+    """What a sampler may ask of the space that it samples.
+
+    Attributes:
+        counts: Number of values of each knob.
+        is_open: Whether a config obeys all laws and was not asked for yet.
+        names: Names of the features.
+        describe: Features of a config, in the order of `names`.
+        lessons: Configs that were measured before, of other tasks.
+    """
+
+    counts: tuple[int, ...]
+    is_open: Callable[[Index], bool]
+    names: tuple[str, ...] = ()
+    describe: Callable[[Index], tuple[float, ...]] = tuple
+    lessons: Sequence[Lesson] = ()
+
+
 class Sampler(Protocol):
     """Proposes configs and learns from times. The same seed and the same calls give the same proposals."""
 
-    def propose(self) -> Index:
-        """What to try; it may break laws or repeat itself."""
+    def propose(self, under_way: Sequence[Index] = ()) -> Index:
+        """What to try; it may break laws or repeat itself.
+
+        Args:
+            under_way: Configs that are being measured, whose times will be learnt later.
+        """
         ...
 
     def settle(self, index: Index | None) -> None:
@@ -60,7 +97,7 @@ class Uniform:
         self.counts = tuple(counts)
         self.random = random.Random(f"sampler {seed}")
 
-    def propose(self) -> Index:
+    def propose(self, under_way: Sequence[Index] = ()) -> Index:
         """A random combination."""
         return tuple(self.random.randrange(count) for count in self.counts)
 
@@ -99,12 +136,24 @@ class Tpe:
         }
         self.study = self.new_study()
 
-    def propose(self) -> Index:
-        """The candidate that looks most like the best so far and least like the rest; random ones at first."""
+    def propose(self, under_way: Sequence[Index] = ()) -> Index:
+        """The candidate that looks most like the best so far and least like the rest; random ones at first.
+
+        What is under way counts as slow meanwhile: Optuna's constant liar.
+        """
+        lies = [self.begin(index) for index in under_way]
         trial = self.study.ask()
         wanted = trial.relative_params or {name: self.random.randrange(self.counts[int(name)]) for name in self.space}
-        self.study.tell(trial, state=TrialState.FAIL)  # a proposal; what is told is what is remembered
+        for number in (trial.number, *lies):  # a proposal; what is told is what is remembered
+            self.study.tell(number, state=TrialState.FAIL)
         return tuple(wanted.get(str(place), 0) for place in range(len(self.counts)))
+
+    def begin(self, index: Index) -> int:
+        """Let the study know of a running trial; gives its number."""
+        number = len(self.study.get_trials(deepcopy=False))
+        params = {name: index[int(name)] for name in self.space}
+        self.study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=self.space))
+        return number
 
     def settle(self, index: Index | None) -> None:
         """Nothing to do: configs are learnt, not proposals."""
@@ -133,61 +182,9 @@ class Tpe:
             sampler = KnownSpaceTpe(
                 seed=self.seed,
                 multivariate=True,
-                constant_liar=False,
+                constant_liar=True,
                 n_startup_trials=STARTUP,
                 n_ei_candidates=CANDIDATES,
             )
         sampler.space = self.space
         return optuna.create_study(sampler=sampler)
-
-
-class CmaEs:
-    """Covariance matrix adaptation. Knows nothing but lines: positions are rounded."""
-
-    def __init__(self, counts: Sequence[int], seed: int) -> None:
-        """Sample a space; see `Uniform`.
-
-        Raises:
-            MachineError: The package cmaes is missing.
-        """
-        if importlib.util.find_spec("cmaes") is None:
-            raise MachineError("sampler cmaes needs the package cmaes, which is missing; pip install cmaes")
-        self.counts = tuple(counts)
-        self.space: dict[str, BaseDistribution] = {
-            str(place): FloatDistribution(-0.5, count - 0.5) for place, count in enumerate(counts) if count > 1
-        }
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = CmaEsSampler(seed=seed, warn_independent_sampling=False)
-        self.study = optuna.create_study(sampler=sampler)
-        self.proposed: optuna.Trial | None = None
-        self.pending: dict[Index, optuna.Trial] = {}
-
-    def propose(self) -> Index:
-        """A point of the current generation, rounded."""
-        self.proposed = self.study.ask(self.space)
-        params = self.proposed.params
-        return tuple(position(params.get(str(place), 0.0), count) for place, count in enumerate(self.counts))
-
-    def settle(self, index: Index | None) -> None:
-        """Expect the time of a config near by: a generation counts only trials that were asked for."""
-        if self.proposed is None:
-            raise RuntimeError("a config must be proposed before it is settled, none was")
-        if index is None:
-            self.study.tell(self.proposed, state=TrialState.FAIL)
-        else:
-            self.pending[index] = self.proposed
-
-    def learn(self, index: Index, seconds: float) -> None:
-        """Give the time to the trial that asked for it."""
-        trial = self.pending.pop(index, None)
-        if trial is not None:
-            self.study.tell(trial, seconds)
-            return
-        params = {name: float(index[int(name)]) for name in self.space}
-        self.study.add_trial(create_trial(params=params, distributions=self.space, value=seconds))
-
-
-def position(value: float, count: int) -> int:
-    """The position that a point on the line rounds to."""
-    return min(max(math.floor(value + 0.5), 0), count - 1)

@@ -32,6 +32,7 @@ class Record:
         runs: Number of trials that were compiled and run.
         run_seconds: Seconds that those trials took together.
         is_open: Whether configs are left to try.
+        under_way: Number of trials that were given to it and are not finished.
     """
 
     count: int
@@ -40,11 +41,12 @@ class Record:
     runs: int = 0
     run_seconds: float = 0.0
     is_open: bool = True
+    under_way: int = 0
 
     @property
     def trials(self) -> int:
-        """How many it has had."""
-        return len(self.bests)
+        """How many it has had; one that is under way counts as one that will find nothing better."""
+        return len(self.bests) + self.under_way
 
     @property
     def best(self) -> float:
@@ -59,7 +61,7 @@ class Record:
     def expected_gain(self) -> float:
         """Seconds a call that one more trial may save."""
         window = max(1, self.trials // 2)
-        before = self.bests[max(0, self.trials - 1 - window)]
+        before = self.bests[min(max(0, self.trials - 1 - window), len(self.bests) - 1)]
         recent = (before - self.best) / window if math.isfinite(before) else 0.0
         room = max(self.best - self.roof, LEAST_ROOM * self.best)
         optimistic = min(self.best / self.trials, room / math.sqrt(self.trials))

@@ -1,10 +1,8 @@
 """Ask and tell over an Optuna sampler, on a study in memory: which config to try next.
 
 Optuna has no hard constraints and repeats itself, so a proposal that is not new or not valid is moved to a config
-near by that is, by a random walk over its knobs; what is measured there is what the sampler learns. In the matmul
-family's space of 500 000 combinations, with made-up times (`results/samplers.py compare`), the best of 100 trials
-reached this part of the best ever found (mean of 30 seeds, two sizes): tpe 0.97 and 0.98, cmaes 0.96 and 0.96,
-random 0.88 and 0.86, each +- 0.003 to 0.014. Real times may rank the samplers differently.
+near by that is, by a random walk over its knobs; what is measured there is what the sampler learns. How samplers do on
+recorded spaces: `results/samplers.py`, docs/results.md.
 """
 
 import math
@@ -13,14 +11,44 @@ from collections.abc import Callable, Iterator, Sequence
 
 from autotune.core.errors import SpaceError
 from autotune.core.space import Config, Knob, Space, Value
-from autotune.tuning.sampler import CmaEs, Index, Sampler, Tpe, Uniform
+from autotune.tuning.asking import CmaEs, by_name, is_optunas
+from autotune.tuning.features import Features, knob_features
+from autotune.tuning.model import CostModel
+from autotune.tuning.sampler import FAILED_SECONDS, Index, Lesson, Sampler, Terrain, Tpe, Uniform
 
-LEARNING: dict[str, Callable[[Sequence[int], int], Sampler]] = {"tpe": Tpe, "random": Uniform, "cmaes": CmaEs}
+LEARNING: dict[str, Callable[[Terrain, int], Sampler]] = {
+    "tpe": lambda terrain, seed: Tpe(terrain.counts, seed),
+    "random": lambda terrain, seed: Uniform(terrain.counts, seed),
+    "cmaes": lambda terrain, seed: CmaEs(terrain.counts, seed),
+    "model": CostModel,
+}
 SAMPLERS = (*LEARNING, "grid")
+TAUGHT = ("model",)  # samplers that take lessons
 
-# Seconds a call told for a config that failed. TPE and CMA-ES only rank, so that any time beyond every real one
-# means "worse than the worst"; Optuna's own FAIL state would be ignored, and the same corner proposed again.
-FAILED_SECONDS = 1e9
+
+def check_sampler(name: str) -> None:
+    """Raise unless there is such a sampler.
+
+    Raises:
+        SpaceError: The name is none of `SAMPLERS`, and of no sampler of Optuna that works with a seed alone.
+    """
+    if name not in SAMPLERS and not is_optunas(name):
+        raise SpaceError(
+            f"sampler must be one of {', '.join(SAMPLERS)}; got {name!r:.100}; or one of Optuna's: GPSampler"
+        )
+
+
+def open_sampler(name: str, terrain: Terrain, seed: int) -> Sampler | None:
+    """A sampler by its name; `None` for ``grid``, which only enumerates.
+
+    Raises:
+        MachineError: A package is missing that it needs.
+    """
+    if name in LEARNING:
+        return LEARNING[name](terrain, seed)
+    return by_name(name, terrain.counts, seed) if is_optunas(name) else None
+
+
 # Neighbours tried for one proposal, a knob further away every ten.
 WALKS = 100
 # Up to this many combinations, what the sampler no longer finds is enumerated; beyond, drawn at random so often.
@@ -36,41 +64,58 @@ class Search:
     """
 
     def __init__(
-        self, space: Space, default: Config, *, sampler: str = "tpe", seed: int = 0, starts: Sequence[Config] = ()
+        self,
+        space: Space,
+        default: Config,
+        *,
+        sampler: str = "tpe",
+        seed: int = 0,
+        starts: Sequence[Config] = (),
+        features: Features = knob_features,
+        lessons: Sequence[Lesson] = (),
     ) -> None:
         """Start a search that asks for `starts` first, then for `default`.
 
         Args:
             space: Knobs and constraints.
             default: A valid config.
-            sampler: One of `SAMPLERS`.
+            sampler: One of `SAMPLERS`, or the name of one of Optuna's.
             seed: Seed of every random choice.
             starts: Valid configs that are known to be good elsewhere, the most promising first.
+            features: Gives the features of a config, for samplers that model.
+            lessons: Configs that were measured before, of other tasks of the same family.
 
         Raises:
             SpaceError: The sampler is unknown, or one of those configs is not a valid config.
             MachineError: The sampler's package is missing.
         """
-        if sampler not in SAMPLERS:
-            raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {sampler!r}")
+        check_sampler(sampler)
         for config in (default, *starts):
             space.check(config)
             if law := space.broken_law(config):
                 raise SpaceError(f"default config must obey: {law}; got {dict(config)}; choose another default")
         self.rejected = {"duplicate": 0, "constraint": 0}
         self._space = space
-        counts = [len(knob.values) for knob in space.knobs]
-        self._sampler = LEARNING[sampler](counts, seed) if sampler in LEARNING else None
+        self._features = features
+        self._names = feature_names(space, features, default)
+        self._described: dict[Index, tuple[float, ...]] = {}
         self._first = [self._index(config) for config in (*starts, default)]
         self._random = random.Random(seed)
         self._seen: set[Index] = set()
         self._lawful: dict[Index, bool] = {}  # what the constraints said of every config they were asked about
         self._moves = [(i, len(k.values), is_ordered(k)) for i, k in enumerate(space.knobs) if len(k.values) > 1]
+        counts = tuple(len(knob.values) for knob in space.knobs)
+        terrain = Terrain(counts, self._is_open, self._names, self._describe, lessons)
+        self._sampler = open_sampler(sampler, terrain, seed)
         self._rest = self._enumerate()
         self._exhausted = False
 
-    def ask(self) -> dict[str, Value] | None:
-        """The next config, never asked or told before; `None` when there is none left."""
+    def ask(self, under_way: Sequence[Config] = ()) -> dict[str, Value] | None:
+        """The next config, never asked or told before; `None` when there is none left.
+
+        Args:
+            under_way: Configs that were asked for and will be told of later: others than near them are worth more.
+        """
         for index in self._first:
             if index not in self._seen:
                 return self._give(index)
@@ -78,7 +123,7 @@ class Search:
             return None
         found = None
         if self._sampler is not None:
-            found = self._nearest(self._settle(self._sampler.propose()))
+            found = self._nearest(self._settle(self._sampler.propose([self._index(config) for config in under_way])))
             self._sampler.settle(found)
         if found is None:
             found = next(self._rest, None)
@@ -159,6 +204,17 @@ class Search:
             lawful = self._lawful[index] = self._space.broken_law(self._config(index)) is None
         return None if lawful else "constraint"
 
+    def _is_open(self, index: Index) -> bool:
+        """Whether a config is settled, valid and new."""
+        return self._reason(index) is None and self._settle(index) == index
+
+    def _describe(self, index: Index) -> tuple[float, ...]:
+        """Features of a config, in the order of their names."""
+        if index not in self._described:
+            found = self._features(self._config(index))
+            self._described[index] = tuple(found.get(name, 0.0) for name in self._names)
+        return self._described[index]
+
     def _give(self, index: Index) -> dict[str, Value]:
         self._seen.add(index)
         return self._config(index)
@@ -176,6 +232,12 @@ class Search:
             number, i = divmod(number, len(knob.values))
             index.append(i)
         return tuple(reversed(index))
+
+
+def feature_names(space: Space, features: Features, default: Config) -> tuple[str, ...]:
+    """Names of the features of a space's configs: knobs have those of all their values, families the same for all."""
+    knobs = (knob_features({knob.name: value}) for knob in space.knobs for value in knob.values)
+    return tuple(sorted({name for found in (features(default), *knobs) for name in found}))
 
 
 def is_ordered(knob: Knob) -> bool:

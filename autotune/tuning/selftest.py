@@ -37,7 +37,9 @@ from autotune.tuning.selftest_figures import (
     share_figure,
 )
 from autotune.tuning.selftest_sandbox import check_sandbox
+from autotune.tuning.selftest_threads import check_threads
 from autotune.tuning.task_search import TaskSearch
+from autotune.worker.claims import CoreClaim
 from autotune.worker.noise import floor_of, time_twins, time_unequal
 from autotune.worker.worker import Worker
 
@@ -100,12 +102,13 @@ def check_isolation(amounts: Amounts, worker: Worker) -> list[Figure]:
 @contextmanager
 def pinned() -> Iterator[None]:
     """Run on the core that candidates run on."""
-    affinity = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(affinity)})
+    affinity, claim = os.sched_getaffinity(0), CoreClaim(1)
+    os.sched_setaffinity(0, claim.cores)
     try:
         yield
     finally:
         os.sched_setaffinity(0, affinity)
+        claim.release()
 
 
 def check_kills(amounts: Amounts) -> list[Figure]:
@@ -211,6 +214,8 @@ def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -
         figures += check_isolation(amounts, worker)
         listener.stage("sandbox")
         figures += check_sandbox(amounts, worker)
+        listener.stage("threads")
+        figures += check_threads()
         listener.stage("statistics")
         same = time_twins(machine, worker, 2 * amounts.pairs)
         figures += judge_pairs(same, time_unequal(machine, worker, amounts.pairs, SLOWER))

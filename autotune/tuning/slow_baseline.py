@@ -2,9 +2,9 @@
 
 A pass pipeline may take a thousand times as long as a schedule: 2048^3 takes it 40 s a call, GPT-2 a minute. What a
 sweep costs would then be what its baseline costs. A program of loops takes as long as it has iterations, so one in so
-many iterations of its outermost loops is run, and the time multiplied by as many. How far that is from the truth is
-seen by running half as many: what is not in proportion differs between the two as much as it does from there to the
-whole.
+many iterations of its outermost loops is run, and the time multiplied by the ops of the whole over those of the part.
+How far that is from the truth is seen by running half as many: what is not in proportion differs between the two as
+much as it does from there to the whole. What the part computes is verified, as far as it follows from what was run.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.family import Baseline
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
-from autotune.worker.worker import Worker
+from autotune.store.records import MOST_PART_ERROR
+from autotune.worker.bench import Bench
 
 PART_FLOPS = 2.0**28  # in a part; a pass pipeline does one or less a nanosecond
 FINEST_PART = 64
@@ -32,12 +33,14 @@ class TimedBaseline:
         baseline: Pass pipeline.
         part: One in so many iterations is run.
         error: Relative error of a time that comes from a part; 0 of whole calls.
+        unseen: Reason why the results of a part are not looked at, where they are not.
         why_not: Reason why it is not timed at all, where it is not.
     """
 
     baseline: Baseline
     part: int = 1
     error: float = 0.0
+    unseen: str = ""
     why_not: str = ""
 
     @property
@@ -52,9 +55,10 @@ class TimedBaseline:
             return (f"baseline {self.baseline.name} did not run ({self.why_not})",)
         if self.part == 1:
             return ()
+        result = f"its result is not looked at, for {self.unseen}" if self.unseen else "what it computes is right"
         return (
             f"a call of baseline {self.baseline.name} takes long: one in {self.part} iterations of its outermost loops "
-            f"is timed, and multiplied; within {max(self.error, 0.001):.1%}, its result is not looked at",
+            f"is timed, and multiplied; within {max(self.error, 0.001):.1%}, {result}",
         )
 
 
@@ -68,7 +72,7 @@ def part_for(flops: float) -> int:
 
 
 def time_baseline(
-    payload: Payload, baseline: Baseline, flops: float, *, machine: Machine, seed: int, worker: Worker
+    payload: Payload, baseline: Baseline, flops: float, *, machine: Machine, seed: int, worker: Bench
 ) -> TimedBaseline:
     """Find out how a baseline of a payload is to be timed.
 
@@ -78,7 +82,7 @@ def time_baseline(
         flops: Multiplications and additions of a call; 0 if unknown.
         machine: Host that it is timed on.
         seed: Seed of the input data.
-        worker: Worker to measure in.
+        worker: Bench to measure in.
     """
     part = part_for(flops)
     if part == 1:
@@ -94,10 +98,13 @@ def time_baseline(
     more, less = (min(each.samples.seconds) for each in found if each.samples is not None)
     if more <= WHOLE_SECONDS:
         return TimedBaseline(baseline)
-    return TimedBaseline(baseline, part, abs(less / more - 1))
+    error = abs(less / more - 1)
+    if error > MOST_PART_ERROR:
+        return TimedBaseline(baseline, why_not=f"a part of it says too little of the whole, {error:.0%} of it")
+    return TimedBaseline(baseline, part, error, found[0].diagnostic)
 
 
-def time_whole(payload: Payload, baseline: Baseline, *, machine: Machine, seed: int, worker: Worker) -> TimedBaseline:
+def time_whole(payload: Payload, baseline: Baseline, *, machine: Machine, seed: int, worker: Bench) -> TimedBaseline:
     """A baseline of which no part can be taken: whole calls, if one ends in time."""
     job = Job(payload, (Candidate(None, baseline.pipeline),), machine, seed, Effort(samples=1, seconds=0.0))
     (found,) = worker.evaluate(job, BUDGET_SECONDS)

@@ -2,28 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 
-from autotune.compiler.lower import COMPILATION, TAIL
+from autotune.compiler.lower import tail
 from autotune.compiler.module import compiler_version
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
 from autotune.core.family import Family
 from autotune.core.machine import Machine
 from autotune.core.own_family import OwnFamily
-from autotune.core.script import DESTINATIONS, LOWERING, Step, origin, panels_of, script_of, write_step
+from autotune.core.script import Step, origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space
 from autotune.core.stopwatch import Stopwatch
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
 from autotune.core.trial import Trial, trial_key
+from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
+from autotune.tuning.asked import SAME_SCRIPT, Asked, identity_of, shared
+from autotune.tuning.features import features_of
+from autotune.tuning.lessons import lessons_for
 from autotune.tuning.search import Search
 from autotune.tuning.warm_start import KnownConfig, starts
 from autotune.worker.limits import learn_time_limits
 
-SHARED = DESTINATIONS + LOWERING + COMPILATION  # what every candidate goes through after its schedule
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
 
 
@@ -43,7 +45,8 @@ class TaskSearch:
         trials: Trials so far, in order; also those found in the store.
         exhausted: Whether no config is left.
         best_seconds: The fastest trial's seconds; `None` before the first success.
-        watch: Time spent in steps, and the share of it that evaluators took.
+        watch: Time that the tuner itself spent.
+        under_way: Configs that were asked for and not told of yet, by their keys.
     """
 
     task: Task
@@ -58,6 +61,8 @@ class TaskSearch:
     exhausted: bool = False
     best_seconds: float | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
+    under_way: dict[str, Asked] = field(default_factory=dict)
+    _twins: list[Asked] = field(default_factory=list)  # of what is under way: they write the same script
     _elsewhere: dict[str, str] = field(default_factory=dict)  # key and script of what other tuners work on
     _scripts: dict[str, Trial] = field(default_factory=dict)  # the first trial of every script
     _marks: dict[str, Trial] = field(default_factory=dict)  # the first trial of every fingerprint
@@ -74,28 +79,29 @@ class TaskSearch:
         sampler: str,
         seed: int,
         known: Sequence[KnownConfig] = (),
+        recordings: Sequence[Recording] = (),
+        rules: dict[str, str] | None = None,
     ) -> "TaskSearch":
         """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
         space = family.space(task, machine)
-        identity = {
-            "payload_sha256": task.payload.sha256,
-            "machine": machine.fingerprint,
-            "compiler": compiler_version(),
-            "pipeline": sha256(SHARED.encode()).hexdigest(),
-            "schedule": family.name,
-            "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
-        }
-        if isinstance(family, OwnFamily):
-            identity["script"] = family.script.digest
-        if machine.pages != "huge":
-            identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
+        identity = identity_of(task, family, machine, space, compiler_version())
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         default = family.default(task, machine)
         name = readable_name(task.tag, task.payload.text)
         own = family.record() if isinstance(family, OwnFamily) else None
-        sweep = store.sweep(payload, task.tag, identity, flops=flops, size=size, default=default, name=name, script=own)
+        sweep = store.sweep(
+            payload, task.tag, identity, flops=flops, size=size, default=default, name=name, script=own, rules=rules
+        )
         first = starts(known, task, family, space, machine)
-        search = Search(space, default, sampler=sampler, seed=seed, starts=first)
+        search = Search(
+            space,
+            default,
+            sampler=sampler,
+            seed=seed,
+            starts=first,
+            features=features_of(task, family, machine),
+            lessons=lessons_for(family, recordings),
+        )
         return cls(task, family, machine, space, search, sweep, seed)
 
     @property
@@ -112,35 +118,83 @@ class TaskSearch:
         Returns:
             The trial, and whether it was run now (not looked up, not a duplicate); `None` when none is left.
         """
-        with self.watch.phase("step"):
-            return self._step(evaluator)
+        asked = self.ask()
+        if asked is None or isinstance(asked, Trial):
+            return (asked, False) if asked is not None else None
+        try:
+            (found,) = evaluator.evaluate(asked.job)
+        except BaseException:
+            self.drop(asked)
+            raise
+        trial, *_ = self.tell(asked, found)
+        return trial, trial.outcome != "duplicate"
 
     @property
     def own_seconds(self) -> float:
         """What the tuner itself took: asking, telling, writing scripts, recording."""
-        return self.watch.phases.get("step", 0.0) - self.watch.phases.get("evaluate", 0.0)
+        return sum(self.watch.phases.values())
 
-    def _step(self, evaluator: Evaluator) -> tuple[Trial, bool] | None:
-        self._catch_up()
-        while (config := self.search.ask()) is not None:
-            step = self.script_step(config, alone=True)
-            key = trial_key(self.task.payload.text, step.body, config, SHARED, self.compiler)
-            known = self.sweep.records.get(key)
-            if known is not None:
-                self._learn(known, step.body)
-                return known, False
-            if not self.sweep.claim(key):
-                self._elsewhere[key] = step.body
-                continue
-            try:
-                trial = self._try(config, step, key, evaluator)
-                self.sweep.add(trial, self.space)
-            finally:
-                self.sweep.release(key)
-            self._learn(trial, step.body)
-            return trial, trial.outcome != "duplicate"
-        self.exhausted = True
-        return None
+    def ask(self) -> Asked | Trial | None:
+        """The next config, to be evaluated and told of; or its trial, where there is one; `None` when none is left.
+
+        Several may be asked for before any is told of: the search knows which are under way.
+        """
+        with self.watch.phase("ask"):
+            self._catch_up()
+            while (config := self.search.ask([asked.config for asked in self.under_way.values()])) is not None:
+                step = self.script_step(config, alone=True)
+                key = trial_key(self.task.payload.text, step.body, config, shared(self.machine.threads), self.compiler)
+                known = self.sweep.records.get(key)
+                if known is not None:
+                    self._learn(known, step.body)
+                    return known
+                if any(asked.body == step.body for asked in self.under_way.values()):
+                    self._twins.append(Asked(config, step.body, key, self._job_of(config, step)))
+                    continue
+                if not self.sweep.claim(key):
+                    self._elsewhere[key] = step.body
+                    continue
+                asked = Asked(config, step.body, key, self._job_of(config, step))
+                if step.body in self._scripts:
+                    return self._record(asked, SAME_SCRIPT)
+                self.under_way[key] = asked
+                return asked
+            self.exhausted = True
+            return None
+
+    def tell(self, asked: Asked, found: Evaluation) -> list[Trial]:
+        """Record what became of a config that was asked for.
+
+        Returns:
+            The trial, and those of configs that write the same script and waited for it.
+        """
+        with self.watch.phase("tell"):
+            del self.under_way[asked.key]
+            trials = [self._record(asked, found)]
+            for twin in [each for each in self._twins if each.body == asked.body]:
+                self._twins.remove(twin)
+                if self.sweep.claim(twin.key):
+                    trials.append(self._record(twin, SAME_SCRIPT))
+                else:
+                    self._elsewhere[twin.key] = twin.body
+            return trials
+
+    def drop(self, asked: Asked) -> None:
+        """Give up a config that was asked for: whoever resumes will ask for it again."""
+        if self.under_way.pop(asked.key, None) is not None:
+            self.sweep.release(asked.key)
+
+    def recall(self) -> list[Trial]:
+        """Learn every trial of the store at once, in the order they were recorded, also those no search would ask for.
+
+        A search of which several were under way would not ask for the same again.
+        """
+        with self.watch.phase("recall"):
+            self._catch_up()
+            fresh = list(self.sweep.recorded)
+            for trial in fresh:
+                self._learn(trial, self.script_step(trial.config, alone=True).body)
+            return fresh
 
     def _catch_up(self) -> None:
         """Learn what became of trials that other tuners worked on."""
@@ -160,34 +214,26 @@ class TaskSearch:
             self.best_seconds = min(trial.seconds, self.best_seconds or trial.seconds)
         self.search.tell(trial.config, twin.seconds)
 
-    def _try(self, config: Config, step: Step, key: str, evaluator: Evaluator) -> Trial:
-        """Evaluate a config that is not in the store."""
-        if step.body in self._scripts:
-            found = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
-        else:
-            job = replace(
-                self.job([self.candidate(config, step)], SEARCH_EFFORT, self.best_seconds),
-                time_limits=learn_time_limits(self.trials),
-                known=frozenset(self._marks),
-            )
-            with self.watch.phase("evaluate"):
-                (found,) = evaluator.evaluate(job)
-        twin = self._twin(step.body, found) if found.outcome == "duplicate" else None
-        return Trial(
-            task=self.task.tag,
-            number=len(self.sweep.recorded),
-            config=dict(config),
-            outcome=found.outcome,
-            key=key,
-            family=self.family.name,
-            samples=found.samples,
-            max_error=found.max_error,
-            diagnostic=found.diagnostic,
-            phases=found.phases,
-            scheduled=found.scheduled,
-            compiled=found.compiled,
-            twin=twin.key if twin is not None else "",
+    def _job_of(self, config: Config, step: Step) -> Job:
+        """The job that evaluates a config, with what is known of others so far."""
+        return replace(
+            self.job([self.candidate(config, step)], SEARCH_EFFORT, self.best_seconds),
+            time_limits=learn_time_limits(self.trials),
+            known=frozenset(self._marks),
         )
+
+    def _record(self, asked: Asked, found: Evaluation) -> Trial:
+        """Record a config that is claimed, give the claim back, and learn from it."""
+        twin = self._twin(asked.body, found) if found.outcome == "duplicate" else None
+        trial = asked.trial(
+            found, task=self.task.tag, number=len(self.sweep.recorded), family=self.family.name, twin=twin
+        )
+        try:
+            self.sweep.add(trial, self.space)
+        finally:
+            self.sweep.release(asked.key)
+        self._learn(trial, asked.body)
+        return trial
 
     def _twin(self, body: str, found: Evaluation) -> Trial | None:
         """The trial that a duplicate is the same as."""
@@ -196,7 +242,7 @@ class TaskSearch:
 
     def candidate(self, config: Config, step: Step | None = None) -> Candidate:
         """A config as a worker takes it: the task alone. `step` saves writing it again."""
-        return candidate_of(step or self.script_step(config, alone=True))
+        return candidate_of(step or self.script_step(config, alone=True), self.machine.threads)
 
     def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
         """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""
@@ -208,6 +254,6 @@ class TaskSearch:
         return Job(self.task.payload, tuple(candidates), self.machine, self.seed, effort, best_seconds)
 
 
-def candidate_of(step: Step) -> Candidate:
+def candidate_of(step: Step, threads: int = 1) -> Candidate:
     """A step as a worker takes it: the whole script of a task alone."""
-    return Candidate(script_of([step]), TAIL, panels=panels_of([step]))
+    return Candidate(script_of([step]), tail(threads), panels=panels_of([step]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
+from autotune.core.opened.script import open_text
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, write_step
@@ -76,6 +77,19 @@ class TaskFamily:
             SpaceError: A knob or value is not of the space, or a law between knobs is broken.
         """
         return assemble([self.step(config)])
+
+    def open_script(self, **knobs: Value) -> str:
+        """The script of the default config with its knobs open: to be edited, and given to `tune` as ``schedule``.
+
+        Args:
+            **knobs: Knobs to be set otherwise; those that choose between ops stay as they are set.
+
+        Raises:
+            SpaceError: A knob or value is not of the space.
+        """
+        config = self.default(**knobs)
+        self.space.check(config)
+        return open_text(self.family, self.task, self.machine, config)
 
     def step(self, config: Mapping[str, Value]) -> Step:
         """The task's share of a script, for a config as `script` takes it."""

@@ -6,37 +6,40 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from autotune.core.errors import ScheduleError, SpaceError
-from autotune.core.evaluator import Evaluator
+from autotune.core.cores import MOST_THREADS
+from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine, this_machine
+from autotune.core.machine import Machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.task import Task
-from autotune.registry import families_for, family_for, load_baseline, load_family, rank
+from autotune.registry import family_for, load_baseline, load_family, ties
 from autotune.store.bundle import check_target, write_bundle
+from autotune.store.recording import Recording
 from autotune.store.room import with_room
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
-from autotune.tuning.choose import choose
+from autotune.tuning.choose import choose_all
 from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
+from autotune.tuning.prove_rules import prove_rules, rules_of
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
-from autotune.tuning.roofline import needed_flops, roof_seconds
-from autotune.tuning.scheduler import Scheduler
-from autotune.tuning.search import SAMPLERS
+from autotune.tuning.roofline import needed_flops
+from autotune.tuning.running import run_on_slots
+from autotune.tuning.search import check_sampler
 from autotune.tuning.sessions import measure_sessions
 from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.tuning.summary import Ran, summarize
+from autotune.tuning.summary import summarize
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
+from autotune.tuning.workplace import open_workplace
 from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
 from autotune.worker.reading import ScriptFile
-from autotune.worker.worker import Worker
+from autotune.worker.team import Team
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,17 @@ class TuneOptions:
     Attributes:
         trials: Candidates to run, over all tasks, counting those a store already holds.
         seconds: Stop the search this long after its first trial; `None` for no bound.
-        sampler: One of `autotune.tuning.search.SAMPLERS`.
+        sampler: One of `autotune.tuning.search.SAMPLERS`, or the name of one of Optuna's.
         seed: Seed of the sampler and of the input data.
         baseline: Name of the pipeline that speed-ups are quoted against.
         timeout: Seconds one candidate may take to compile, verify and measure.
         known: Recorded configs; each task starts from the nearest.
+        recordings: Recorded spaces that samplers which model learn from.
         least_floor: Differences below it are ties, however quiet the machine seems: what `doctor --noise` kept.
         script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
         tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
         family: Family to search, an installed one's name or ``mine.py:FAMILY``; empty for the first that covers a task.
+        threads: Threads that programs may use; with one they have no parallel loops.
     """
 
     trials: int = 100
@@ -64,10 +69,12 @@ class TuneOptions:
     baseline: str = "passes"
     timeout: float = 60.0
     known: tuple[KnownConfig, ...] = ()
+    recordings: tuple[Recording, ...] = ()
     least_floor: float = 0.0
     script: ScriptFile | None = None
     tasks: str = "*"
     family: str = ""
+    threads: int = 1
 
     def __post_init__(self) -> None:
         check_whole("trials", self.trials, 1, MOST_COUNT)
@@ -75,21 +82,30 @@ class TuneOptions:
             check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
         check_seed(self.seed)
         check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
-        if self.sampler not in SAMPLERS:
-            raise SpaceError(f"sampler must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
+        check_whole("threads", self.threads, 1, MOST_THREADS)
+        check_sampler(self.sampler)
 
     def command(self, payload: str) -> list[str]:
         """The command line that tunes a payload so, without the places of store and bundle."""
         bound = ["--seconds", f"{self.seconds:g}"] if self.seconds is not None else []
         choices = ["--sampler", self.sampler, "--seed", str(self.seed), "--baseline", self.baseline]
-        cold = [] if self.known else ["--cold"]
+        cold = [] if self.known or self.recordings else ["--cold"]
         own = ["--schedule", self.script.source] if self.script is not None else []
         own += ["--task", self.tasks] if self.tasks != "*" else []
         own += ["--family", self.family] if self.family else []
+        own += ["--threads", str(self.threads)] if self.threads > 1 else []
         return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
 
-def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, listener: Listener = SILENT) -> TuneResult:
+def tune(
+    payload: Payload,
+    store: Store,
+    bundle: Path,
+    options: TuneOptions,
+    listener: Listener = SILENT,
+    *,
+    team: Team | None = None,
+) -> TuneResult:
     """Tune one payload.
 
     Args:
@@ -98,33 +114,41 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         bundle: Folder to write the winner to.
         options: Options of the run.
         listener: Notified of stages and trials.
+        team: Slots of a cluster that measure; `None` for this machine.
 
     Raises:
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
+        RuleError: The payload's rules cannot be applied, or change what it computes.
+        MachineError: No machine of the team is left; the same command resumes.
         KeyboardInterrupt: Passed on; what was recorded stays.
     """
     start = time.perf_counter()
-    check_memory(payload)
+    if team is None:
+        check_memory(payload)
     with_room(partial(check_target, bundle), bundle, store.pause)
-    machine = this_machine()
     baseline = load_baseline(options.baseline)
     own = read_own(payload, options)
-    with Worker(options.timeout) as worker:
+    with open_workplace(options.threads, options.timeout, team) as place:
+        machine, worker = place.machine, place.benches()[0]
+        listener.stage("partitioning the payload")
+        parts = parts_of(payload, own)
+        proved = prove_rules(payload, parts, machine, options.seed, worker)
         listener.stage("measuring roofs and noise of this machine")
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
-        listener.stage("partitioning the payload")
-        parts = parts_of(payload, own)
         wanted = own or (load_family(options.family) if options.family else None)
-        searches = open_searches(payload, parts.tasks, machine, store, options, wanted=wanted)
-        said = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
+        rules = rules_of(payload, parts)
+        searches = open_searches(payload, parts.tasks, machine, store, options, wanted=wanted, rules=rules)
+        said = (
+            place.notes + proved + (rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted))
+        )
         for note in said:
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
         listener.stage("searching")
-        ran = run_searches(searches, options, worker, listener)
+        ran = run_on_slots(searches, options, place.slots, listener)
         listener.stage("measuring finalists")
-        choices = [choose(search, baseline, floor, worker) for search in searches]
+        choices = choose_all(searches, baseline, floor, place.benches())
         listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
         flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
         timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)
@@ -132,7 +156,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
         assembly = assemble_model(payload, parts, choices, timed, machine=machine, seed=options.seed, worker=worker)
         listener.stage("timing the whole in more processes")
         both = (timed.candidate, assembly.candidate(parts.payload.text))
-        sessions = measure_sessions(payload, assembly, both, machine, options.seed)
+        sessions = measure_sessions(payload, assembly, both, machine, options.seed, another=place.another)
         result = summarize(
             payload,
             machine,
@@ -158,7 +182,7 @@ def tune(payload: Payload, store: Store, bundle: Path, options: TuneOptions, lis
             result=result,
             sessions=sessions,
             seed=options.seed,
-            command=options.command(payload.name),
+            command=[*options.command(payload.name), *payload.rules.options],
             worker=worker,
         )
     folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
@@ -189,6 +213,7 @@ def open_searches(
     options: TuneOptions,
     *,
     wanted: Family | None = None,
+    rules: dict[str, str] | None = None,
 ) -> list[TaskSearch]:
     """A search for every task that the family that is wanted, or another one, covers.
 
@@ -211,45 +236,8 @@ def open_searches(
                 sampler=options.sampler,
                 seed=options.seed,
                 known=options.known,
+                recordings=options.recordings,
+                rules=rules,
             )
             searches.append(opened)
     return searches
-
-
-def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
-    """A sentence for every task that several families cover alike, so that nothing but their order decides."""
-    said = []
-    for task in tasks:
-        found = families_for(task) if wanted is None or not wanted.covers(task) else ()
-        first, *alike = [family.name for family in found if rank(family) == rank(found[0])] or [""]
-        if alike:
-            others = ", ".join(alike)
-            said.append(f"{task.tag}: {others} would cover it as well as {first}, which is searched; see --family")
-    return tuple(said)
-
-
-def run_searches(
-    searches: Sequence[TaskSearch], options: TuneOptions, evaluator: Evaluator, listener: Listener = SILENT
-) -> Ran:
-    """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained."""
-    begun = time.perf_counter()
-    scheduler = Scheduler([search.task.count for search in searches], options.seed)
-    counted = evaluated = 0
-    while counted < options.trials:
-        if options.seconds is not None and time.perf_counter() - begun > options.seconds:
-            break
-        place = scheduler.choose()
-        if place is None:
-            break
-        search = searches[place]
-        stepped = search.step(evaluator)
-        if stepped is None:
-            scheduler.close(place)
-            continue
-        trial, fresh = stepped
-        roof = roof_seconds(search.task, trial.samples, search.machine)
-        scheduler.learn(place, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
-        counted += trial.outcome != "duplicate"
-        evaluated += fresh
-        listener.trial(trial, counted, search.best_seconds)
-    return Ran(evaluated, time.perf_counter() - begun, sum(search.own_seconds for search in searches))

@@ -8,6 +8,7 @@ partial applications of functions of one module that computes and does nothing e
 import builtins
 import io
 import pickle
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import partial
 from typing import TypeVar
@@ -79,6 +80,14 @@ def check_answer(found: object, kind: TypeAdapter[T]) -> T:
         return kind.validate_python(kind.dump_python(found, warnings="none"))  # type: ignore[arg-type]
     except (ValidationError, TypeError, ValueError) as error:
         raise pickle.UnpicklingError(f"an answer must be as it was promised, it is {type(found).__name__}") from error
+
+
+def evaluations(answer: list[Evaluation], count: int) -> list[Evaluation]:
+    """An answer as so many evaluations; empty if it is none."""
+    with suppress(pickle.UnpicklingError):
+        found = check_answer(answer, EVALUATIONS)
+        return found if len(found) == count else []
+    return []
 
 
 def is_error(found: object) -> bool:

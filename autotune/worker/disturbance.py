@@ -70,7 +70,7 @@ def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> 
     if disturbance is not None and disturbance.loudest:
         advice.append(
             f"other processes take {disturbance.others:.0%} of a core, most of it {disturbance.loudest}: stop them, or "
-            "keep them off the highest core, where candidates run"
+            "keep them off the highest core, where candidates run unless another tuner does"
         )
     if disturbance is not None and disturbance.stolen > STOLEN:
         advice.append(

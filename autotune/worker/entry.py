@@ -21,12 +21,14 @@ class Entry:
         payload: Payload that is computed.
         contender: One of our programs, or a library.
         seed: Seed of the input data.
+        threads: Threads that a library may use; a program's own say what it uses.
     """
 
     name: str
     payload: Payload
     contender: Candidate | Comparator
     seed: int = 0
+    threads: int = 1
 
 
 @dataclass(frozen=True)

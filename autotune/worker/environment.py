@@ -1,4 +1,4 @@
-"""The environment that libraries are timed in: one thread, and nothing that the shell says about how to compute.
+"""The environment that libraries are timed in: so many threads, and nothing that the shell says about how to compute.
 
 Libraries read these variables when they are loaded, so they must be right before a worker starts.
 """
@@ -9,23 +9,24 @@ from contextlib import contextmanager
 
 # OPENBLAS_CORETYPE=Haswell halves NumPy's speed on some machines; the others have switches of the same kind.
 PREFIXES = ("OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "OMP_", "GOMP_", "KMP_", "DNNL_", "ONEDNN_", "ATEN_", "NPY_")
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
-def one_thread() -> Iterator[dict[str, str]]:
-    """Give processes that start inside the ``with`` block a clean environment with one thread.
+def only_threads(threads: int) -> Iterator[dict[str, str]]:
+    """Give processes that start inside the ``with`` block a clean environment with so many threads.
 
     Yields:
         The variables that are unset meanwhile, with their values.
     """
+    wanted = dict.fromkeys(COUNTS, str(threads))
     inherited = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
     for name in inherited:
         del os.environ[name]
-    os.environ.update(ONE_THREAD)
+    os.environ.update(wanted)
     try:
-        yield {name: value for name, value in inherited.items() if ONE_THREAD.get(name) != value}
+        yield {name: value for name, value in inherited.items() if wanted.get(name) != value}
     finally:
-        for name in ONE_THREAD:
+        for name in wanted:
             del os.environ[name]
         os.environ.update(inherited)

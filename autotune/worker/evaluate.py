@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from autotune.compiler.fingerprint import Fingerprints
-from autotune.compiler.program import BoundProgram, compile_program
+from autotune.compiler.program import BoundProgram, Program, compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError, DuplicateError
 from autotune.core.evaluator import Evaluation, Job
@@ -16,6 +16,7 @@ from autotune.core.trial import Outcome, Samples
 from autotune.worker.measure import LONG_CALL, Run, calibrate, measure, measure_interleaved
 from autotune.worker.roofs import measure_roofs, reference_run
 from autotune.worker.testbench import Testbench, open_testbench
+from autotune.worker.verify import Verdict
 
 NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
 FAR = 4.0  # times the best so far; the call that is verified begins with cold caches, but is not four times as slow
@@ -38,17 +39,16 @@ def evaluate(job: Job) -> list[Evaluation]:
     for (number, bound), times in zip(right, samples, strict=True):
         REPORTER.candidate = number
         timed = replace(found[number], samples=times, phases={**found[number].phases, **watch.phases})
-        part = job.candidates[number].part
-        if part > 1:
-            found[number] = replace(timed, samples=multiplied(times, part))
+        if job.candidates[number].part > 1:
+            found[number] = replace(timed, samples=multiplied(times, bound.program.part.scale))
         else:
             found[number] = timed if is_hopeless(timed.first_call, job) else look_again(timed, bound, bench)
     return found
 
 
-def multiplied(samples: Samples, part: int) -> Samples:
-    """What the whole of a program takes of which one in `part` iterations was timed."""
-    return replace(samples, seconds=tuple(part * seconds for seconds in samples.seconds))
+def multiplied(samples: Samples, scale: float) -> Samples:
+    """What the whole of a program takes of which a part was timed."""
+    return replace(samples, seconds=tuple(scale * seconds for seconds in samples.seconds))
 
 
 def is_hopeless(first_call: float, job: Job) -> bool:
@@ -103,7 +103,8 @@ def build_and_verify(
 ) -> tuple[BoundProgram | None, Evaluation]:
     """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right.
 
-    A part of a program is not called: what it computes is not right.
+    Of a part of a program that is compared which follows from what was run; where that does not show, the diagnostic of
+    an outcome of ``ok`` says why.
     """
     watch, fingerprints = Stopwatch(), Fingerprints(known)
 
@@ -128,17 +129,30 @@ def build_and_verify(
     except CompileError as error:
         return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
     bound = bench.bind(program)
-    if candidate.part > 1:
-        return bound, found("ok", "")
     with watch.phase("verify"):
-        verdict = bench.verify_alone(program)
+        verdict = (
+            bench.verify_alone(program) if candidate.part == 1 else verify_part(payload, candidate, program, bench)
+        )
     evaluation = replace(
         found(verdict.outcome, verdict.diagnostic),
-        max_error=verdict.max_error,
+        max_error=verdict.max_error if verdict.outcome != "ok" or not verdict.diagnostic else None,
         buffers=program.buffers,
         first_call=verdict.seconds,
     )
     return (bound if verdict.outcome == "ok" else None), evaluation
+
+
+def verify_part(payload: Payload, candidate: Candidate, program: Program, bench: Testbench) -> Verdict:
+    """Compare what follows from the iterations that a part runs; where that does not show, the diagnostic says why."""
+    if why := program.part.unverifiable or bench.hides_parts:
+        return Verdict("ok", 0.0, why)
+    try:
+        poisoned = compile_program(
+            payload, None, candidate.pipeline, text=candidate.text, part=candidate.part, poisoned=True
+        )
+    except CompileError as error:
+        return Verdict("ok", 0.0, str(error))
+    return bench.verify_part(poisoned)
 
 
 def roofs(machine: Machine) -> Roofs:

@@ -11,6 +11,7 @@ from pathlib import Path
 from autotune.core.errors import PayloadError
 from autotune.core.imported import DESCRIPTION
 from autotune.registry import import_file
+from autotune.worker.named import cache
 
 
 def import_once(spec: str) -> Path:
@@ -68,4 +69,4 @@ def folder_of(spec: str) -> Path:
 
 def imports() -> Path:
     """Where models that were imported on the way are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune" / "imports"
+    return cache() / "imports"

@@ -11,10 +11,12 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from math import inf
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import recv_handle, send_handle
 from subprocess import Popen, TimeoutExpired
@@ -27,6 +29,7 @@ from autotune.worker.sandbox import available_walls
 
 ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 CLOSE_SECONDS = 10.0
+PROCESSOR_TIME = 2  # CPUCLOCK_SCHED: of a process's clock, its kind
 START, END = "start", "end"
 
 
@@ -37,10 +40,19 @@ class IsolatedProcess:
     Attributes:
         channel: Calls go in, moments and answers come out.
         gone: A descriptor that becomes readable when the process ends.
+        pid: Number of the process.
     """
 
     channel: Channel
     gone: int
+    pid: int
+
+    def busy_seconds(self) -> float:
+        """Processor time that it has used, by the kernel's clock of a process; infinite if the process is gone."""
+        try:
+            return time.clock_gettime(~self.pid << 3 | PROCESSOR_TIME)
+        except OSError:
+            return inf
 
     def close(self) -> None:
         """Give the descriptors back."""
@@ -79,7 +91,7 @@ class Keeper:
         finally:
             theirs.close()
         pid: int = self._control.recv()
-        return IsolatedProcess(mine, os.pidfd_open(pid))
+        return IsolatedProcess(mine, os.pidfd_open(pid), pid)
 
     def end(self) -> int:
         """Kill the process and all it started; its exit code, the negative signal if one killed it before.

@@ -1,5 +1,8 @@
 """Kernels written by hand, whose work is known exactly: roofs, noise and the machine's speed are measured by them."""
 
+import re
+from dataclasses import replace
+
 from autotune.core.payload import Argument, Array, Payload
 
 
@@ -124,3 +127,29 @@ def copy_payload(count: int, lanes: int) -> Payload:
 def same(x: Array) -> tuple[Array, ...]:
     """The oracle of a copy."""
     return (x,)
+
+
+def on_threads(kernel: Payload, threads: int) -> Payload:
+    """A kernel once on each thread, on arrays of its own: those of a thread are a row of the whole's."""
+    if threads == 1:
+        return kernel
+    row = "memref<{0}xf32, strided<[1], offset: ?>>"
+    inner = re.sub(r"memref<(\d+)xf32>", lambda found: row.format(found[1]), kernel.text)
+    arguments = [replace(argument, shape=(threads, *argument.shape)) for argument in kernel.arguments]
+    kinds = [row.format(argument.shape[0]) for argument in kernel.arguments]
+    rows = "\n".join(
+        f"      %row{i} = memref.subview %all{i}[%t, 0] [1, {a.shape[1]}] [1, 1] : {a.type} to {kind}"
+        for i, (a, kind) in enumerate(zip(arguments, kinds, strict=True))
+    )
+    text = f"""{inner}
+  func.func @{kernel.entry}_on_threads({", ".join(f"%all{i}: {a.type}" for i, a in enumerate(arguments))}) {{
+    %first = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %threads = arith.constant {threads} : index
+    scf.parallel (%t) = (%first) to (%threads) step (%one) {{
+{rows}
+      func.call @{kernel.entry}({", ".join(f"%row{i}" for i in range(len(kinds)))}) : ({", ".join(kinds)}) -> ()
+    }}
+    return
+  }}"""
+    return replace(kernel, text=text, entry=f"{kernel.entry}_on_threads", arguments=tuple(arguments))

@@ -1,7 +1,7 @@
 """What a candidate may take: memory, and time by what others took; and how long the present one has taken."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -25,6 +25,7 @@ COMPILE_FACTOR = 8.0  # of what nine in ten good candidates take
 LEAST_COMPILE_SECONDS = 3.0
 RUN_FACTOR = 200.0  # of the best: slower is hopeless, not worth verifying
 LEAST_RUN_SECONDS = 2.0
+MOST_DISTURBED = 5.0  # times a limit of processor time: a candidate that sleeps is ended then
 LATEST = 30  # trials looked at: a search asks before each of its trials
 
 
@@ -51,12 +52,16 @@ class CallTimeline:
         moment: The last one; `None` before the first.
         since: Time when the last moment was recorded, in seconds of the monotonic clock.
         group_since: Time when the group of phases began that a limit holds for, in seconds of the monotonic clock.
+        busy: Gives the processor time that the process has used, in seconds; by default all time counts as such.
+        group_busy: Processor time that had been used when the group began, in seconds.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
     moment: Moment | None = None
     since: float = 0.0
     group_since: float = 0.0
+    busy: Callable[[], float] = time.monotonic
+    group_busy: float = 0.0
 
     def enter(self, moment: Moment) -> None:
         """Record another moment."""
@@ -67,7 +72,7 @@ class CallTimeline:
             self.phases.clear()
         same = before is not None and before.candidate == moment.candidate
         if not (same and before is not None and before.phase in COMPILE and moment.phase in COMPILE):
-            self.group_since = now
+            self.group_since, self.group_busy = now, self.busy()
         self.moment, self.since = moment, now
 
     def settle(self, now: float) -> None:
@@ -76,9 +81,16 @@ class CallTimeline:
             self.phases[self.moment.phase] = self.phases.get(self.moment.phase, 0.0) + now - self.since
 
     def deadline(self, time_limits: TimeLimits) -> float:
-        """When time_limits with the present phase ends, whatever is left for the whole call."""
+        """When the time of the present phase ends, as far as it is known now; whatever is left for the whole call.
+
+        What others took of the processor is given back: a compilation of a second takes three on a busy machine.
+        """
         bound = time_limits.bound(self.moment.phase) if self.moment is not None else None
-        return self.group_since + bound if bound is not None else inf
+        if bound is None:
+            return inf
+        end, now = self.group_since + bound, time.monotonic()
+        left = bound - (self.busy() - self.group_busy)
+        return end if now < end or left <= 0 else min(now + left, self.group_since + MOST_DISTURBED * bound)
 
 
 def learn_time_limits(trials: Sequence[Trial]) -> TimeLimits:

@@ -11,11 +11,12 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.core.cores import physical_cores
 from autotune.core.files import SCRATCH
 from autotune.core.stopwatch import REPORTER, Moment
 from autotune.worker.answers import plain_error
@@ -23,6 +24,7 @@ from autotune.worker.channel import Channel
 from autotune.worker.fault import report_faults
 from autotune.worker.sandbox import raise_walls
 
+OPENMP = {"OMP_PLACES": "threads", "OMP_PROC_BIND": "close", "KMP_BLOCKTIME": "1"}  # the last in milliseconds
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 STARTED_A_PROCESS = 113  # exit code
 
@@ -65,11 +67,15 @@ class Surroundings:
         folder: Private folder of the worker.
         memory_bytes: Most address space of a process; `None` for as much as it likes.
         sandboxed: Whether the walls of the sandbox are raised before any call.
+        threads: Threads that may compute at once, of a core each.
+        cores: CPUs to stay on, as many as threads; none for the highest of those that there are.
     """
 
     folder: str
     memory_bytes: int | None
     sandboxed: bool
+    threads: int = 1
+    cores: tuple[int, ...] = ()
 
     @property
     def log(self) -> str:
@@ -99,6 +105,7 @@ class Raised:
 def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
     """Answer calls until the channel closes. Ends the process; never returns."""
     set_up(around.log, around.memory_bytes)
+    pin(around.threads, around.cores)
     if os.getppid() != keeper:  # it died before we asked to die with it
         os._exit(1)
     if around.sandboxed:
@@ -150,7 +157,7 @@ def stay_alone(me: int, limited: bool) -> None:
 
 
 def set_up(log: str, memory_bytes: int | None) -> None:
-    """A session of its own, a bound on memory, no core dumps, output to the log, one fixed core, a report of faults."""
+    """A session of its own, a bound on memory, no core dumps, output to the log, a report of faults."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -167,8 +174,19 @@ def set_up(log: str, memory_bytes: int | None) -> None:
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     report_faults()
+
+
+def pin(threads: int, cores: Sequence[int] = ()) -> None:
+    """Stay on a core, the highest if none is named; several threads on as many cores, each on its own.
+
+    An OpenMP runtime reads when it is loaded that its threads keep to their cores, and how long they spin for the next
+    parallel loop before they sleep: longer than a program is busy between two of them, much shorter than a sample of
+    another program that wants those cores.
+    """
+    os.sched_setaffinity(0, set(cores or physical_cores()[-threads:]))
+    if threads > 1:
+        os.environ.update(OPENMP, OMP_NUM_THREADS=str(threads))
 
 
 def set_limits(limits: Limits | None) -> None:

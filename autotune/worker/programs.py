@@ -38,7 +38,10 @@ def enter_program(entry: Entry) -> Standing:
         raise TypeError(f"{entry.name} must be a program of ours")
     bench = open_testbench(entry.payload, entry.seed, this_machine().pages)
     bound, found = build_and_verify(entry.payload, entry.contender, bench)
-    remember(entry.name, bench.runs(bound) if bound is not None else None)
+    if bound is None:
+        remember(entry.name, None)
+    else:
+        remember(entry.name, bench.runs(bound), bound.program.part.scale)
     return Standing(found.outcome, found.max_error, found.diagnostic, seconds=found.phases.get("verify", 0.0))
 
 

@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.trial import Samples
 from autotune.worker.entry import Entry, ExpectedPart, Standing
-from autotune.worker.evaluate import multiplied
 from autotune.worker.libraries import enter_library, take_expected
 from autotune.worker.measure import Batch, is_spent
 from autotune.worker.programs import REFERENCE, OracleQuestion, enter_program, enter_reference, expected_part
@@ -40,13 +38,11 @@ class Contestant:
         name: Name of the entry.
         worker: Worker whose process it runs in.
         admit: Prepares and verifies it in that process.
-        part: One in so many of its iterations is run.
     """
 
     name: str
     worker: Worker
     admit: Callable[[Worker], Standing | Evaluation]
-    part: int = 1
 
     def enter(self) -> Standing:
         """Prepare and verify it; the process remembers it."""
@@ -94,8 +90,7 @@ def standing_of(found: Standing | Evaluation) -> Standing:
 
 def program(entry: Entry, worker: Worker) -> Contestant:
     """One of our programs, in the process of all of them."""
-    part = entry.contender.part if isinstance(entry.contender, Candidate) else 1
-    return Contestant(entry.name, worker, lambda home: home.call(enter_program, entry), part)
+    return Contestant(entry.name, worker, lambda home: home.call(enter_program, entry))
 
 
 def library(entry: Entry, worker: Worker, ours: Worker) -> Contestant:
@@ -167,8 +162,7 @@ def race(contestants: Sequence[Contestant], ours: Worker, machine: Machine, effo
     beside = tuple(times[REFERENCE])
     for each in contestants:
         if each.name not in finish.fallen:
-            samples = Samples(tuple(times[each.name]), beside, batches[each.name].calls)
-            finish.samples[each.name] = multiplied(samples, each.part)
+            finish.samples[each.name] = Samples(tuple(times[each.name]), beside, batches[each.name].calls)
     return finish
 
 

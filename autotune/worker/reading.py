@@ -20,6 +20,7 @@ from autotune.compiler.open_script import read_open_script
 from autotune.compiler.rehearsal import Rehearsal, rehearse
 from autotune.compiler.stages import Stage
 from autotune.compiler.stages import compile_to as compile_here
+from autotune.compiler.tasks.dialect_file import read_written
 from autotune.compiler.tasks.partition import Partition
 from autotune.compiler.tasks.partition import partition as partition_here
 from autotune.compiler.tasks.payload_file import read_payload
@@ -27,13 +28,14 @@ from autotune.compiler.tasks.payload_folder import load_payload_folder
 from autotune.core.candidate import Candidate, Script
 from autotune.core.errors import AutotuneError, BundleError, CompileError, PayloadError, ScheduleError
 from autotune.core.evaluator import Evaluation
-from autotune.core.files import read_file
+from autotune.core.files import read_text
 from autotune.core.imported import DESCRIPTION, TEXT
 from autotune.core.open_script import ChosenScript, OpenScript
 from autotune.core.payload import Payload
-from autotune.registry import is_importable, is_registered, load_payload
-from autotune.worker.imports import import_once, imported_before
+from autotune.registry import dialect_of, is_importable, is_registered, load_payload
+from autotune.worker.imports import import_once
 from autotune.worker.limits import READ_SECONDS, SCRIPT_SECONDS
+from autotune.worker.named import remember
 from autotune.worker.worker import Worker
 
 A = TypeVar("A")
@@ -61,11 +63,8 @@ class ScriptFile:
         Raises:
             ScheduleError: The file cannot be read, is no text, or is far longer than any script.
         """
-        try:
-            return cls(str(path), read_file(path, MOST_SCRIPT_BYTES).decode())
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise ScheduleError(f"a schedule must be a readable MLIR file, {path} is not: {reason}") from error
+        law = "a schedule must be a readable MLIR file"
+        return cls(str(path), read_text(path, MOST_SCRIPT_BYTES, law, ScheduleError))
 
 
 @cache
@@ -76,7 +75,15 @@ def reader() -> Worker:
     return worker
 
 
-def read_apart(function: Callable[[A], T], argument: A, what: str, error: type[AutotuneError]) -> T:
+def read_apart(
+    function: Callable[[A], T],
+    argument: A,
+    what: str,
+    error: type[AutotuneError],
+    *,
+    law: str = "be readable by the compiler, it is not ({})",
+    seconds: float = READ_SECONDS,
+) -> T:
     """Call a function of a stranger's text in the isolated process.
 
     Args:
@@ -84,13 +91,15 @@ def read_apart(function: Callable[[A], T], argument: A, what: str, error: type[A
         argument: Argument of the call.
         what: What is read, for the message.
         error: Class of the error where the process does not survive the text.
+        law: What it must, and what became of the process instead.
+        seconds: Seconds that the call may take.
 
     Raises:
         AutotuneError: The function raised it, or the process failed.
     """
-    found = reader().call(function, argument)
+    found = reader().call(function, argument, seconds)
     if isinstance(found, Evaluation):
-        raise error(f"{what} must be readable by the compiler, it is not ({found.outcome}: {found.diagnostic})")
+        raise error(f"{what} must {law.format(f'{found.outcome}: {found.diagnostic}')}")
     return found
 
 
@@ -105,24 +114,30 @@ def open_payload(source: str | Path) -> Payload:
         PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
     """
     spec = str(source)
-    if is_importable(spec) and not is_registered(spec):
-        return open_folder(import_once(spec), spec)
-    return reopen_payload(spec)
-
-
-def reopen_payload(spec: str) -> Payload:
-    """The payload that a record names, as far as it is here: nothing is imported for a record, which may be anybody's.
-
-    Raises:
-        PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
-    """
     if is_registered(spec):
         return load_payload(spec)
     if is_importable(spec):
-        return open_folder(imported_before(spec), spec)
-    if os.path.isfile(os.path.join(spec, DESCRIPTION)):
-        return open_folder(Path(spec), spec)
-    return open_text(spec) if is_path(spec) else load_payload(spec)
+        found = open_folder(import_once(spec), spec)
+    elif is_path(spec) or is_folder(spec):
+        found = open_place(spec)
+    else:
+        return load_payload(spec)
+    remember(spec, found.sha256)
+    return found
+
+
+def open_place(spec: str) -> Payload:
+    """The payload of a file of MLIR, or of an imported folder.
+
+    Raises:
+        PayloadError: The file or folder holds no payload.
+    """
+    return open_folder(Path(spec), spec) if is_folder(spec) else open_text(spec)
+
+
+def is_folder(spec: str) -> bool:
+    """Tell whether an importer wrote a folder."""
+    return os.path.isfile(os.path.join(spec, DESCRIPTION))
 
 
 def open_folder(folder: Path, spec: str) -> Payload:
@@ -135,30 +150,21 @@ def open_folder(folder: Path, spec: str) -> Payload:
 
 
 def open_text(path: str) -> Payload:
-    """The payload in an ``.mlir`` file, parsed apart.
+    """The payload in an ``.mlir`` file, parsed apart; what is in a dialect is then lowered here, from what was read.
 
     Raises:
         PayloadError: The file is no payload.
     """
-    return bare(read_apart(partial(read_payload, path), read_text(Path(path)), path, PayloadError))
+    text = read_text(path, MOST_BYTES, "a payload file must be readable MLIR text", PayloadError)
+    if (dialect := dialect_of(text)) is not None:
+        written = read_apart(partial(read_written, path, dialect.name, dialect.definition), text, path, PayloadError)
+        return dialect.payload(path, written)
+    return bare(read_apart(partial(read_payload, path), text, path, PayloadError))
 
 
 def is_path(spec: str) -> bool:
     """Whether a spec names a file."""
     return spec.endswith(".mlir") or "/" in spec.partition(",")[0]
-
-
-def read_text(path: Path) -> str:
-    """The text of a payload's file.
-
-    Raises:
-        PayloadError: The file cannot be read, or is no text.
-    """
-    try:
-        return read_file(path, MOST_BYTES).decode()
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise PayloadError(f"a payload file must be readable MLIR text, {path} is not: {reason}") from error
 
 
 def partition(payload: Payload) -> Partition:
@@ -167,8 +173,9 @@ def partition(payload: Payload) -> Partition:
     Raises:
         CompileError: The text does not parse.
         PayloadError: The entry function is not there, or the compiler does not survive the text.
+        RuleError: Rewrite rules of the payload cannot be applied.
     """
-    found = read_apart(partition_here, bare(payload), payload.name, PayloadError)
+    found = read_apart(partition_here, bare(payload), payload.rules.source or payload.name, PayloadError)
     return replace(found, payload=replace(payload, text=found.payload.text))
 
 
@@ -246,9 +253,5 @@ def script_apart(function: Callable[[A], T], argument: A, source: str) -> T:
         AutotuneError: The function raised it.
         ScheduleError: The process failed over the script.
     """
-    found = reader().call(function, argument, SCRIPT_SECONDS)
-    if isinstance(found, Evaluation):
-        raise ScheduleError(
-            f"{source} must be a script that MLIR takes and ends, it {found.outcome}: {found.diagnostic}"
-        )
-    return found
+    law = "be a script that MLIR takes and ends, it {}"
+    return read_apart(function, argument, source, ScheduleError, law=law, seconds=SCRIPT_SECONDS)

@@ -5,13 +5,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import tail
 from autotune.compiler.program import BoundProgram, compile_program
 from autotune.core.evaluator import Effort
 from autotune.core.machine import Machine, Roofs
 from autotune.core.pages import aligned_empty
 from autotune.core.payload import Payload
-from autotune.worker.kernels import fma_payload, read_payload
+from autotune.worker.kernels import fma_payload, on_threads, read_payload
 from autotune.worker.measure import measure_interleaved
 
 CHAINS = (8, 10, 12, 14)  # independent FMA chains: enough to hide latency, few enough for 16 registers
@@ -25,32 +25,42 @@ def measure_roofs(machine: Machine) -> Roofs:
     """Measure all roofs; takes about two seconds."""
     return Roofs(
         flops=max(fma_rate(machine, chains) for chains in CHAINS),
-        dram_bytes=read_rate(machine, DRAM_BYTES),
+        dram_bytes=read_rate(machine, DRAM_BYTES // machine.threads),
         l2_bytes=read_rate(machine, machine.l2_bytes // 2),
     )
 
 
 def fma_rate(machine: Machine, chains: int) -> float:
     """Best rate of a loop of independent FMAs, in operations a second."""
-    (samples,) = measure_interleaved([bind(fma_payload(machine.lanes, chains, STEPS), machine).run], EFFORT)
-    return 2 * machine.lanes * chains * STEPS / min(samples.seconds)
+    kernel = on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads)
+    (samples,) = measure_interleaved([bind(kernel, machine).run], EFFORT)
+    return 2 * machine.threads * machine.lanes * chains * STEPS / min(samples.seconds)
 
 
 def read_rate(machine: Machine, size: int) -> float:
-    """Best rate of summing an array of `size` bytes, in bytes a second."""
-    (samples,) = measure_interleaved([bind(read_payload(machine.lanes, size), machine).run], EFFORT)
-    return size / min(samples.seconds)
+    """Best rate of summing an array of `size` bytes on each thread, in bytes a second."""
+    kernel = on_threads(read_payload(machine.lanes, size), machine.threads)
+    (samples,) = measure_interleaved([bind(kernel, machine).run], EFFORT)
+    return machine.threads * size / min(samples.seconds)
+
+
+def fork_seconds(machine: Machine) -> float:
+    """Seconds that a parallel loop takes in which there is nothing to do, to wake threads and to wait for the last."""
+    nothing = fma_payload(machine.lanes, 1, 1)
+    runs = [bind(on_threads(nothing, threads), machine).run for threads in (machine.threads, 1)]
+    together, alone = measure_interleaved(runs, EFFORT)
+    return max(0.0, min(together.seconds) - min(alone.seconds))
 
 
 @lru_cache(maxsize=1)
 def reference_run(machine: Machine) -> Callable[[int], None]:
     """The reference kernel that is timed between samples: FMAs in registers, about 0.1 ms a call."""
-    return bind(fma_payload(machine.lanes, REFERENCE_CHAINS, STEPS), machine).run
+    return bind(on_threads(fma_payload(machine.lanes, REFERENCE_CHAINS, STEPS), machine.threads), machine).run
 
 
 def reference_flops(machine: Machine) -> int:
     """Operations of one call of the reference kernel, which runs at the FMA roof."""
-    return 2 * machine.lanes * REFERENCE_CHAINS * STEPS
+    return 2 * machine.threads * machine.lanes * REFERENCE_CHAINS * STEPS
 
 
 def bind(payload: Payload, machine: Machine) -> BoundProgram:
@@ -58,4 +68,4 @@ def bind(payload: Payload, machine: Machine) -> BoundProgram:
     arrays = [aligned_empty(argument, machine.pages) for argument in payload.arguments]
     for array in arrays:
         array.fill(np.float32(0.5))
-    return compile_program(payload, None, TAIL).bind(arrays)
+    return compile_program(payload, None, tail(machine.threads)).bind(arrays)

@@ -2,12 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import BoundProgram, Program, compile_program
+from autotune.compiler.row_order import in_row_order
 from autotune.core.errors import PayloadError
 from autotune.core.pages import Pages, aligned_empty
 from autotune.core.payload import WRITTEN, Array, Case, Payload
@@ -16,6 +18,7 @@ from autotune.worker.measure import Run, time_once
 from autotune.worker.payload_arrays import PayloadArrays
 from autotune.worker.verify import Verdict, verify
 
+REPEATS = 4  # calls besides the first by which a program of several threads is verified
 KEPT_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
 
 
@@ -61,11 +64,12 @@ class Testbench(PayloadArrays):
         return self._stored[key]
 
     def ask_oracle(self, case: Case) -> list[Array]:
-        """What the reference says in a case, or the plain lowering where there is no reference."""
+        """What the reference says in a case, or the plain lowering, its sums in row order, where there is none."""
         self.restart(case)
         if self.payload.reference is not None:
             return [np.asarray(array) for array in self.payload.reference(**self.inputs)]
-        compile_program(self.payload, None, PLAIN).bind(self.arrays).run()
+        plain = compile_program(self.payload, None, PLAIN, text=in_row_order(self.payload.text))
+        plain.bind(self.arrays).run()
         return [array.copy() for array in self.written]
 
     def bind(self, program: Program) -> BoundProgram:
@@ -73,12 +77,52 @@ class Testbench(PayloadArrays):
         return program.bind([*self.arrays, *map(self.stored, program.weights)])
 
     def verify_alone(self, program: Program) -> Verdict:
-        """Run a program once a case, fences around what it writes; right if it wrote that, and nothing else."""
+        """Run a program once a case, fences around what it writes; right if it wrote that, and nothing else.
+
+        One of several threads is run again and again: which thread is first is another matter each time.
+        """
+        mine, bound = self._fence(program)
+        verdict = self._verify(bound, mine, is_fenced=True)
+        for _ in range(REPEATS if program.threads > 1 else 0):
+            if verdict.outcome != "ok":
+                break
+            again = self._verify(bound, mine, is_fenced=True)
+            verdict = replace(again, max_error=max(verdict.max_error, again.max_error), seconds=verdict.seconds)
+        return verdict
+
+    def _fence(self, program: Program) -> tuple[list[Array], BoundProgram]:
+        """Arrays between fences, and a program that writes those."""
         mine = [fence.array for fence in self.fenced]
         fenced = iter(mine)
         arguments = zip(self.payload.arguments, self.arrays, strict=True)
         arrays = [next(fenced) if argument.role in WRITTEN else array for argument, array in arguments]
-        return self._verify(program.bind([*arrays, *map(self.stored, program.weights)]), mine, is_fenced=True)
+        return mine, program.bind([*arrays, *map(self.stored, program.weights)])
+
+    @property
+    def hides_parts(self) -> str:
+        """Why results of a part of a program cannot be told from those it did not compute; empty if they can."""
+        kept = [argument.name for argument in self.payload.written if argument.role == "state"]
+        counted = [argument.name for argument in self.payload.written if argument.dtype.startswith("i")]
+        said = [(kept, "keeps what was there before"), (counted, "holds whole numbers")]
+        return next((f"{names[0]} {why}" for names, why in said if names), "")
+
+    def verify_part(self, program: Program) -> Verdict:
+        """Run a part of a program once a case; right if what is a number is right, as what was not computed is none."""
+        mine, bound = self._fence(program)
+        worst, numbers = 0.0, 0
+        for case, expected in zip(self.cases, self.expected, strict=True):
+            self.restart(case, mine)
+            bound.run()
+            if wrong := self.trespass():
+                return Verdict("wrong-result", np.inf, wrong)
+            computed = [~np.isnan(array) for array in mine]
+            numbers += sum(map(np.count_nonzero, computed))
+            filled = [np.where(here, array, whole) for here, array, whole in zip(computed, mine, expected, strict=True)]
+            verdict = verify(self.payload, filled, expected)
+            if verdict.outcome != "ok":
+                return verdict
+            worst = max(worst, verdict.max_error)
+        return Verdict("ok", worst, "" if numbers else "all that it writes follows from what a part leaves out")
 
     def verify_again(self, bound: BoundProgram) -> Verdict:
         """Run a program that was timed once more: what it computes must not depend on the calls before."""

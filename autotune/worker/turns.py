@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autotune.worker.measure import Batch, Run, calibrate, steady
 
-_entered: dict[str, Run] = {}
+_entered: dict[str, tuple[Run, float]] = {}
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class FirstTurn:
     sample_seconds: float
 
 
-def remember(name: str, run: Run | None) -> None:
-    """Keep how an entry is run, for its turns; `None` if it may not race."""
+def remember(name: str, run: Run | None, scale: float = 1.0) -> None:
+    """Keep how an entry is run, for its turns; `None` if it may not race. Its times are multiplied by `scale`."""
     _entered.pop(name, None)
     if run is not None:
-        _entered[name] = run
+        _entered[name] = run, scale
 
 
 def calibrate_entry(turn: FirstTurn) -> Batch | None:
     """How samples of an entry are to be taken; `None` if it did not enter in this process."""
-    run = _entered.get(turn.name)
+    run, _ = _entered.get(turn.name, (None, 1.0))
     return steady(calibrate(run, turn.sample_seconds)) if run is not None else None
 
 
 def take_sample(turn: Turn) -> float | None:
     """Seconds a call of an entry; `None` if it did not enter in this process."""
-    run = _entered.get(turn.name)
-    return turn.batch.sample(run) if run is not None else None
+    run, scale = _entered.get(turn.name, (None, 1.0))
+    return scale * turn.batch.sample(run) if run is not None else None

@@ -21,8 +21,9 @@ from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
 from autotune.core.stats import quiet_time
-from autotune.worker.answers import EVALUATIONS, MOMENT, check_answer, read_answer
+from autotune.worker.answers import MOMENT, check_answer, evaluations, read_answer
 from autotune.worker.cause import find_cause, overdue
+from autotune.worker.claims import CoreClaim
 from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
 from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, MEMORY_SHARE, CallTimeline
@@ -49,6 +50,8 @@ class Worker:
             and its answers are believed.
         library: Library of somebody else, which the user installed, is run: no sandbox, no limit of memory, nothing of
             MLIR in the process, whose LLVM may not be that of the library.
+        threads: Threads that may compute at once, of a core each.
+        cores: CPUs that the process stays on, as many as threads; by default the highest that no other tuner claims.
     """
 
     def __init__(
@@ -58,21 +61,23 @@ class Worker:
         *,
         sandboxed: bool = True,
         library: bool = False,
+        threads: int = 1,
+        cores: tuple[int, ...] = (),
     ) -> None:
         self.seconds = seconds
         self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
         self._preload = LIBRARY_PRELOAD if library else PRELOAD
         self._scratch = Scratch()
         limit = None if library else self.memory_bytes
-        self._around = Surroundings(str(self._scratch.path), limit, sandboxed and not library)
-        self._keeper = self._start_keeper()
+        self._claim = CoreClaim(threads, cores)
+        self._around = Surroundings(
+            str(self._scratch.path), limit, sandboxed and not library, threads, self._claim.cores
+        )
+        self._keeper = Keeper(self._around, self._preload)
         self._process: IsolatedProcess | None = None
         self._timeline = CallTimeline()
         self._quiet = inf  # the reference kernel's best time in any process of this worker
         self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
-
-    def _start_keeper(self) -> Keeper:
-        return Keeper(self._around, self._preload)
 
     def __enter__(self) -> "Worker":
         return self
@@ -87,6 +92,7 @@ class Worker:
         self._drop_cell()
         self._keeper.close()
         self._scratch.close()
+        self._claim.release()
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
@@ -98,7 +104,8 @@ class Worker:
             AutotuneError: The payload itself is at fault, not a candidate.
         """
         time_limits = replace(job.time_limits, seconds=seconds or self.seconds)
-        limits = Limits(MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1)
+        memory, seconds = MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1
+        limits = Limits(memory, self._around.threads * seconds)
         found: dict[int, Evaluation] = {}
         while left := [place for place in range(len(job.candidates)) if place not in found]:
             rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._quiet)
@@ -158,8 +165,8 @@ class Worker:
         """Make a call; its value, or an `Evaluation` of why there is none."""
         for _ in range(2):
             open(self._around.log, "wb").close()  # anew
-            self._timeline = CallTimeline()
             process, deadline = self._ready_process(), time.monotonic() + time_limits.seconds
+            self._timeline = CallTimeline(busy=process.busy_seconds)
             try:
                 answer = self._converse(process, call, time_limits, deadline)
             except BaseException:
@@ -234,7 +241,7 @@ class Worker:
                 self._process = self._keeper.start()
             except (EOFError, OSError):
                 self._keeper.close()
-                self._keeper = self._start_keeper()
+                self._keeper = Keeper(self._around, self._preload)
                 self._process = self._keeper.start()
         return self._process
 
@@ -249,11 +256,3 @@ class Worker:
         if self._process is not None:
             self._process.close()
             self._process = None
-
-
-def evaluations(answer: list[Evaluation], count: int) -> list[Evaluation]:
-    """An answer as so many evaluations; empty if it is none."""
-    with suppress(pickle.UnpicklingError):
-        found = check_answer(answer, EVALUATIONS)
-        return found if len(found) == count else []
-    return []

@@ -1,1 +1,1 @@
-"""Libraries to compare with: each computes every payload here the way its users would, on one thread."""
+"""Libraries to compare with: each computes every payload here the way its users would, on the cores it is kept to."""

@@ -1,4 +1,4 @@
-"""IREE as a comparator: it compiles our own payload for this CPU, with data tiling; its runtime uses one thread."""
+"""IREE as a comparator: it compiles our own payload for this CPU, with data tiling; with a thread a core."""
 
 import platform
 import subprocess
@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from autotune.core.comparator import Prepared
+from autotune.core.cores import own_cores
 from autotune.core.errors import ComparatorError
 from autotune.core.payload import Array, Payload
 from payload.comparators.tensor_module import SCOPE, TensorModule, write
@@ -21,7 +22,7 @@ FLAGS = (
     "--iree-opt-data-tiling=true",
 )
 COMPILER = "iree.compiler.tools.scripts.iree_compile"
-DEVICE = "local-sync"  # the calling thread does the work
+ALONE, TOGETHER = "local-sync", "local-task"  # the calling thread does the work, or one a core
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Iree:
         """Versions of compiler and runtime, and the target."""
         compiler, runtime = version("iree-base-compiler"), version("iree-base-runtime")
         both = compiler if compiler == runtime else f"{compiler} and runtime {runtime}"
-        return f"iree {both}, llvm-cpu for host {platform.machine()}, data tiling, {DEVICE}"
+        return f"iree {both}, llvm-cpu for host {platform.machine()}, data tiling, {device()}"
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
         """Compile the payload and load it; weights are packed by then.
@@ -50,6 +51,11 @@ class Iree:
 
 
 IREE = Iree()
+
+
+def device() -> str:
+    """Where the runtime runs, on the cores that the process is kept to."""
+    return ALONE if own_cores() == 1 else TOGETHER
 
 
 def compile_module(module: TensorModule, name: str) -> bytes:
@@ -74,7 +80,7 @@ class IreeProgram:
         from iree import runtime  # noqa: PLC0415 - comes with an extra
 
         self._runtime = runtime
-        config = runtime.Config(DEVICE)
+        config = runtime.Config(device())
         instance, self._device = config.vm_instance, config.device
         index = runtime.ParameterIndex()
         for name, array in module.weights.items():

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from autotune.core.graph import OpNode, Rules
 from autotune.core.payload import Array
+from payload.convolution import steps_of
 
 Floats = npt.NDArray[np.float32]
 MASKED = np.float32(-1e30)
@@ -85,6 +86,28 @@ def attention(node: OpNode, q: Floats, k: Floats, v: Floats) -> Floats:
     return mixed
 
 
+def conv(node: OpNode, x: Floats, kernel: Floats, *bias: Floats) -> Floats:
+    """A convolution as products over its windows, one a group; `payload.convolution` says how all lie."""
+    steps = steps_of(node)
+    if not steps.channels_last:
+        x, kernel = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), kernel.transpose(2, 3, 1, 0)
+    around, reach = (steps.padding, steps.padding), steps.dilation * (kernel.shape[0] - 1) + 1
+    padded = np.pad(x, ((0, 0), around, around, (0, 0)))
+    every = np.lib.stride_tricks.sliding_window_view(padded, (reach, reach), axis=(1, 2))
+    windows = every[:, :: steps.stride, :: steps.stride, :, :: steps.dilation, :: steps.dilation]  # n h w c i j
+    parts = zip(np.split(windows, steps.groups, 3), np.split(kernel, steps.groups, 3), strict=True)
+    y = np.concatenate([np.tensordot(part, mine, ((4, 5, 3), (0, 1, 2))) for part, mine in parts], axis=3)
+    if bias:
+        y += bias[0]
+    found: Floats = y if steps.channels_last else y.transpose(0, 3, 1, 2)
+    return found
+
+
+def relu(_: OpNode, x: Floats) -> Floats:
+    """``max(x, 0)``."""
+    return np.maximum(x, np.float32(0))
+
+
 def split_heads(node: OpNode, qkv: Floats) -> list[Floats]:
     """Queries, keys and values that lie beside each other: ``(B T, 3 C)`` to three ``(B, H, T, D)``."""
     batch, heads, rows, depth = node.shape
@@ -124,5 +147,5 @@ def rows(node: OpNode, table: Floats) -> Floats:
     return table[: int(node["count"])]
 
 
-COMPUTED = (matmul, linear, add, layer_norm, softmax, gelu, embedding, attention, split_heads, merge_heads)
+COMPUTED = (matmul, linear, add, layer_norm, softmax, gelu, embedding, attention, conv, relu, split_heads, merge_heads)
 RULES: Rules = {rule.__name__: rule for rule in (*COMPUTED, store_rows, row_before, layer, rows)}

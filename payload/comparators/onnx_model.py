@@ -12,6 +12,7 @@ from autotune.core.graph import OpNode, Rules, translate
 from autotune.core.payload import Array, Payload
 from payload.comparators.constants import fold_constants, weights_of
 from payload.comparators.onnx_graph import OnnxGraph
+from payload.convolution import steps_of
 
 MASKED = -1e30
 
@@ -46,6 +47,16 @@ def attention(g: OnnxGraph, node: OpNode, q: str, k: str, v: str) -> str:
     return g.op("MatMul", g.op("Softmax", scores, axis=-1), v)
 
 
+def conv(g: OnnxGraph, node: OpNode, x: str, kernel: str, *bias: str) -> str:
+    """A convolution; with channels last, between two transpositions, as the operator has them first."""
+    steps = steps_of(node)
+    if steps.channels_last:
+        x, kernel = g.transpose(x, [0, 3, 1, 2]), g.transpose(kernel, [3, 2, 0, 1])
+    pair = [steps.stride] * 2, [steps.dilation] * 2
+    y = g.op("Conv", x, kernel, *bias, strides=pair[0], dilations=pair[1], pads=[steps.padding] * 4, group=steps.groups)
+    return g.transpose(y, [0, 2, 3, 1]) if steps.channels_last else y
+
+
 def split_heads(g: OnnxGraph, node: OpNode, qkv: str) -> list[str]:
     """Three ``(BH, T, D)``; one row of each sequence, or the rows of one sequence."""
     batch, heads, rows, depth = node.shape
@@ -76,6 +87,8 @@ RULES: Rules = {
     "linear": lambda g, _, x, weight, bias: g.op("Add", g.op("MatMul", x, weight), bias),
     "add": lambda g, _, x, y: g.op("Add", x, y),
     "layer_norm": lambda g, node, *x: g.op("LayerNormalization", *x, axis=-1, epsilon=node["epsilon"]),
+    "conv": conv,
+    "relu": lambda g, _, x: g.op("Relu", x),
     "softmax": lambda g, _, x: g.op("Softmax", x, axis=-1),
     "gelu": lambda g, _, x: g.op("Gelu", x, approximate="tanh"),
     "embedding": lambda g, _, table, ids: g.op("Gather", table, ids),

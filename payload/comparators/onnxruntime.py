@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from autotune.core.comparator import Prepared
+from autotune.core.cores import own_cores
 from autotune.core.payload import DTYPES, Argument, Array, Payload
 from payload.comparators.onnx_graph import OnnxGraph, serialize
 from payload.comparators.onnx_model import build
@@ -41,12 +42,12 @@ class OnnxRuntime:
 ONNXRUNTIME = OnnxRuntime()
 
 
-def one_thread() -> Any:  # noqa: ANN401 - of a library without types
-    """Options of a session: one thread, every graph optimization."""
+def session_options() -> Any:  # noqa: ANN401 - of a library without types
+    """Options of a session: a thread a core of the process, every graph optimization."""
     import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
     options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = own_cores(), 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = ERRORS_ONLY
     return options
@@ -58,7 +59,7 @@ class OrtModel:
     def __init__(self, payload: Payload, inputs: Mapping[str, Array]) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
-        self._session = ort.InferenceSession(payload.model, one_thread(), providers=["CPUExecutionProvider"])
+        self._session = ort.InferenceSession(payload.model, session_options(), providers=["CPUExecutionProvider"])
         self._binding = self._session.io_binding()
         fed = [inputs[argument.name] for argument in payload.arguments if argument.role == "input"]
         self._fed = []
@@ -89,7 +90,7 @@ class OrtSession:
     def __init__(self, payload: Payload, graph: OnnxGraph, inputs: Mapping[str, Array]) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
-        options = one_thread()
+        options = session_options()
         self._arrays = graph.weights  # the values below are views of these
         self._weights: dict[str, Any] = {n: ort.OrtValue.ortvalue_from_numpy(a) for n, a in graph.weights.items()}
         options.add_external_initializers(list(self._weights), list(self._weights.values()))

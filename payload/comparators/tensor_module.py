@@ -47,12 +47,12 @@ def write(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:
 
 def parameter(name: str, kind: str) -> str:
     """The declaration of a constant that is given when the module is loaded (IREE's dialects)."""
-    return f'util.global private @{name} = #flow.parameter.named<"{SCOPE}"::"{name}"> : {kind}'
+    return f'util.global private @"{name}" = #flow.parameter.named<"{SCOPE}"::"{name}"> : {kind}'
 
 
 def load(name: str, kind: str) -> str:
     """The operation that reads it."""
-    return f"util.global.load @{name} : {kind}"
+    return f'util.global.load @"{name}" : {kind}'
 
 
 def lower_graph(payload: Payload, inputs: Mapping[str, Array]) -> TensorModule:

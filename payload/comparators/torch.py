@@ -11,9 +11,11 @@ from importlib.metadata import version
 from typing import Any
 
 from autotune.core.comparator import LibraryVariant, Prepared
+from autotune.core.cores import own_cores
 from autotune.core.errors import ComparatorError
 from autotune.core.payload import Array, Payload
 from payload.comparators.torch_network import build_network
+from payload.programs import load_program
 
 COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for
 ANYWHERE = ("eager", "traced")
@@ -53,9 +55,9 @@ class Torch:
         """
         import torch  # noqa: PLC0415 - comes with an extra
 
-        torch.set_num_threads(1)
+        torch.set_num_threads(own_cores())
         exported = payload.model.endswith(".pt2")
-        network = torch.export.load(payload.model).module() if exported else build_network(payload, inputs)
+        network = load_program(payload.model).module() if exported else build_network(payload, inputs)
         fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
         fed += tuple(torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role == "state")
         return Prepared(warm(MAKERS[self.way], network, fed), as_arrays, self.way)

@@ -11,6 +11,7 @@ import numpy as np
 from autotune.core.graph import OpNode, Rules, translate
 from autotune.core.payload import Array, Payload
 from payload.comparators.constants import fixed_of, fold_constants
+from payload.convolution import steps_of
 
 Tensor = Any  # torch is an extra
 Functional = Any
@@ -60,6 +61,15 @@ def attention(f: Functional, node: OpNode, q: Tensor, k: Tensor, v: Tensor) -> T
     return f.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0]
 
 
+def conv(f: Functional, node: OpNode, x: Tensor, kernel: Tensor, *bias: Tensor) -> Tensor:
+    """A convolution; with channels last, on views that have them first."""
+    steps = steps_of(node)
+    if steps.channels_last:
+        x, kernel = x.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1)
+    y = f.conv2d(x, kernel, *(bias or (None,)), steps.stride, steps.padding, steps.dilation, steps.groups)
+    return y.permute(0, 2, 3, 1) if steps.channels_last else y
+
+
 def split_heads(_: Functional, node: OpNode, qkv: Tensor) -> list[Tensor]:
     """``(BT, 3C)`` to three ``(B, H, T, D)``."""
     batch, heads, rows, depth = node.shape
@@ -87,6 +97,8 @@ RULES: Rules = {
     "linear": lambda f, _, x, weight, bias: f.linear(x, weight.mT, bias),
     "add": lambda _, __, x, y: x + y,
     "layer_norm": lambda f, node, x, *affine: f.layer_norm(x, node.shape[-1:], *affine, node["epsilon"]),
+    "conv": conv,
+    "relu": lambda f, _, x: f.relu(x),
     "softmax": lambda f, _, x: f.softmax(x, dim=-1),
     "gelu": lambda f, _, x: f.gelu(x, approximate="tanh"),
     "embedding": lambda f, _, table, ids: f.embedding(ids, table),

@@ -14,12 +14,14 @@ SECONDS = 600.0
 REFUSED = 3  # exit code of a converter that refuses a model
 
 
-def start_converter(module: str, packages: tuple[str, ...], path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
+def start_converter(
+    module: str, packages: Mapping[str, str], path: Path, folder: Path, sizes: Mapping[str, int]
+) -> None:
     """Run a converter in a process of its own.
 
     Args:
         module: Name of its module.
-        packages: What it imports, none of which this process does.
+        packages: What it imports, none of which this process does, and the extra that brings it.
         path: Model to convert.
         folder: Folder to write.
         sizes: Sizes of dimensions that the model leaves open, by name.
@@ -31,7 +33,7 @@ def start_converter(module: str, packages: tuple[str, ...], path: Path, folder: 
     if missing:
         raise PayloadError(
             f"to import {path} {', '.join(missing)} must be installed, it is not; "
-            "run pip install 'mlir-schedule-autotune[import]'"
+            f"run pip install 'mlir-schedule-autotune[{','.join(sorted(set(packages.values())))}]'"
         )
     if not path.is_file():
         raise PayloadError(f"a model must be a file, {path} is none; check the path")

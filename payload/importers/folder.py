@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +23,7 @@ from autotune.core.imported import (
 from autotune.core.payload import Array
 
 KERNEL, KERNEL_BACK = (2, 3, 1, 0), (3, 2, 0, 1)  # of (f, c, i, j) as (i, j, c, f), and of that as (f, c, i, j)
+MOST_RANDOM = 1e4  # what exp and products still stand; masks hold the lowest number there is
 MOST_WEIGHT_BYTES = 2 << 30  # what one ONNX file may hold
 
 
@@ -34,7 +35,7 @@ def write_folder(
     *,
     inputs: Sequence[Mapping[str, Array]] = (),
     results: Sequence[Sequence[Array]] = (),
-    original: bytes = b"",
+    keep: Callable[[Path], None] | None = None,
 ) -> None:
     """Write a folder; what describes it comes last, so that a folder with a description is whole.
 
@@ -45,7 +46,7 @@ def write_folder(
         weights: Values of all arguments with the role ``weight``, by name.
         inputs: Inputs of each of `SEEDS`, by name.
         results: What the framework computes of them, in the order of the model's results.
-        original: The model in its own format, whole, for its own runtime to be compared with.
+        keep: Writes the model in its own format, whole, to a path, for its own runtime to be compared with.
     """
     from safetensors.numpy import save_file  # noqa: PLC0415 - only where there are weights
 
@@ -56,17 +57,23 @@ def write_folder(
     if results:
         recorded: dict[str, Array] = {}
         for seed, given, found in zip(SEEDS, inputs, results, strict=True):
-            recorded |= {input_key(seed, name): array for name, array in given.items()}
+            recorded |= {input_key(seed, name): recordable(array) for name, array in given.items()}
             recorded |= {result_key(seed, number): array for number, array in enumerate(found)}
         np.savez(folder / ORACLE, allow_pickle=False, **recorded)
-    if original:
-        (folder / model.file).write_bytes(original)
+    if keep is not None:
+        keep(folder / model.file)
     (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
 
 
+def recordable(array: Array) -> Array:
+    """An array of a dtype that NumPy's files know: bf16 as f32, exactly."""
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
 def weight_argument(name: str, array: Array) -> ModelArgument:
-    """An argument that holds a weight: random data in its place are of the same range."""
-    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    """An argument that holds a weight: random data in its place are of the same range, but for the lows of masks."""
+    seen = np.clip([array.min(), array.max()], -MOST_RANDOM, MOST_RANDOM) if array.size else np.zeros(2)
+    low, high = (float(end) for end in np.nan_to_num(seen))
     return ModelArgument(name, "weight", low, high if high > low else low + 1.0)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from payload.importers.converter import start_converter
 
-PACKAGES = ("torch_mlir", "onnx")
+PACKAGES = {"torch_mlir": "import", "onnx": "import"}
 
 
 def import_onnx(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:

@@ -4,13 +4,16 @@
 """
 
 import copy
-from collections.abc import Mapping
+import shutil
+from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune.core.imported import SEEDS, ImportedModel, ModelArgument
+from autotune.core.payload import Array
 from payload.importers.converter import run_converter
 from payload.importers.folder import (
     KERNEL_BACK,
@@ -24,11 +27,18 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, lower
-from payload.importers.onnx_oracle import ask_reference, to_array
-from payload.importers.onnx_values import decompose_sums, fold_constants, kernels_of, places_of, weights_of
+from payload.importers.onnx_oracle import ask_reference
+from payload.importers.onnx_values import (
+    decompose_sums,
+    fold_constants,
+    kernels_of,
+    places_of,
+    replace_all,
+    take_weights,
+)
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 ENTRY = "main"
 
@@ -39,27 +49,27 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     Raises:
         UnsupportedError: The file is no model, or one that cannot be imported.
     """
-    model = read_model(path)
-    fix_sizes(model, sizes)
-    original = model.SerializeToString()
+    model, weights = read_model(path)
     graph = model.graph
-    fold_constants(graph)
-    fix_sizes(model, {})
-    whole = copy.deepcopy(model)
-    decompose_sums(graph)
-    names, places = weights_of(graph), places_of(graph)
-    values = {tensor.name: to_array(tensor) for tensor in graph.initializer if tensor.name in names}
-    given = [argument_of(tensor, places) for tensor in graph.input]
-    kinds = {tensor.name: shape_and_dtype(tensor) for tensor in graph.input}
+    fix_sizes(model, sizes, weights)
+    fold_constants(model, weights)
+    weights |= take_weights(graph)
+    fix_sizes(model, {}, weights)
+    places = places_of(graph, weights)
+    asked = [tensor for tensor in graph.input if tensor.name not in weights]
+    given = [argument_of(tensor, places) for tensor in asked]
+    kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
-    results, oracle = ask_reference(whole, inputs)
-    weights = {name: weight_argument(name, values[name]) for name in names}
-    weights |= {
-        name: kernel_argument(weights[name], values[name].shape) for name in kernels_of(graph) if name in weights
-    }
-    text = to_linalg(lift(model, weights))
+    results, oracle = ask_reference(model, weights, inputs)
+    decompose_sums(graph)
+    weights |= take_weights(graph)
+    said = {name: weight_argument(name, array) for name, array in weights.items()}
+    said |= {name: kernel_argument(said[name], weights[name].shape) for name in kernels_of(graph, weights)}
+    arrange_kernels(graph, said)
+    fix_sizes(model, {}, said)
+    text = to_linalg(model)
     described = ImportedModel(
-        arguments=(*given, *weights.values()),
+        arguments=(*given, *said.values()),
         source=path.name,
         sha256=sha256_of(path),
         importer="onnx",
@@ -68,14 +78,15 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         notes=() if oracle else ("its results could not be computed in ONNX; the plain lowering is the oracle",),
     )
     described = with_outputs(described, [output.name for output in graph.output])
-    write_folder(folder, text, described, values, inputs=inputs, results=results, original=original)
+    keep = partial(keep_model, path, sizes)
+    write_folder(folder, text, described, weights, inputs=inputs, results=results, keep=keep)
 
 
-def read_model(path: Path) -> "ModelProto":
-    """Parse a file, without its weights first.
+def read_model(path: Path) -> "tuple[ModelProto, dict[str, Array]]":
+    """Parse a file, and take its weights out: as arrays they are in memory once.
 
     Raises:
-        UnsupportedError: The file is no ONNX model, or its weights take too much memory.
+        UnsupportedError: The file is no ONNX model, or its weights take too much memory, or are missing.
     """
     import onnx  # noqa: PLC0415 - comes with an extra
 
@@ -88,14 +99,32 @@ def read_model(path: Path) -> "ModelProto":
                 "export fewer layers"
             )
         onnx.load_external_data_for_model(model, str(path.parent))
-        onnx.checker.check_model(model, full_check=False)
+        weights = take_weights(model.graph)
+        light = copy.deepcopy(model)  # what was taken out is given up with the whole alone
+        onnx.checker.check_model(light, full_check=False)
     except UnsupportedError:
         raise
     except Exception as error:  # protobuf, checker and files each raise their own
         raise UnsupportedError(
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
-    return model
+    return light, weights
+
+
+def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:
+    """Write a model to another place, its weights in the file, at the sizes it was imported at."""
+    import onnx  # noqa: PLC0415
+
+    model = onnx.load(path, load_external_data=False)
+    if not sizes and not any(map(onnx.external_data_helper.uses_external_data, model.graph.initializer)):
+        shutil.copyfile(path, target)
+        return
+    onnx.load_external_data_for_model(model, str(path.parent))
+    for tensor in [*model.graph.input, *model.graph.output]:
+        for dim in tensor.type.tensor_type.shape.dim:
+            if dim.dim_param in sizes:
+                dim.dim_value = sizes[dim.dim_param]
+    onnx.save(model, target)
 
 
 def bytes_of(tensor: "TensorProto") -> int:
@@ -106,24 +135,23 @@ def bytes_of(tensor: "TensorProto") -> int:
     return width * int(np.prod(tensor.dims, dtype=np.int64))
 
 
-def fix_sizes(model: "ModelProto", sizes: Mapping[str, int]) -> None:
+def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection[str]) -> None:
     """Put sizes in the place of names of dimensions, and infer all other shapes, in place.
 
     Raises:
-        UnsupportedError: An input is left with a size that is not known.
+        UnsupportedError: An input that is no weight is left with a size that is not known.
     """
     from onnx import shape_inference  # noqa: PLC0415
 
     graph = model.graph
     held = {tensor.name for tensor in graph.initializer}
-    inputs = [tensor for tensor in graph.input if tensor.name not in held]
-    del graph.input[:]
-    graph.input.extend(inputs)
+    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in held])
+    asked = {tensor.name for tensor in graph.input if tensor.name not in weights}
     for tensor in [*graph.input, *graph.output]:
         for place, dim in enumerate(tensor.type.tensor_type.shape.dim):
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
-            elif dim.dim_value < 1 and tensor in inputs:
+            elif dim.dim_value < 1 and tensor.name in asked:
                 name = dim.dim_param or f"of dimension {place}"
                 raise UnsupportedError(
                     f"input {tensor.name} must have fixed sizes, {name} is open; export it so, or give {name}=1"
@@ -151,31 +179,29 @@ def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int]) -> ModelArg
     return ModelArgument(tensor.name, "input")
 
 
-def lift(model: "ModelProto", weights: Mapping[str, ModelArgument]) -> "ModelProto":
-    """The model with weights as inputs behind the others; its graph has the name of the payload's function."""
+def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> None:
+    """Let weights that are stored otherwise be inputs of that shape, and their readers read them from there, in place.
+
+    The graph gets the name of the payload's function.
+    """
     from onnx import numpy_helper  # noqa: PLC0415
     from onnx.helper import make_node, make_tensor_value_info  # noqa: PLC0415
 
-    graph = model.graph
-    held = {tensor.name: tensor for tensor in graph.initializer}
-    first = []
-    for name, said in weights.items():
-        if not said.order:
-            graph.input.append(make_tensor_value_info(name, held[name].data_type, list(held[name].dims)))
+    inputs, first = [], []
+    for tensor in graph.input:
+        argument = said.get(tensor.name)
+        if argument is None or not argument.order:
+            inputs.append(tensor)
             continue
-        arranged, shape = f"{name}_arranged", f"{name}_shape"
-        graph.input.append(make_tensor_value_info(arranged, held[name].data_type, list(said.shape)))
-        sizes = np.array([held[name].dims[d] for d in said.order])
+        name, shape, kind = tensor.name, f"{tensor.name}_shape", tensor.type.tensor_type
+        inputs.append(make_tensor_value_info(f"{name}_arranged", kind.elem_type, list(argument.shape)))
+        sizes = np.array([kind.shape.dim[d].dim_value for d in argument.order])
         graph.initializer.append(numpy_helper.from_array(sizes, shape))
-        first.append(make_node("Reshape", [arranged, shape], [f"{name}_places"]))
+        first.append(make_node("Reshape", [f"{name}_arranged", shape], [f"{name}_places"]))
         first.append(make_node("Transpose", [f"{name}_places"], [name], perm=KERNEL_BACK))
-    nodes, kept = list(graph.node), [tensor for tensor in graph.initializer if tensor.name not in weights]
-    del graph.initializer[:], graph.node[:]
-    graph.initializer.extend(kept)
-    graph.node.extend([*first, *nodes])
+    replace_all(graph.input, inputs)
+    replace_all(graph.node, [*first, *graph.node])
     graph.name = ENTRY
-    fix_sizes(model, {})
-    return model
 
 
 def to_linalg(model: "ModelProto") -> str:

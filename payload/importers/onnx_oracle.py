@@ -1,7 +1,6 @@
 """What an ONNX model computes, as ONNX's own reference says: in float64, where that can be told."""
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,15 +9,83 @@ from autotune.core.payload import Array
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
-    from onnx.reference import ReferenceEvaluator
 
 # Attributes that name a dtype, by op: what a model of float64 has there is float64.
 DOUBLES = {"Cast": "to", "EyeLike": "dtype"}
+NARROW = ("float16", "bfloat16", "float32")
 
 
-def evaluator_of(model: "ModelProto | NodeProto") -> "ReferenceEvaluator":
-    """ONNX's reference of a model or node, with ops of ours where it is wrong."""
-    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - comes with an extra
+def to_array(tensor: "TensorProto") -> Array:
+    """Values of a tensor."""
+    from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
+
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+def ask_reference(
+    model: "ModelProto", weights: Mapping[str, Array], inputs: Sequence[Mapping[str, Array]]
+) -> tuple[list[list[Array]], str]:
+    """What ONNX's reference computes, in float64 if it can; and what that was.
+
+    Args:
+        model: The model; `weights` are inputs of it.
+        weights: Arrays that are the same in every call, by name.
+        inputs: The other inputs of every call, by name.
+    """
+    for wide in (True, False):
+        try:
+            results = [compute(model, {**weights, **given}, wide=wide) for given in inputs]
+        except Exception:  # it lacks ops, and some of its ops refuse float64
+            continue
+        return results, f"onnx.reference in {'float64' if wide else 'float32'}"
+    return [], ""
+
+
+def compute(model: "ModelProto", given: Mapping[str, Array], *, wide: bool) -> list[Array]:
+    """Results of a model, computed node by node: what is not read any more is given up, weights are widened one by one.
+
+    Args:
+        model: The model.
+        given: Inputs of it, by name.
+        wide: Whether floats are computed in float64.
+    """
+    graph = model.graph
+    fixed = {**given, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
+    results = [output.name for output in graph.output]
+    last = {name: number for number, node in enumerate(graph.node) for name in inputs_of(node)}
+    held: dict[str, Array] = {}
+    for number, node in enumerate(graph.node):
+        names = [name for name in dict.fromkeys(inputs_of(node)) if name in held or name in fixed]
+        read = {name: held[name] if name in held else widened(fixed[name], wide=wide) for name in names}
+        outputs = [name for name in node.output if name]
+        held.update(zip(outputs, compute_node(model, node, read, wide=wide), strict=True))
+        for name in [*read, *outputs]:
+            if last.get(name, number) <= number and name not in results:
+                held.pop(name, None)
+    return [held[name] if name in held else widened(fixed[name], wide=wide) for name in results]
+
+
+def widened(array: Array, *, wide: bool) -> Array:
+    """Floats as float64, where they are to be."""
+    return array.astype(np.float64) if wide and array.dtype.name in NARROW else array
+
+
+def compute_node(
+    model: "ModelProto", node: "NodeProto", read: Mapping[str, Array], *, wide: bool = False
+) -> list[Array]:
+    """What one node of a model gives.
+
+    Args:
+        model: The model, whose versions of ops and whose functions are meant.
+        node: The node.
+        read: What it reads, and what graphs inside it read, by name.
+        wide: Whether tensors and dtypes that it names are float64.
+
+    Raises:
+        Exception: The reference lacks the op, or refuses what it reads.
+    """
+    from onnx import ValueInfoProto, helper  # noqa: PLC0415 - comes with an extra
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
     from onnx.reference.op_run import OpRun  # noqa: PLC0415
 
     class GatherElements(OpRun):  # type: ignore[misc]
@@ -27,48 +94,31 @@ def evaluator_of(model: "ModelProto | NodeProto") -> "ReferenceEvaluator":
         def _run(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
             return (np.take_along_axis(data, np.where(indices < 0, indices + data.shape[axis], indices), axis),)
 
-    return ReferenceEvaluator(model, new_ops=[GatherElements])
+    inputs, outputs = ([ValueInfoProto(name=name) for name in names if name] for names in (read, node.output))
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    if wide:
+        name_doubles(graph.node[0])
+    versions = {opset.domain: opset.version for opset in model.opset_import}
+    reference = ReferenceEvaluator(graph, versions, list(model.functions), new_ops=[GatherElements])
+    return [np.asarray(found) for found in reference.run(None, dict(read))]
 
 
-def to_array(tensor: "TensorProto") -> Array:
-    """Values of a tensor."""
-    from onnx import numpy_helper  # noqa: PLC0415
-
-    return np.asarray(numpy_helper.to_array(tensor))
-
-
-def ask_reference(model: "ModelProto", inputs: Sequence[Mapping[str, Array]]) -> tuple[list[list[Array]], str]:
-    """What ONNX's reference computes, in float64 if it can; and what that was."""
-    for wide in (True, False):
-        try:
-            reference = evaluator_of(in_double(model) if wide else model)
-            given = [
-                {n: a.astype(np.float64) if wide and a.dtype.kind == "f" else a for n, a in i.items()} for i in inputs
-            ]
-            results = [[np.asarray(found) for found in reference.run(None, feed)] for feed in given]
-            return results, f"onnx.reference in {'float64' if wide else 'float32'}"
-        except Exception:  # it lacks ops, and some of its ops refuse float64
-            continue
-    return [], ""
-
-
-def in_double(model: "ModelProto") -> "ModelProto":
-    """The model in float64."""
+def name_doubles(node: "NodeProto") -> None:
+    """Let a node name float64 where it names float32, in place."""
     from onnx import TensorProto, numpy_helper  # noqa: PLC0415
 
-    wide = copy.deepcopy(model)
-    tensors = list(wide.graph.initializer)
-    for node in wide.graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("t"):
-                tensors.append(attribute.t)
-            if attribute.name == DOUBLES.get(node.op_type) and attribute.i == TensorProto.FLOAT:
-                attribute.i = TensorProto.DOUBLE
-    for tensor in tensors:
-        if tensor.data_type == TensorProto.FLOAT:
-            tensor.CopyFrom(numpy_helper.from_array(to_array(tensor).astype(np.float64), tensor.name))
-    for value in [*wide.graph.input, *wide.graph.output]:
-        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
-            value.type.tensor_type.elem_type = TensorProto.DOUBLE
-    del wide.graph.value_info[:]
-    return wide
+    for attribute in node.attribute:
+        if attribute.HasField("t") and attribute.t.data_type == TensorProto.FLOAT:
+            wide = to_array(attribute.t).astype(np.float64)
+            attribute.t.CopyFrom(numpy_helper.from_array(wide, attribute.t.name))
+        if attribute.name == DOUBLES.get(node.op_type) and attribute.i == TensorProto.FLOAT:
+            attribute.i = TensorProto.DOUBLE
+
+
+def inputs_of(node: "NodeProto") -> Iterator[str]:
+    """Names that a node reads, those of the graphs inside it included."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        for inner in [attribute.g, *attribute.graphs]:
+            for nested in inner.node:
+                yield from inputs_of(nested)

@@ -1,15 +1,15 @@
 """What an ONNX model computes before any input is known, and which of its tensors are weights."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_oracle import evaluator_of, to_array
+from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 KERNEL_RANK = 4  # dimensions of a kernel: channels out and in, down, across
 MOST_FOLDED = 1 << 22  # elements: what is larger is computed again rather than kept
@@ -68,50 +68,71 @@ def product_along(node: "NodeProto", axis: int, rank: int, name: str) -> "list[N
     ]
 
 
-def fold_constants(graph: "GraphProto") -> None:
-    """Compute what depends on no input, in place: masks, positions, shapes and rotary angles become initializers."""
+def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:
+    """Compute what depends on no input, in place: masks, positions, shapes and rotary angles become initializers.
+
+    Args:
+        model: The model.
+        weights: Weights that were taken out of it; those that nobody reads any more go.
+    """
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
 
-    known = {tensor.name: tensor for tensor in graph.initializer}
-    left = []
+    graph = model.graph
+    known = {**weights, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
+    left, folded = [], dict[str, Array]()
     for node in graph.node:
-        values = fold(node, known) if is_foldable(node, known) else None
+        values = fold(model, node, known) if is_foldable(node, known) else None
         if values is None:
             left.append(node)
             continue
-        for name, value in zip(node.output, values, strict=True):
-            known[name] = numpy_helper.from_array(np.asarray(value), name)
+        folded |= dict(zip((name for name in node.output if name), values, strict=True))
+        known |= folded
     used = {name for node in left for name in inputs_of(node)} | {output.name for output in graph.output}
-    del graph.node[:], graph.initializer[:]
-    graph.node.extend(left)
-    graph.initializer.extend(tensor for name, tensor in known.items() if name in used)
+    kept = [tensor for tensor in graph.initializer if tensor.name in used]
+    kept += [numpy_helper.from_array(value, name) for name, value in folded.items() if name in used]
+    inputs = [tensor for tensor in graph.input if tensor.name in used or tensor.name not in weights]
+    for name in weights.keys() - used:
+        del weights[name]
+    replace_all(graph.node, left)
+    replace_all(graph.initializer, kept)
+    replace_all(graph.input, inputs)
 
 
-def is_foldable(node: "NodeProto", known: "Mapping[str, TensorProto]") -> bool:
+def replace_all(field: Any, values: Iterable[Any]) -> None:  # noqa: ANN401 - a repeated field of protobuf
+    """Give a field other values, which may be of its own."""
+    fresh = list(values)
+    del field[:]
+    field.extend(fresh)
+
+
+def is_foldable(node: "NodeProto", known: Mapping[str, Array]) -> bool:
     """Tell whether a node has known inputs alone, and always gives the same."""
     random = node.op_type.startswith(("Random", "Multinomial", "Bernoulli"))
     nested = any(attribute.HasField("g") or len(attribute.graphs) for attribute in node.attribute)
     return not random and not nested and all(not name or name in known for name in node.input)
 
 
-def fold(node: "NodeProto", known: "Mapping[str, TensorProto]") -> list[Array] | None:
+def fold(model: "ModelProto", node: "NodeProto", known: Mapping[str, Array]) -> list[Array] | None:
     """What a node with known inputs gives; `None` if that cannot be told, or is large."""
-    given = {name: to_array(known[name]) for name in node.input if name}
     try:
-        values = evaluator_of(node).run(None, given)
+        values = compute_node(model, node, {name: known[name] for name in node.input if name})
     except Exception:  # the reference may lack an op, or refuse a dtype: then the node stays
         return None
-    small = all(isinstance(value, np.ndarray | np.generic) and np.size(value) <= MOST_FOLDED for value in values)
-    return list(values) if small else None
+    return values if all(value.size <= MOST_FOLDED for value in values) else None
 
 
-def inputs_of(node: "NodeProto") -> Iterator[str]:
-    """Names that a node reads, those of the graphs inside it included."""
-    yield from node.input
-    for attribute in node.attribute:
-        for inner in [attribute.g, *attribute.graphs]:
-            for nested in inner.node:
-                yield from inputs_of(nested)
+def take_weights(graph: "GraphProto") -> dict[str, Array]:
+    """Take initializers that are data out of a graph, in place: they become inputs behind the others."""
+    from onnx import helper  # noqa: PLC0415
+
+    names = set(weights_of(graph))
+    taken = [tensor for tensor in graph.initializer if tensor.name in names]
+    inputs = [tensor for tensor in graph.input if tensor.name not in names]  # old models list weights there too
+    inputs += [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in taken]
+    found = {tensor.name: to_array(tensor) for tensor in taken}
+    replace_all(graph.input, inputs)
+    replace_all(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in names])
+    return found
 
 
 def weights_of(graph: "GraphProto") -> list[str]:
@@ -123,9 +144,9 @@ def weights_of(graph: "GraphProto") -> list[str]:
     return [t.name for t in graph.initializer if t.data_type in real and len(t.dims) > 0 and t.name not in settings]
 
 
-def kernels_of(graph: "GraphProto") -> set[str]:
-    """Names of the initializers that are kernels of plain convolutions of two dimensions, and nothing else."""
-    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> set[str]:
+    """Names of the weights that are kernels of plain convolutions of two dimensions, and nothing else."""
+    ranks = {name: array.ndim for name, array in weights.items()}
     found = {
         n.input[1] for n in graph.node if n.op_type == "Conv" and ranks.get(n.input[1]) == KERNEL_RANK and is_plain(n)
     }
@@ -139,9 +160,10 @@ def is_plain(node: "NodeProto") -> bool:
     return all(attribute.i == 1 for attribute in node.attribute if attribute.name == "group")
 
 
-def places_of(graph: "GraphProto") -> dict[str, int]:
+def places_of(graph: "GraphProto", weights: Mapping[str, Array]) -> dict[str, int]:
     """For every tensor that an op takes places from: how many there are. Reshaped and cast tensors are followed."""
-    shapes = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    shapes = {name: list(array.shape) for name, array in weights.items()}
+    shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
     bounds: dict[str, int] = {}
     for node in reversed(graph.node):
         if node.op_type in ("Gather", "GatherElements") and node.input[0] in shapes:

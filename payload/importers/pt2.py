@@ -6,7 +6,7 @@ from pathlib import Path
 from autotune.core.errors import PayloadError
 from payload.importers.converter import start_converter
 
-PACKAGES = ("torch_mlir", "torch")
+PACKAGES = {"torch_mlir": "import", "torch": "torch"}
 
 
 def import_pt2(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:

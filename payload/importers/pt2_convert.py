@@ -3,7 +3,9 @@
 ``python -m payload.importers.pt2_convert PROGRAM FOLDER``
 """
 
+import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +25,24 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
-from payload.importers.pt2_values import arrange_kernel, compute, fold_constants, kernels_of, places_of, sum_as_product
+from payload.importers.pt2_softmax import trust_softmaxes
+from payload.importers.pt2_values import (
+    arrange_kernel,
+    compute,
+    fold_constants,
+    kernels_of,
+    places_of,
+    sum_as_product,
+    to_numpy,
+)
+from payload.programs import load_program
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Graph
 
 ENTRY = "main"
+REFUSED_PICKLE = "Weights only load failed"  # in what torch.load says
 
 
 def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
@@ -42,6 +55,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     weights = weights_of(program)
     graph, more = fold_constants(program.graph_module, held_by(program))
     weights |= more
+    trust_softmaxes(graph, weights)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
     for node in inputs:
         check_fixed(node)
@@ -67,7 +81,9 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         versions=versions_of("torch-mlir", "torch", "numpy"),
     )
     described = with_outputs(described, [f"result{number}" for number in range(len(results[0]))])
-    write_folder(folder, to_linalg(graph), described, weights, inputs=data, results=results, original=path.read_bytes())
+    write_folder(
+        folder, to_linalg(graph), described, weights, inputs=data, results=results, keep=partial(shutil.copyfile, path)
+    )
 
 
 def read_program(path: Path) -> "ExportedProgram":
@@ -80,9 +96,13 @@ def read_program(path: Path) -> "ExportedProgram":
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
 
     try:
-        program = torch.export.load(path)
+        program = load_program(path)
     except Exception as error:  # zip files, pickles and versions each raise their own
         said = " ".join(str(error).split())[:200]
+        if REFUSED_PICKLE in said:
+            raise UnsupportedError(
+                "its weights must be tensors alone, it pickles other objects; save it again"
+            ) from error
         raise UnsupportedError(f"it is no program that torch.export saved: {said}; save it again") from error
     signature = program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
@@ -101,7 +121,7 @@ def read_program(path: Path) -> "ExportedProgram":
 def weights_of(program: "ExportedProgram") -> dict[str, Array]:
     """Values of a program's parameters, by name of their placeholders."""
     names = program.graph_signature.inputs_to_parameters
-    return {place: program.state_dict[name].detach().numpy() for place, name in names.items()}
+    return {place: to_numpy(program.state_dict[name].detach()) for place, name in names.items()}
 
 
 def held_by(program: "ExportedProgram") -> dict[str, Any]:
@@ -131,7 +151,7 @@ def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401
     """NumPy's dtype of a tensor."""
     import torch  # noqa: PLC0415
 
-    return np.dtype(str(torch.empty(0, dtype=tensor.dtype, device="cpu").numpy().dtype))
+    return to_numpy(torch.empty(0, dtype=tensor.dtype, device="cpu")).dtype
 
 
 def argument_of(node: Any, places: Mapping[str, int]) -> ModelArgument:  # noqa: ANN401

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from autotune.core.payload import Array
@@ -91,7 +92,7 @@ def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[st
             fresh = graph.call_function(torch.ops.aten.full.default, (list(value.shape), number), kind)
         else:
             fresh = graph.placeholder(f"{node.name}_constant")
-            weights[fresh.name] = value.numpy()
+            weights[fresh.name] = to_numpy(value)
     fresh.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(fresh, delete_user_cb=lambda user: user is not fresh)
 
@@ -104,15 +105,36 @@ def compute(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
 
     class Doubles(Interpreter):  # type: ignore[misc]
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as in torch.fx
-            args, kwargs = tree_map(lambda x: torch.float64 if x is torch.float32 else x, (args, kwargs))
+            args, kwargs = tree_map(
+                lambda x: torch.float64 if isinstance(x, torch.dtype) and x.is_floating_point else x, (args, kwargs)
+            )
             return super().call_function(target, args, kwargs)
 
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
-    tensors = [torch.from_numpy(np.ascontiguousarray(values[name])) for name in names]
+    tensors = [to_torch(values[name]) for name in names]
     with torch.no_grad():
         found = Doubles(GraphModule({}, graph)).run(*(t.double() if t.is_floating_point() else t for t in tensors))
     results = found if isinstance(found, tuple | list) else [found]
     return [result.numpy() for result in results if result is not None]
+
+
+def to_numpy(tensor: "Tensor") -> Array:
+    """Values of a tensor; bf16 too, which PyTorch does not hand to NumPy."""
+    import torch  # noqa: PLC0415
+
+    if tensor.dtype is torch.bfloat16:
+        return np.asarray(tensor.contiguous().view(torch.uint16).numpy()).view(ml_dtypes.bfloat16)
+    return np.asarray(tensor.numpy())
+
+
+def to_torch(array: Array) -> "Tensor":
+    """The opposite of `to_numpy`."""
+    import torch  # noqa: PLC0415
+
+    array = np.ascontiguousarray(array)
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def places_of(graph: "Graph") -> dict[str, int]:

@@ -14,7 +14,7 @@ from autotune.bundles import regress as gate
 from autotune.bundles.finding import RegressionFinding, RegressOptions
 from autotune.bundles.junit import junit, to_checks
 from autotune.bundles.regress import bundles_in, pauses_within, regress
-from autotune.bundles.replay import Timing
+from autotune.bundles.timing import Timing
 from autotune.bundles.verdict import Judgement, conclude, is_settled, judge
 from autotune.core.errors import BundleError, OptionError
 from autotune.core.stats import Interval

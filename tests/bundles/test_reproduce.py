@@ -9,6 +9,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.core.trial import RIGHT
 from autotune.registry import family_for, load_payload
+from autotune.store.copying import copy_store
 from autotune.store.store import Store
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.worker import Worker
@@ -52,6 +53,15 @@ def test_trial_is_written_as_files_and_does_what_it_did(autotune, filled, place)
     assert {file.name for file in (place / "again").iterdir()} == FILES
     assert json.loads((place / "again" / "trial.json").read_text())["key"] == trial.key
     assert f"autotune reproduce {trial.key[:12]} --store {path}" in (place / "again" / "README").read_text()
+
+
+def test_files_of_a_trial_on_a_server_hold_no_password(autotune, filled, place, postgres, postgres_url):
+    copy_store(filled[0], postgres_url)
+    code, _, said = autotune("reproduce", filled[1].key[:10], "--store", postgres_url, "--out", "again")
+    assert (code, said) == (0, "")
+    texts = [file.read_text() for file in (place / "again").iterdir()]
+    assert any("--store postgresql://autotune:***@" in text for text in texts)
+    assert not any(postgres.password in text for text in texts)
 
 
 def test_trial_that_does_otherwise_now_is_exit_code_1(autotune, filled, place):

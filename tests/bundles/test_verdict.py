@@ -11,10 +11,22 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from autotune.bundles.verdict import LOOKS, conclude, is_settled, judge
+from autotune.bundles import regress
+from autotune.bundles.finding import RegressionFinding
+from autotune.bundles.verdict import (
+    BASELINE,
+    FMA_KERNEL,
+    LOOKS,
+    against,
+    conclude,
+    is_settled,
+    judge,
+    quiet_speedup,
+)
 from autotune.store.records import ProcessTimes
 
 ROOT = Path(__file__).parents[2]
@@ -105,3 +117,61 @@ def test_what_the_latest_look_does_not_see_is_the_machine():
     assert conclude(same[:3], [disturbed[3:8]], FACTOR).verdict == "inconclusive"
     assert conclude(same[:3], [disturbed[3:8], disturbed[8:13]], FACTOR).verdict == "slower"
     assert LOOKS == 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("factor", [1.0, 1.05, 3.0])
+@pytest.mark.parametrize("pool", ["busy", "live"])
+def test_all_figures_of_a_finding_are_of_the_same_rounds(pool, factor, count, monkeypatch):
+    """Whatever looks it was judged by, and by which yardstick; restless machines tell estimators apart."""
+    monkeypatch.setattr(regress, "why_stale", lambda _: "")
+    draw = random.Random(count)
+    recorded, *looks = ([draw.choice(NOISE[pool][0]) for _ in range(5)] for _ in range(1 + count))
+    looks = [[scaled(each, factor) for each in look] for look in looks]
+    manifest = SimpleNamespace(samples=recorded, baseline=SimpleNamespace(part_error=0.1), speedup=True)
+    begun = RegressionFinding("bundle", "payload", "inconclusive", "", recorded=quiet_speedup(recorded, 0.1))
+    found = regress.assess(begun, SimpleNamespace(manifest=manifest), looks, FACTOR, needed=count)
+    lost = found.recorded.estimate / found.speedup.estimate
+    assert lost == pytest.approx(against(BASELINE, recorded, found.samples))
+    by = BASELINE if found.why.split(", ")[0].endswith(BASELINE) else FMA_KERNEL
+    assert found.slowdown == pytest.approx(against(by, recorded, found.samples))
+    assert found.why.startswith(f"{abs(found.slowdown - 1):.1%} ")
+    assert quiet_speedup(found.samples, 0.1) == found.speedup
+    assert found.speedup.low * 1.1 <= found.speedup.estimate <= found.speedup.high / 1.1
+    other = FMA_KERNEL if by == BASELINE else BASELINE
+    if (beside := against(other, recorded, found.samples)) is not None:
+        assert f"{beside - 1:+.1%} in time against {other}" in found.why
+
+
+def session_of(baseline, schedule, kernel):
+    """A session whose yardsticks, and whose schedule, take so many seconds."""
+    return ProcessTimes((schedule,) * ROUNDS, (baseline,) * ROUNDS, (kernel,) * ROUNDS)
+
+
+RESTLESS = (1.0, 1.14, 1.02, 1.16, 1.0)  # of a baseline whose time depends on the process it runs in
+
+
+@pytest.mark.parametrize(("slowdown", "verdict"), [(1.0, "ok"), (1.05, "slower"), (1.1, "slower")])
+def test_the_steadier_yardstick_judges(slowdown, verdict):
+    recorded = [session_of(luck, 0.1, 0.5) for luck in RESTLESS]
+    now = [session_of(luck, 0.1 * slowdown, 0.5) for luck in reversed(RESTLESS)]
+    found = judge(recorded, now, FACTOR)
+    assert (found.verdict, found.by) == (verdict, FMA_KERNEL)
+    assert found.slowdown == pytest.approx(slowdown)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "schedule", "kernel", "verdict"),
+    [
+        (1.0, 1.2, 1.0, "slower"),
+        (1.2, 1.2, 1.2, "ok"),  # the whole machine
+        (1.2, 1.2, 1.0, "inconclusive"),  # memory, which the kernel does not need
+        (1.2, 1.05, 1.0, "inconclusive"),  # the baseline has become slower, and hides what was lost
+        (1.0, 1.0, 1.2, "ok"),
+    ],
+)
+def test_an_alarm_and_that_all_is_well_need_both_yardsticks_where_they_contradict_each_other(
+    baseline, schedule, kernel, verdict
+):
+    recorded, now = [session_of(1.0, 0.1, 0.5)] * 5, [session_of(baseline, 0.1 * schedule, 0.5 * kernel)] * 5
+    assert judge(recorded, now, FACTOR).verdict == verdict

@@ -74,7 +74,7 @@ def test_bad_payload_is_refused_in_one_line(refused, spec, words):
         (f"func.func @f(%a: {MEMORY}) {{ return }}", "must write at least one argument"),
         (f"func.func @f(%a: memref<?x4xf32>, %b: {MEMORY}) {{ return }}", "memref of static shape"),
         (f"func.func @f(%a: tensor<4x4xf32>, %b: {MEMORY}) {{ return }}", "must write at least one argument"),
-        (f"func.func @f(%a: memref<4xf16>, %b: {MEMORY}) {{ return }}", "memref<4xf16>"),
+        (f"func.func @f(%a: memref<4xtf32>, %b: {MEMORY}) {{ return }}", "memref<4xtf32>"),
         (f"func.func @f(%a: {MEMORY}) -> {MEMORY} {{ return %a : {MEMORY} }}", "must be a tensor of static shape"),
         (
             "\n".join(f"func.func @{name}(%a: {MEMORY}, %b: {MEMORY}) {{ {COPY} }}" for name in "fg"),
@@ -108,7 +108,7 @@ def test_payload_file_that_is_no_text_is_refused(refused, place):
         (("--seconds", "-1"), "seconds"),
         (("--timeout", "0"), "timeout"),
         (("--nonsense",), "--nonsense"),
-        (("--sampler", "psychic"), "sampler must be one of tpe, random, cmaes, grid; got 'psychic'"),
+        (("--sampler", "psychic"), "sampler must be one of tpe, random, cmaes, model, grid; got 'psychic'"),
     ],
 )
 def test_bad_option_is_refused_in_one_line(refused, options, words):
@@ -162,7 +162,7 @@ def test_missing_bundle_is_refused(refused):
 
 
 def test_interrupt_is_one_line_that_says_how_to_go_on(autotune, monkeypatch):
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("autotune.tuning.tune.tune", interrupted)
@@ -175,7 +175,7 @@ def test_interrupt_is_one_line_that_says_how_to_go_on(autotune, monkeypatch):
 
 
 def test_full_disk_is_one_line(autotune, monkeypatch):
-    def full(*arguments):
+    def full(*arguments, **options):
         raise OSError(28, "No space left on device", "/somewhere/file")
 
     monkeypatch.setattr("autotune.tuning.tune.tune", full)
@@ -258,7 +258,8 @@ def test_list_prints_json(autotune):
     code, out, said = autotune("list", "--json")
     assert (code, said) == (0, "")
     groups = json.loads(out)
-    assert set(groups) == {"payloads", "schedules", "techniques", "baselines", "comparators", "generators", "importers"}
+    found = {"payloads", "schedules", "techniques", "baselines", "comparators", "generators", "importers", "dialects"}
+    assert set(groups) == found
     assert {"nano", "gpt2", "matmul", "attention"} <= set(groups["payloads"])
     assert {"loops", "passes"} == set(groups["baselines"])
 

@@ -14,10 +14,12 @@ NOWHERE = "/nonexistent/place"
 # A call of every verb that ends at once for want of what it names: what is said before that is about the option.
 VERBS = {
     "tune": ["nosuch"],
+    "record": ["nosuch"],
     "inspect": [NOWHERE],
     "replay": [NOWHERE],
     "regress": [NOWHERE],
     "reproduce": ["abc", "--store", NOWHERE],
+    "rules": ["nosuch"],
     "compare": ["nosuch"],
     "show": ["nosuch"],
     "explain": [NOWHERE],
@@ -25,6 +27,8 @@ VERBS = {
     "generate": ["nosuch", "--prompt-tokens", "1"],
     "doctor": [NOWHERE],
     "selftest": ["--baseline", "nosuch"],
+    "join": [NOWHERE],
+    "store": ["copy", NOWHERE, NOWHERE],
     "list": [NOWHERE],
     "import": [f"{NOWHERE}.onnx"],
 }

@@ -41,7 +41,7 @@ FIGURES = json.loads(sorted(RESULTS.glob("*/selftest.json"))[0].read_text())["fi
 PAYLOAD = "gpt,d_model=384,heads=6,d_ff=1536,vocab=50257,layers=6,seq=128,weights=bf16"
 MACHINE, ROOFS = MACHINES["avx512"], Roofs(1.234e11, 1.2345e10, 9.1e10)
 FACTOR, TIME = Interval(121.25, 123.5, 126.75), Interval(1.225e-3, 1.234e-3, 1.243e-3)
-WHY = "12.3% slower against its baseline, +11.9% against the FMA kernel; give or take 1.2%"
+WHY = "12.3% slower against its baseline, +11.9% in time against the FMA kernel; give or take 1.2%"
 NOTE = "the schedule was recorded on a machine whose L2 was 120 KiB, it is 2048 KiB here, so times cannot be compared"
 FAILED = "transform.structured.tile_using_for must hold a handle to something, it holds nothing: " * 3
 

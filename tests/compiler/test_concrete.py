@@ -7,7 +7,7 @@ import mlir
 import numpy as np
 import pytest
 from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read, tiled
-from tuning_support import contraction_payload, product_of, run, tensor_payload
+from tuning_support import PACKED, contraction_payload, product_of, run
 
 from autotune.compiler.concrete import concrete_sequences, concrete_text
 from autotune.compiler.lower import TAIL
@@ -16,23 +16,8 @@ from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.errors import CompileError
 from autotune.core.machine import this_machine
 from autotune.core.marks import TAG
-from autotune.core.payload import Argument
 
 PAYLOAD = contraction_payload(32, 48, 16)
-PACKED = tensor_payload(
-    "packed",
-    [Argument("a", "input", (10, 7)), Argument("out", "output", (10, 7))],
-    """%zero = arith.constant 0.0 : f32
-    %tiles = tensor.empty() : tensor<3x2x4x4xf32>
-    %packed = linalg.pack %a padding_value(%zero : f32) inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %tiles
-      : tensor<10x7xf32> -> tensor<3x2x4x4xf32>
-    %doubles = tensor.empty() : tensor<3x2x4x4xf32>
-    %doubled = linalg.add ins(%packed, %packed : tensor<3x2x4x4xf32>, tensor<3x2x4x4xf32>)
-      outs(%doubles : tensor<3x2x4x4xf32>) -> tensor<3x2x4x4xf32>
-    %flat = tensor.empty() : tensor<10x7xf32>
-    %result = linalg.unpack %doubled inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %flat
-      : tensor<3x2x4x4xf32> -> tensor<10x7xf32>""",
-)
 CONSUMED = f"""transform.bufferization.eliminate_empty_tensors %module : {HANDLE}
     %buffers = transform.bufferization.one_shot_bufferize layout{{IdentityLayoutMap}} %module
       {{bufferize_function_boundaries = true}} : ({HANDLE}) -> {HANDLE}"""

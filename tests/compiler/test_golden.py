@@ -1,7 +1,7 @@
 """Golden scripts: what a config writes, word by word. After a change that is meant: ``pytest --update-golden``."""
 
 import pytest
-from conftest import GOLDEN
+from golden_files import GOLDEN
 from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.module import context, parse

@@ -8,11 +8,14 @@ from autotune.compiler.lower import PLAIN
 from autotune.compiler.module import context, parse
 from autotune.compiler.normalise.channels_last import turn_channels_last
 from autotune.compiler.normalise.narrow import narrow_floats
+from autotune.compiler.normalise.pads import write_inside_borders
 from autotune.compiler.normalise.powers import multiply_powers
+from autotune.compiler.normalise.results import write_results_in_shape
 from autotune.compiler.normalise.shared_matrices import share_matrices
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
+from autotune.compiler.normalise.window_sums import write_windows_out
 from autotune.compiler.tasks.partition import partition
 from autotune.worker.reading import open_payload
 
@@ -95,6 +98,21 @@ def conv(out, strides, dilations):
     return text.replace("STRIDES", strides).replace("DILATIONS", dilations)
 
 
+GROUPS = """func.func @f(%x: tensor<2x6x9x11xf32>, %w: tensor<8x3x3x2xf32>, %b: tensor<8xf32>) -> tensor<2x8x4x5xf32> {
+  %t = tensor.empty() : tensor<2x8x4x5xf32>
+  %start = linalg.broadcast ins(%b : tensor<8xf32>) outs(%t : tensor<2x8x4x5xf32>) dimensions = [0, 2, 3]
+  %xs = tensor.expand_shape %x [[0], [1, 2], [3], [4]] output_shape [2, 2, 3, 9, 11]
+    : tensor<2x6x9x11xf32> into tensor<2x2x3x9x11xf32>
+  %ws = tensor.expand_shape %w [[0, 1], [2], [3], [4]] output_shape [2, 4, 3, 3, 2]
+    : tensor<8x3x3x2xf32> into tensor<2x4x3x3x2xf32>
+  %s = tensor.expand_shape %start [[0], [1, 2], [3], [4]] output_shape [2, 2, 4, 4, 5]
+    : tensor<2x8x4x5xf32> into tensor<2x2x4x4x5xf32>
+  %y = linalg.conv_2d_ngchw_gfchw {strides = dense<2> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
+    ins(%xs, %ws : tensor<2x2x3x9x11xf32>, tensor<2x4x3x3x2xf32>) outs(%s : tensor<2x2x4x4x5xf32>)
+    -> tensor<2x2x4x4x5xf32>
+  %r = tensor.collapse_shape %y [[0], [1, 2], [3], [4]] : tensor<2x2x4x4x5xf32> into tensor<2x8x4x5xf32>
+  return %r : tensor<2x8x4x5xf32>
+}"""
 POOL = """func.func @f(%x: tensor<2x3x9x9xf32>) -> tensor<2x3x4x4xf32> {
   %low = arith.constant 0xFF800000 : f32
   %e = tensor.empty() : tensor<2x3x4x4xf32>
@@ -104,6 +122,23 @@ POOL = """func.func @f(%x: tensor<2x3x9x9xf32>) -> tensor<2x3x4x4xf32> {
     ins(%x, %w : tensor<2x3x9x9xf32>, tensor<3x3xf32>) outs(%z : tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
   return %r : tensor<2x3x4x4xf32>
 }"""
+PAD = """func.func @f(%x: tensor<6x8xf32>) -> (tensor<9x8xf32>, tensor<6x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  %e = tensor.empty() : tensor<6x8xf32>
+  %y = linalg.exp ins(%x : tensor<6x8xf32>) outs(%e : tensor<6x8xf32>) -> tensor<6x8xf32>
+  %r = tensor.pad %y low[1, 0] high[2, 0] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %two : f32
+  } : tensor<6x8xf32> to tensor<9x8xf32>
+  %q = linalg.abs ins(%y : tensor<6x8xf32>) outs(%e : tensor<6x8xf32>) -> tensor<6x8xf32>
+  return %r, %q : tensor<9x8xf32>, tensor<6x8xf32>
+}"""
+EXPANDED = """func.func @f(%x: tensor<6x8xf32>) -> tensor<1x6x8xf32> {
+  %e = tensor.empty() : tensor<6x8xf32>
+  %y = linalg.exp ins(%x : tensor<6x8xf32>) outs(%e : tensor<6x8xf32>) -> tensor<6x8xf32>
+  %r = tensor.expand_shape %y [[0, 1], [2]] output_shape [1, 6, 8] : tensor<6x8xf32> into tensor<1x6x8xf32>
+  return %r : tensor<1x6x8xf32>
+}"""
 CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
@@ -111,7 +146,15 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "convolution": (turn_channels_last, conv("7x10", "1", "1"), "linalg.conv_2d_nchw_fchw"),
     "strided convolution": (turn_channels_last, conv("4x10", "[2, 1]", "1"), "linalg.conv_2d_nchw_fchw"),
     "dilated convolution": (turn_channels_last, conv("5x9", "1", "2"), "linalg.conv_2d_nchw_fchw"),
+    "grouped convolution": (turn_channels_last, GROUPS, "linalg.conv_2d_ngchw_gfchw"),
     "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
+    "windows": (
+        write_windows_out,
+        POOL.replace("nchw", "nhwc").replace("3x9x9", "9x9x3").replace("3x4x4", "4x4x3"),
+        "pooling",
+    ),
+    "pads": (write_inside_borders, PAD, "tensor.pad"),
+    "results": (write_results_in_shape, EXPANDED, "expand_shape"),
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
 }

@@ -275,6 +275,11 @@ NAMED_BY_A_KNOB = f"""\
 INNER = ENTRY_OF_ONE.partition("{\n")[2].rpartition("}")[0]
 
 
+def said_beforehand(attribute):
+    """A script of one op with an attribute of its entry."""
+    return ENTRY_OF_ONE.replace("consumed}) {", f"consumed}}) attributes {{{attribute}}} {{")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -297,6 +302,12 @@ INNER = ENTRY_OF_ONE.partition("{\n")[2].rpartition("}")[0]
         (own_module(f'{MATCH}\ntransform.annotate %op "x" {{autotune.sets = {{x = "y"}}}} : {HANDLE}'),
          "autotune.sets must name a knob of the script, 'y' is none of none"),
         (own_module("", before=INNER, name="other"), "it has @tile, @other"),
+        (said_beforehand("autotune.panel = 0 : i64"), "autotune.panel must be a number of columns, is 0 : i64"),
+        (said_beforehand('autotune.panel = "x"'), "autotune.panel must be a number of columns"),
+        (said_beforehand("autotune.online = {rows = 0, columns = 4, skips = false}"), "autotune.online must read"),
+        (said_beforehand("autotune.online = [1]"), "autotune.online must read"),
+        (own_module("").replace("readonly}) {", "readonly}) attributes {autotune.panel = 8 : i64} {"),
+         "must be on a sequence over one op, @__transform_main is none"),
         (f"({'(' * 300}", "must not nest deeper than 200 brackets"),
     ],
 )  # fmt: skip

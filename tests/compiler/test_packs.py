@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tuning_support import run, tensor_payload
+from tuning_support import PACKED, run, tensor_payload
 
 from autotune.compiler.lower import PLAIN, TAIL
 from autotune.compiler.module import context, parse
@@ -12,20 +12,6 @@ from autotune.core.payload import Argument
 from autotune.core.script import DESTINATIONS, LOWERING, assemble
 from autotune.registry import load_baseline
 
-PACKED = tensor_payload(
-    "packed",
-    [Argument("a", "input", (10, 7)), Argument("out", "output", (10, 7))],
-    """%zero = arith.constant 0.0 : f32
-    %tiles = tensor.empty() : tensor<3x2x4x4xf32>
-    %packed = linalg.pack %a padding_value(%zero : f32) inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %tiles
-      : tensor<10x7xf32> -> tensor<3x2x4x4xf32>
-    %doubles = tensor.empty() : tensor<3x2x4x4xf32>
-    %doubled = linalg.add ins(%packed, %packed : tensor<3x2x4x4xf32>, tensor<3x2x4x4xf32>)
-      outs(%doubles : tensor<3x2x4x4xf32>) -> tensor<3x2x4x4xf32>
-    %flat = tensor.empty() : tensor<10x7xf32>
-    %result = linalg.unpack %doubled inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %flat
-      : tensor<3x2x4x4xf32> -> tensor<10x7xf32>""",
-)
 SUMS = tensor_payload(
     "sums",
     [Argument("a", "input", (32, 32)), Argument("out", "output", (32, 32))],

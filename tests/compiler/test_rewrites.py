@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler.lower import COMPILATION
-from autotune.compiler.rewrites import AFTER_SCRIPT, BEFORE_SCRIPT, REWRITES, SCRIPT
+from autotune.compiler.lower import compilation
+from autotune.compiler.rewrites import AFTER_SCRIPT, BEFORE_SCRIPT, REWRITES, SCRIPT, THREADS
 from autotune.compiler.stages import STEPS, compile_to
 from autotune.core.errors import CompileError
 from autotune.core.machine import this_machine
 from autotune.core.script import assemble, write_step
 from autotune.registry import family_for, load_payload
-from autotune.tuning.task_search import SHARED, candidate_of
+from autotune.tuning.task_search import candidate_of, shared
 
 ROOT = Path(__file__).parents[2]
 PASSES = ROOT / "autotune" / "compiler" / "passes"
@@ -61,7 +61,7 @@ def code_of(path):
 def digests():
     """Version and digest of the code of every rewrite, by name."""
     found = {}
-    for rewrite in REWRITES:
+    for rewrite in (*REWRITES, THREADS):
         code = "".join(map(code_of, files_of(PASSES / f"{rewrite.name.replace('-', '_')}.py")))
         found[rewrite.name] = [rewrite.version, sha256(code.encode()).hexdigest()[:16]]
     return found
@@ -81,8 +81,8 @@ def test_a_rewrite_that_changed_has_another_version_or_says_that_it_writes_the_s
 
 @pytest.mark.parametrize("rewrite", REWRITES, ids=str)
 def test_name_and_version_of_a_rewrite_are_part_of_what_identifies_a_trial(rewrite):
-    assert str(rewrite) in COMPILATION.splitlines()
-    assert COMPILATION in SHARED
+    assert str(rewrite) in compilation(1).splitlines()
+    assert compilation(1) in shared(1)
 
 
 def test_stages_name_every_step_around_the_script():

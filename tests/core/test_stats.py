@@ -174,5 +174,5 @@ def test_tolerance_grows_with_length_and_magnitude_and_never_vanishes():
 
 
 def test_unknown_element_type_is_refused_by_name():
-    with pytest.raises(PayloadError, match="one of f32, f64, i32, i64, bf16, i8; got 'f8'"):
+    with pytest.raises(PayloadError, match="one of f32, f64, i32, i64, f16, bf16, i8; got 'f8'"):
         tolerance("f8", 1, 1.0)

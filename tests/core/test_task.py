@@ -21,7 +21,7 @@ def make(*arguments, **fields):
     ("changes", "message"),
     [
         ({"role": "out"}, "role of argument 'x' must be one of input, weight, state, output; got 'out'"),
-        ({"dtype": "f16"}, "element type of argument 'x' must be one of f32, f64, i32, i64, i8, bf16; got 'f16'"),
+        ({"dtype": "f8"}, "element type of argument 'x' must be one of f32, f64, i32, i64, i8, f16, bf16; got 'f8'"),
         ({"shape": (3, 0)}, r"sizes of argument 'x' must be at least 1; got \(3, 0\)"),
     ],
 )

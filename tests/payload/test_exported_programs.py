@@ -1,5 +1,9 @@
 """Programs of torch.export become payloads whose default schedules agree with PyTorch in float64."""
 
+import pickle
+import zipfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from bundle_support import no_care
@@ -15,6 +19,10 @@ from autotune.core.machine import this_machine  # noqa: E402
 from autotune.worker.importing import import_model  # noqa: E402
 from autotune.worker.reading import open_payload  # noqa: E402
 from autotune.worker.worker import Worker  # noqa: E402
+from payload import zoo  # noqa: E402
+from payload.importers.pt2_convert import held_by  # noqa: E402
+from payload.importers.pt2_softmax import trust_softmaxes  # noqa: E402
+from payload.importers.pt2_values import compute, fold_constants  # noqa: E402
 
 
 class Residual(nn.Module):
@@ -45,37 +53,17 @@ MODELS = {
     "linear": lambda: (nn.Sequential(nn.Linear(20, 24), nn.GELU(), nn.Linear(24, 10)), torch.randn(8, 20)),
     "residual": lambda: (Residual(), torch.randn(1, 8, 10, 10)),
     "embedded": lambda: (Embedded(), torch.zeros(1, 12, dtype=torch.int64)),
-    "encoder": lambda: (nn.TransformerEncoderLayer(32, 2, 64, batch_first=True), torch.randn(1, 16, 32)),
+    "half": lambda: (nn.Sequential(nn.Linear(20, 24), nn.ReLU()).half(), torch.randn(8, 20).half()),
+    "bfloat": lambda: (nn.Sequential(nn.Linear(20, 24), nn.ReLU()).bfloat16(), torch.randn(8, 20).bfloat16()),
 }
 
 
-def hugging_face(name):
-    """A model of two layers with random weights."""
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    common = {"attn_implementation": "eager", "vocab_size": 60}
-    if name == "bert":
-        config = transformers.BertConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, **common
-        )
-        return Taken(transformers.BertModel(config), "last_hidden_state")
-    if name == "gpt2":
-        config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, use_cache=False, **common)
-        return Taken(transformers.GPT2LMHeadModel(config), "logits")
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = transformers.LlamaConfig(num_hidden_layers=2, use_cache=False, **sizes, **common)
-    return Taken(transformers.LlamaForCausalLM(config), "logits")
-
-
-class Taken(nn.Module):
-    """A model of which one result is taken."""
-
-    def __init__(self, model, result):
-        super().__init__()
-        self.model, self.result = model, result
-
-    def forward(self, ids):
-        return getattr(self.model(input_ids=ids), self.result)
+SMALL = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2}
+NAMED = {  # models of the zoo, at small sizes
+    "bert": lambda: zoo.bert(16, num_attention_heads=2, intermediate_size=64, **SMALL),
+    "gpt2": lambda: zoo.gpt2(16, n_embd=32, n_layer=2, n_head=2, vocab_size=60),
+    "llama": lambda: zoo.llama(16, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64, **SMALL),
+}
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +92,85 @@ def test_a_program_agrees_with_pytorch_by_default_configs(name, tmp_path, worker
     agree(imported(tmp_path, *MODELS[name]()), worker)
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("name", NAMED)
 def test_a_model_of_hugging_face_has_its_attention_found_and_its_weights_packed(name, tmp_path, worker):
-    payload = imported(tmp_path, hugging_face(name), torch.zeros(1, 16, dtype=torch.int64))
+    pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    model, (example,) = NAMED[name]()
+    payload = imported(tmp_path, model, example)
     tasks = partition(payload).tasks
     assert sum(task.count for task in tasks if len(task.contractions) == 2) == 2
     plain = [c for task in tasks for c in task.contractions if len(task.contractions) == 1]
     assert plain
     assert all(c.constant_b for c in plain)
+    agree(payload, worker)
+
+
+class Bomb:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+class Masked(nn.Module):
+    """Attention with a mask that it holds, or is given."""
+
+    def __init__(self, mask=None):
+        super().__init__()
+        self.register_buffer("mask", mask)
+
+    def forward(self, x, given=None):
+        mask = self.mask if given is None else given
+        return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+HIDDEN = torch.zeros(6, 6).masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf)
+ROWLESS = HIDDEN.index_fill(0, torch.tensor([2]), -torch.inf)
+GUARDED = {
+    "no mask": (Masked(), (), False),
+    "a mask that shows each row": (Masked(HIDDEN), (), False),
+    "a mask that hides a row": (Masked(ROWLESS), (), True),
+    "a mask that is given": (Masked(), (HIDDEN,), True),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_softmaxes_lose_their_guard_where_no_row_is_hidden_whole(name):
+    model, more, guarded = GUARDED[name]
+    inputs = (torch.randn(1, 2, 6, 4), *more)
+    program = torch.export.export(model.eval(), inputs).run_decompositions()
+    graph, weights = fold_constants(program.graph_module, held_by(program))
+    given = [n.name for n in graph.nodes if n.op == "placeholder" and n.name not in weights]
+    values = {**weights, **{name: x.numpy() for name, x in zip(given, inputs, strict=True)}}
+    before = compute(graph, values)
+    trust_softmaxes(graph, weights)
+    assert any("where" in str(node.target) for node in graph.nodes) == guarded
+    np.testing.assert_array_equal(compute(graph, values), before)
+
+
+def test_pickles_in_a_program_are_not_run(tmp_path, refused):
+    path, good, hidden, mark = (tmp_path / name for name in ("model.pt2", "good.pt2", "bomb", "mark"))
+    torch.save(Bomb(mark), hidden)
+    torch.export.save(torch.export.export(nn.Linear(3, 4).eval(), (torch.randn(2, 3),)), good)
+    with zipfile.ZipFile(good) as whole, zipfile.ZipFile(path, "w") as spoilt:
+        for name in whole.namelist():
+            data = hidden.read_bytes() if name.endswith("weight_0") else whole.read(name)
+            spoilt.writestr(name, data.replace(b'"use_pickle": false', b'"use_pickle": true'))
+    refused("import", path, "-o", tmp_path / "out", words="its weights must be tensors alone")
+    path.write_bytes(pickle.dumps(Bomb(mark)))
+    refused("import", path, "-o", tmp_path / "out", words="it is no program that torch.export saved")
+    assert not mark.exists()
+
+
+def test_the_attention_of_an_encoder_layer_is_found(tmp_path, worker):
+    torch.manual_seed(0)
+    model, (example,) = zoo.encoder(32, 2, 64, 16)
+    payload = imported(tmp_path, model, example)
+    assert sum(task.count for task in partition(payload).tasks if len(task.contractions) == 2) == 1
     agree(payload, worker)
 
 

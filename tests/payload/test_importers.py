@@ -1,6 +1,9 @@
 """Importing: models as other tools write them become payloads whose default schedules agree with the framework."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -9,7 +12,7 @@ from bundle_support import (
     make_bundle,
     no_care,
 )
-from model_zoo import FLOAT, ONNX, helper, mlp, save, weight
+from model_zoo import FLOAT, ONNX, helper, mlp, numpy_helper, save, weight
 
 from autotune.bundles.candidates import default_candidate
 from autotune.bundles.replay import replay
@@ -22,6 +25,8 @@ from autotune.registry import family_for
 from autotune.worker.importing import import_model
 from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
+from payload.comparators.tensor_module import write as write_module
+from payload.onnx_bert import BertSizes, write_bert
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +41,19 @@ def imported(folder, write):
     return open_payload(str(folder / "model"))
 
 
-@pytest.mark.parametrize("name", ONNX)
-def test_a_model_agrees_with_its_framework_by_default_configs(name, tmp_path, worker):
-    payload = imported(tmp_path, ONNX[name])
+def agrees(payload, worker):
+    """Default schedules give what the framework recorded, of both seeds."""
     parts, machine = partition(payload), this_machine()
-    assert payload.reference is not None
     for seed in (0, 1):
         (found,) = worker.evaluate(Job(payload, (default_candidate(parts, machine),), machine, seed=seed))
         assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
+
+
+@pytest.mark.parametrize("name", ONNX)
+def test_a_model_agrees_with_its_framework_by_default_configs(name, tmp_path, worker):
+    payload = imported(tmp_path, ONNX[name])
+    assert payload.reference is not None
+    agrees(payload, worker)
 
 
 def test_a_model_is_a_folder_of_plain_files_without_weights_in_the_text(tmp_path):
@@ -64,6 +74,45 @@ def test_a_model_is_a_folder_of_plain_files_without_weights_in_the_text(tmp_path
     assert said["oracle"] == "onnx.reference in float64"
 
 
+def test_a_model_of_two_layers_has_both_attentions_found_and_every_weight_packed(tmp_path, worker):
+    sizes = BertSizes(tokens=16, width=32, layers=2, heads=2, hidden=48, vocab=50)
+    payload = imported(tmp_path, lambda path: write_bert(path, sizes))
+    parts = partition(payload)
+    assert sum(task.count for task in parts.tasks if len(task.contractions) == 2) == 2
+    products = [task.contractions[0] for task in parts.tasks if len(task.contractions) == 1]
+    assert products
+    assert all(product.constant_b for product in products)
+    assert all(family_for(task) is not None for task in parts.tasks)
+    agrees(payload, worker)
+
+
+def test_masks_hold_the_lowest_number_there_is(tmp_path, worker):
+    mask = numpy_helper.from_array(np.where(np.tri(6), 0, np.finfo(np.float32).min).astype(np.float32), "mask")
+    nodes = [
+        helper.make_node("Add", ["x", "mask"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["y"], axis=-1),
+    ]
+    agrees(imported(tmp_path, lambda p: save(p, nodes, [("x", FLOAT, [6, 6])], [("y", FLOAT, [6, 6])], mask)), worker)
+
+
+def test_weights_are_in_memory_few_times(tmp_path):
+    """Float64 results and a copy of the model included, and whatever converters take without any."""
+    side, peaks = 2048, []
+    for size in (1, side):
+        nodes = [helper.make_node("MatMul", ["x", name], [f"y{name}"]) for name in "abcd"]
+        weights = [weight(name, size, size) for name in "abcd"]
+        outputs = [(f"y{name}", FLOAT, [1, size]) for name in "abcd"]
+        path = save(tmp_path / f"{size}.onnx", nodes, [("x", FLOAT, [1, size])], outputs, *weights)
+        command = [sys.executable, "-m", "payload.importers.onnx_convert", str(path), str(tmp_path / str(size))]
+        running = subprocess.Popen(command)
+        _, status, used = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+        assert running.returncode == 0
+        peaks.append(used.ru_maxrss * 1024)
+    held = 4 * side * side * 4  # bytes; it was 12 times as much when every pass over the model copied them
+    assert peaks[1] - peaks[0] < 7 * held
+
+
 def test_every_linear_of_a_model_has_its_weight_packed_and_no_task_transposes(tmp_path):
     tasks = partition(imported(tmp_path, mlp)).tasks
     assert [[c.constant_b for c in task.contractions] for task in tasks] == [[True], [True]]
@@ -73,6 +122,13 @@ def test_attention_is_found_among_reshapes_and_a_folded_mask(tmp_path):
     tasks = partition(imported(tmp_path, ONNX["attention"])).tasks
     assert sum(len(task.contractions) == 2 for task in tasks) == 1
     assert all(family_for(task) is not None for task in tasks)
+
+
+def test_weights_of_any_name_are_parameters_of_a_module_for_iree(tmp_path):
+    payload = imported(tmp_path, mlp)
+    module = write_module(payload, payload.make_inputs(0))
+    assert module.text.count('@"0_weight"') == 2  # declared, and read
+    assert set(module.weights) == {a.name for a in payload.arguments if a.role == "weight"}
 
 
 def test_a_file_is_a_payload_itself_and_imported_once(tmp_path, monkeypatch):
@@ -125,15 +181,23 @@ def heavy(path):
     save(path, nodes, [("x", FLOAT, [3 << 28])], [("y", FLOAT, [3 << 28])], tensor)
 
 
+def apart(path):
+    """Weights that lie in a file beside it, which is missing."""
+    mlp(path)
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (path.parent / "weights.bin").unlink()
+
+
 @pytest.mark.parametrize(
     ("write", "words"),
     [
+        (apart, "weights.bin"),
         (corrupt, "it is no valid ONNX model"),
         (unknown, "torch-mlir cannot"),
         (heavy, "its weights must take at most 2 GiB, they take 3.0 GiB"),
         (lambda path: None, "a model must be a file"),
     ],
-    ids=["corrupt", "unknown op", "heavy", "missing"],
+    ids=["weights missing", "corrupt", "unknown op", "heavy", "missing"],
 )
 def test_a_wrong_model_is_one_line(write, words, tmp_path, refused):
     write(tmp_path / "model.onnx")
@@ -141,10 +205,21 @@ def test_a_wrong_model_is_one_line(write, words, tmp_path, refused):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_package_is_one_line_that_names_the_extra(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr("payload.importers.onnx.PACKAGES", ("torch_mlir", "no_such_package"))
-    said = refused("tune", mlp(tmp_path / "model.onnx"), words="no_such_package must be installed")
-    assert "pip install 'mlir-schedule-autotune[import]'" in said
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+def test_a_missing_package_is_one_line_that_names_the_extra(kind, tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(f"payload.importers.{kind}.PACKAGES", {"torch_mlir": "import", "no_such_package": "other"})
+    said = refused("tune", mlp(tmp_path / f"model.{kind}"), words="no_such_package must be installed")
+    assert "pip install 'mlir-schedule-autotune[import,other]'" in said
+
+
+def test_importing_is_shown_before_it_begins(tmp_path, refused, monkeypatch):
+    shown = []
+    monkeypatch.setattr("autotune.cli.progress.ProgressLine.stage", lambda _, sentence: shown.append(sentence))
+    refused("import", tmp_path / "none.onnx")
+    refused("tune", tmp_path / "none.onnx")
+    refused("compare", tmp_path / "none.onnx")
+    assert [sentence.partition(" ")[0] for sentence in shown] == ["importing,", "reading", "reading"]
+    assert all("half a minute" in sentence for sentence in shown)
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, refused):

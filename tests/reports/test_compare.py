@@ -15,12 +15,15 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError
 from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.machine import Roofs, this_machine
-from autotune.core.stats import median_interval
-from autotune.registry import load_payload
+from autotune.core.stats import Interval, median_interval
+from autotune.registry import load_comparator, load_payload
 from autotune.reports import compare
 from autotune.reports import entries as contenders
+from autotune.reports.compare import with_efficiency
+from autotune.reports.comparison import Row
+from autotune.reports.entries import library_contender, on_one_thread
 from autotune.store.places import home
-from autotune.worker.environment import ONE_THREAD, one_thread
+from autotune.worker.environment import COUNTS, only_threads
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # one way of several, while it lasts
@@ -164,8 +167,8 @@ def test_environment_of_the_worker_is_clean_and_restored_afterwards(monkeypatch)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("MKL_NUM_THREADS", "4")
     before = dict(os.environ)
-    with one_thread() as unset:
-        assert {name: os.environ[name] for name in ONE_THREAD} == ONE_THREAD
+    with only_threads(1) as unset:
+        assert [os.environ[name] for name in COUNTS] == ["1"] * len(COUNTS)
         assert "OPENBLAS_CORETYPE" not in os.environ
         assert {"OPENBLAS_CORETYPE": "Haswell", "MKL_NUM_THREADS": "4"}.items() <= unset.items()
         assert "OMP_NUM_THREADS" not in unset
@@ -176,3 +179,22 @@ def test_median_lies_in_its_interval_and_one_sample_is_its_own():
     found = median_interval([1.0, 1.1, 0.9, 5.0, 1.05, 0.95, 1.02])
     assert found.low <= found.estimate == 1.02 <= found.high < 5.0 + 1e-9
     assert median_interval([2.0]).low == median_interval([2.0]).high == 2.0
+
+
+def test_efficiency_is_the_time_on_one_thread_over_that_of_all_cores():
+    def row(name, seconds):
+        return Row(name, "ok", seconds=Interval(seconds, seconds, seconds)) if seconds else Row(name, "missing")
+
+    rows = (row("best", 2.0), row("numpy", None), row("best on one", 3.0), row("numpy on one", 1.0), row("read", 1.0))
+    found = {each.name: each.efficiency for each in with_efficiency(rows, 2)}
+    assert found == {"best": 0.75, "numpy": None, "best on one": None, "numpy on one": None, "read": None}
+    assert "efficiency" not in rows[0].to_json()
+    assert with_efficiency(rows, 2)[0].to_json()["efficiency"] == 0.75
+
+
+def test_what_runs_on_one_thread_besides_has_a_row_of_its_own():
+    payload = load_payload(TINY)
+    contender = library_contender(load_comparator("numpy"), payload, 0, SILENT, threads=3)
+    alone = on_one_thread(library_contender(load_comparator("numpy"), payload, 0, SILENT))
+    assert (contender.entry.threads, alone.entry.threads) == (3, 1)
+    assert alone.name == alone.entry.name == "numpy on one"

@@ -11,11 +11,14 @@ import pytest
 from bundle_support import edit_file, edit_manifest, make_bundle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from autotune.compiler.guard import passes_of
 from autotune.core.errors import BundleError
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import FORMAT_VERSION, MOST_BYTES
+from autotune.store.records import Seconds
+from autotune.worker.measure import MOST_CALLS
 
 SPEC = "matmul,m=17,n=24,k=9"
 FILES = ("payload.mlir", "tagged.mlir", "schedule.mlir", "tasks/{tag}.mlir", "schedules/{tag}.mlir")
@@ -121,6 +124,9 @@ EDITS = {
         lambda m: m["baseline"].update(part=64, part_error=0.2),
         "follow from the samples",
     ),
+    "part of a baseline that says nothing": (lambda m: m["baseline"].update(part=64, part_error=2.0), "part_error"),
+    "error of a whole baseline": (lambda m: m["baseline"].update(part_error=0.1), "part_error must be 0 of a baseline"),
+    "baseline that was not timed": (lambda m: m["baseline"].update(why_not="no"), "gives no speedup"),
     "part of a baseline that is none": (lambda m: m["baseline"].update(part=0), "baseline.part"),
     "error below zero": (lambda m: m["baseline"].update(part_error=-0.1), "baseline.part_error"),
     "no speed-up though measured": (lambda m: m.update(speedup=None), "follow from the samples"),
@@ -329,3 +335,8 @@ def test_refusal_is_one_line_and_exit_code_2(bundle, autotune, tmp_path, monkeyp
         assert (code, out) == (2, "")
         assert [line for line in said.splitlines() if "schedule.mlir" in line] == said.splitlines()
     assert not (tmp_path / "results").exists()
+
+
+def test_the_least_time_that_is_measured_can_be_recorded():
+    least = 1e-7 / MOST_CALLS  # all calls compiled into one, and the clock ticks once
+    assert TypeAdapter(Seconds).validate_python(least) == least

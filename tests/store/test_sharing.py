@@ -7,13 +7,14 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from tuning_support import contraction_payload
+from tuning_support import contraction_payload, tensor, tensor_payload
 
 from autotune.bundles.reproduce import find_task, reproduce
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import StoreError
 from autotune.core.family import Rewrites
 from autotune.core.machine import this_machine
+from autotune.core.payload import Argument
 from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT, Trial
 from autotune.registry import families, load_payload
@@ -38,8 +39,9 @@ def recorded(path):
         return [trial for sweep in store.sweeps() for trial in sweep.recorded]
 
 
-def test_two_tuners_on_one_store_share_the_work(tmp_path):
-    path, children = tmp_path / "store.journal", []
+@pytest.mark.parametrize("kind", ["file", "server"])
+def test_two_tuners_on_one_store_share_the_work(tmp_path, kind, request):
+    path, children = tmp_path / "store.journal" if kind == "file" else request.getfixturevalue("postgres_url"), []
     for _ in range(2):
         if (child := os.fork()) == 0:
             try:
@@ -120,10 +122,10 @@ def test_knob_is_not_called_dead_on_little_evidence():
 def test_no_knob_of_our_families_is_dead(family):
     machine, dice = this_machine(), random.Random(0)
     tasks = [TASK, *partition(contraction_payload(96, 160, 128, role_b="weight")).tasks]
+    tasks += [*partition(window_payload()).tasks, *partition(turned_payload()).tasks]
     tasks += [find_task(spec, tag) for spec, tag in whole_tasks()]
     covered = [task for task in tasks if family.covers(task)]
-    if not covered:
-        pytest.skip("no task of ours is one of this family: it is for models of others")
+    assert covered
     alive, declared = set(), set()
     for task in covered:
         space = family.space(task, machine)
@@ -138,6 +140,25 @@ def test_no_knob_of_our_families_is_dead(family):
                         changed = family.build(task, other, machine), family.rewrites(task, other)
                         alive |= {knob.name} if changed != script else set()
     assert declared - alive == set()
+
+
+def window_payload():
+    """A convolution with channels last, whose kernel is a weight."""
+    shapes = (2, 8, 9, 5), (3, 3, 5, 64), (2, 6, 7, 64)
+    x, kernel, y = map(tensor, shapes)
+    roles = zip("xky", ("input", "weight", "output"), shapes, strict=True)
+    body = f"""%zero = arith.constant 0.0 : f32
+    %empty = tensor.empty() : {y}
+    %zeros = linalg.fill ins(%zero : f32) outs(%empty : {y}) -> {y}
+    %result = linalg.conv_2d_nhwc_hwcf ins(%x, %k : {x}, {kernel}) outs(%zeros : {y}) -> {y}"""
+    return tensor_payload("windows", [Argument(name, role, shape) for name, role, shape in roles], body)
+
+
+def turned_payload():
+    """A transpose."""
+    body = f"""%empty = tensor.empty() : {tensor((40, 24))}
+    %result = linalg.transpose ins(%x : {tensor((24, 40))}) outs(%empty : {tensor((40, 24))}) permutation = [1, 0]"""
+    return tensor_payload("turned", [Argument("x", "input", (24, 40)), Argument("y", "output", (40, 24))], body)
 
 
 def whole_tasks():

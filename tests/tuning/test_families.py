@@ -8,12 +8,13 @@ from bundle_support import make_bundle
 
 import autotune as at
 from autotune import registry
+from autotune.bundles.reproduce import reproduce
 from autotune.core.errors import ScheduleError
 from autotune.core.guarded_family import GuardedFamily
-from autotune.registry import families, families_for, family_for, load_family
+from autotune.registry import families, families_for, family_for, load_family, ties
+from autotune.reports.ablation import leave_one_out
 from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
-from autotune.tuning.tune import ties
 
 SPEC = "matmul,m=16,n=32,k=8"
 FILE = """
@@ -114,10 +115,22 @@ def file(tmp_path):
     return path
 
 
-def test_a_family_of_a_file_is_tuned(file, tmp_path):
-    bundle = read_bundle(make_bundle(tmp_path, SPEC, family=f"{file}:ROWS"))
+def test_a_family_of_a_file_is_tuned_explained_and_its_trials_reproduced(file, refused, tmp_path):
+    named = f"{file}:ROWS"
+    bundle = read_bundle(make_bundle(tmp_path, SPEC, family=named))
     (task,) = bundle.manifest.tasks.values()
     assert task.schedule == "rows"
+    first, *_, last = leave_one_out(bundle, at.this_machine(), named)
+    assert "tile_sizes [8]" in first.candidate.script
+    assert (first.name, last.name) == ("the winner", "search")
+    refused("explain", tmp_path / "bundle", words="or in a file as mine.py:FAMILY; got 'rows'")
+    store = tmp_path / "store.journal"
+    (key,) = at.trials(store)["key"]
+    found = reproduce(store, key[:12], tmp_path / "trial", 60.0, named)
+    assert found.is_same
+    assert found.changed == ""
+    refused("reproduce", key[:12], "--store", store, "--family", "matmul",
+            words="--family must be the trial's, 'rows'; got 'matmul'")  # fmt: skip
 
 
 def test_what_a_family_raises_is_one_line_with_its_place(file, refused):

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from bundle_support import no_care
+from listener_support import Recorder
 from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read, space_of, tiled
 
 import autotune as at
@@ -12,15 +13,18 @@ from autotune.bundles.regress import RegressOptions, regress
 from autotune.bundles.replay import replay
 from autotune.bundles.reproduce import reproduce
 from autotune.core.errors import ScheduleError
-from autotune.core.listener import NoteKeeper
+from autotune.core.listener import SILENT, NoteKeeper
 from autotune.reports.ablation import leave_one_out
 from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.store.store import trials as frame_of
+from autotune.tuning.own import open_own, parts_of
+from autotune.tuning.running import run_searches
 from autotune.tuning.search import SAMPLERS, Search
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.tune import TuneOptions, open_searches, tune
 from autotune.worker.reading import ScriptFile, read_script, script_apart
+from autotune.worker.worker import Worker
 
 PAYLOAD = at.payload("matmul,m=32,n=48,k=16")
 SCRIPT = own_module(THREE_WAYS)
@@ -86,14 +90,11 @@ def test_an_edited_script_is_another_sweep_and_that_is_said(tmp_path):
 
 
 def test_a_trial_of_the_store_is_reproduced(folder):
-    frame = frame_of(folder / "store.journal")
-    key = frame["key"].iloc[0] if "key" in frame else frame["trial_key"].iloc[0]
-    found = (
-        reproduce(folder / "store.journal", key[:12], folder / "trial", 60.0)
-        if PAYLOAD.name.endswith(".mlir")
-        else None
-    )
-    assert found is None or found.is_same
+    key = frame_of(folder / "store.journal")["key"].iloc[-1]
+    found = reproduce(folder / "store.journal", key[:12], folder / "trial", 60.0)
+    assert found.is_same
+    assert found.changed == ""
+    assert "transform.tune" not in (folder / "trial" / "schedule.mlir").read_text()
 
 
 def test_explain_takes_back_one_choice_at_a_time(folder):
@@ -176,6 +177,45 @@ def test_a_script_of_one_op_serves_the_tasks_it_is_for_beside_families(tmp_path)
         assert replay(tmp_path / "bundle").is_right
 
 
+def matching(size, name="wide"):
+    """A sequence that takes products with at least so many columns."""
+    return f"""transform.named_sequence @{name}(%op: {HANDLE} {{transform.readonly}}) -> {HANDLE} {{
+    transform.match.operation_name %op ["linalg.matmul"] : {HANDLE}
+    %columns = transform.match.structured %op : ({HANDLE}) -> {SIZE} {{
+    ^bb0(%it: {HANDLE}):
+      %n = transform.match.structured.dim %it[1] : ({HANDLE}) -> {SIZE}
+      transform.match.structured.yield %n : {SIZE}
+    }}
+    %least = transform.param.constant {size} : i64 -> {SIZE}
+    transform.match.param.cmpi ge %columns, %least : {SIZE}
+    transform.yield %op : {HANDLE}
+  }}
+  """
+
+
+def with_matchers(*matchers):
+    return ONE.replace("transform.named_sequence @tile", "".join(matchers) + "transform.named_sequence @tile")
+
+
+def test_a_script_that_matches_by_itself_serves_the_tasks_that_it_takes():
+    own = open_own(ScriptFile("mine.mlir", with_matchers(matching(256))))
+    assert own.script.notes == ()
+    tags = [task.tag for task in at.tasks("nano") if own.covers(task.task)]
+    assert tags == ["matmul_32x256x64_f32_tb_w"]
+    assert not open_own(ScriptFile("mine.mlir", with_matchers(matching(256))), "matmul_32x64*").covers(
+        next(task.task for task in at.tasks("nano") if task.tag == tags[0])
+    )
+
+
+def test_a_script_that_matches_nothing_or_by_two_sequences_is_refused(tmp_path):
+    with pytest.raises(ScheduleError, match=r"got '\*'; @wide of mine\.mlir takes none"):
+        tuned(tmp_path, with_matchers(matching(64)))
+    with pytest.raises(
+        ScheduleError, match=r"mine\.mlir:\d+:3: a script must match by one sequence, @wide and @two give"
+    ):
+        tuned(tmp_path, with_matchers(matching(64), matching(32, "two")))
+
+
 def test_a_task_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(
         ScheduleError, match="--task must match a task of matmul,m=32,n=48,k=16: matmul_32x48x16_f32; got 'conv'"
@@ -232,3 +272,48 @@ def test_tune_and_show_take_a_schedule_on_the_command_line(autotune, refused, tm
 def test_reading_is_done_in_a_process_of_its_own():
     with pytest.raises(ScheduleError, match=r"mine\.mlir must hold a transform.named_sequence"):
         read_script(ScriptFile("mine.mlir", "module {}"))
+
+
+# Sums that begin from zero again in every block of k; a tile of negative size, which ends MLIR with SIGABRT.
+FOUR_WAYS = own_module(f"""{tiled(8, 0)}
+    %blocks, %outer = transform.structured.tile_using_for %tile tile_sizes [0, 0, 8]
+      : ({HANDLE}) -> ({HANDLE}, {HANDLE})
+    %step, %k = transform.structured.tile_using_for %blocks tile_sizes [0, 0, 1] : ({HANDLE}) -> ({HANDLE}, {HANDLE})
+    transform.tune.alternatives<"what"> {{
+      transform.annotate %k "autotune.sums" : {HANDLE}
+      transform.structured.vectorize %step : {HANDLE}
+      transform.yield
+    }}, {{
+      %more, %loop = transform.structured.tile_using_for %step tile_sizes [-8] : ({HANDLE}) -> ({HANDLE}, {HANDLE})
+      transform.yield
+    }}, {{
+      %fill = transform.structured.match ops{{["linalg.fill"]}} in %module : ({HANDLE}) -> {HANDLE}
+      %one = transform.param.constant 1 : i64 -> {SIZE}
+      transform.annotate %fill "autotune.zeros" = %one : {HANDLE}, {SIZE}
+      transform.annotate %k "autotune.from_zero" : {HANDLE}
+      transform.annotate %k "autotune.sums" : {HANDLE}
+      transform.structured.vectorize %step : {HANDLE}
+      transform.yield
+    }}, {{
+      transform.structured.vectorize %step : {HANDLE}
+      transform.yield
+    }}""")
+
+
+def test_what_ends_mlir_is_wrong_or_is_interrupted_costs_its_trial_alone_and_nothing_runs_twice(tmp_path):
+    own, options = open_own(ScriptFile("mine.mlir", FOUR_WAYS)), TuneOptions(trials=4, sampler="grid")
+    tasks, machine = parts_of(PAYLOAD, own).tasks, at.this_machine()
+
+    def search(listener=SILENT):
+        with Store.open(tmp_path / "s") as store:
+            searches = open_searches(PAYLOAD, tasks, machine, store, options, wanted=own)
+            return run_searches(searches, options, worker, listener).evaluated
+
+    with no_care(), Worker(60.0) as worker:
+        with pytest.raises(KeyboardInterrupt):
+            search(Recorder(interrupt_after=2))
+        assert search() == 2
+    assert search() == 0  # the worker is gone, and nobody asks it
+    frame = frame_of(tmp_path / "s")
+    outcomes = dict(zip(frame["knob_what"], frame["outcome"], strict=True))
+    assert outcomes == {0: "ok", 1: "crashed", 2: "wrong-result", 3: "ok"}

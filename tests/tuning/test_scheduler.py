@@ -1,6 +1,6 @@
 """Which task gets the next trial: laws for any results, and the whole of a GPT-2 replayed from recorded curves.
 
-The curves are of searches with a made-up time for every config (`results/samplers.py curves`): no clock is read here.
+The curves are of searches with a made-up time for every config (`tests/curves/record.py`): no clock is read here.
 """
 
 import json
@@ -21,8 +21,9 @@ from autotune.core.machine import this_machine
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
+from autotune.tuning.running import run_searches
 from autotune.tuning.scheduler import Scheduler
-from autotune.tuning.tune import TuneOptions, open_searches, run_searches
+from autotune.tuning.tune import TuneOptions, open_searches
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
 
@@ -38,7 +39,7 @@ class Results:
 
 
 def run(tasks, budget, seed=0, until=None):
-    """Spend a budget as `autotune.tuning.tune.run_searches` does; the tasks that got the trials, in order."""
+    """Spend a budget as `autotune.tuning.running.run_searches` does; the tasks that got the trials, in order."""
     scheduler = Scheduler([task.count for task in tasks], seed)
     done = Counter()
     given = []

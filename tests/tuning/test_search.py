@@ -6,6 +6,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.trial import TrialState
 
 import autotune.tuning.search as module
 from autotune.core.errors import MachineError, SpaceError
@@ -168,7 +169,7 @@ def test_rejected_proposals_are_counted_by_reason():
 
 
 def test_unknown_sampler_is_refused_with_the_known_ones():
-    with pytest.raises(SpaceError, match="tpe, random, cmaes, grid; got 'annealing'"):
+    with pytest.raises(SpaceError, match="tpe, random, cmaes, model, grid; got 'annealing'"):
         Search(SPACE, DEFAULT, sampler="annealing")
 
 
@@ -186,3 +187,57 @@ def test_missing_package_is_named_with_its_remedy(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MachineError, match="pip install cmaes"):
         Search(SPACE, DEFAULT, sampler="cmaes")
+
+
+def test_any_sampler_of_optuna_is_known_by_its_name():
+    asked = run(Search(SPACE, DEFAULT, sampler="NSGAIISampler", seed=1))
+    assert {config_key(config) for config in asked} == {config_key(config) for config in SPACE.configs()}
+    assert asked == run(Search(SPACE, DEFAULT, sampler="NSGAIISampler", seed=1))
+
+
+@pytest.mark.parametrize("name", ["PartialFixedSampler", "BaseSampler", "GridSampler", "__all__", "os", ""])
+def test_what_is_no_sampler_that_a_seed_makes_is_refused(name):
+    with pytest.raises(SpaceError, match="sampler must be one of"):
+        Search(SPACE, DEFAULT, sampler=name)
+
+
+def test_package_that_a_sampler_of_optuna_needs_is_named(monkeypatch):
+    class Needing(sampler.TPESampler):
+        def __init__(self, seed=None):
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("optuna.samplers.RandomSampler", Needing)
+    with pytest.raises(MachineError, match="needs a package that is missing: torch"):
+        Search(SPACE, DEFAULT, sampler="RandomSampler")
+
+
+def test_tpe_keeps_away_from_what_is_under_way_and_forgets_that_it_was():
+    tpe = sampler.Tpe((20,), seed=0)
+    for index in range(20):
+        tpe.learn((index,), 1.0 + abs(index - 5))
+    alone = [tpe.propose() for _ in range(60)].count((5,))
+    beside = [tpe.propose([(5,)] * 10) for _ in range(60)].count((5,))
+    assert beside < alone / 2
+    assert len([trial for trial in tpe.study.trials if trial.state == TrialState.COMPLETE]) == 20
+    assert not [trial for trial in tpe.study.trials if trial.state == TrialState.RUNNING]
+
+
+def test_model_expects_nothing_new_of_what_is_under_way():
+    search = Search(wide_space(), {f"k{i}": 1 for i in range(5)}, sampler="model", seed=2)
+    for _ in range(30):
+        config = search.ask()
+        search.tell(config, wide_seconds(config))
+    model = search._sampler
+    wanted = model.propose()
+    near = (*wanted[:-1], max(0, wanted[-1] - 1))
+    model.under_way = ()
+    alone = model.promise([wanted, near])
+    model.under_way = [wanted]
+    assert (model.promise([wanted, near]) > alone).all()
+
+
+def test_nothing_under_way_changes_nothing_of_tpe(monkeypatch):
+    asked = run(Search(SPACE, DEFAULT, seed=7), 40)
+    plain = sampler.KnownSpaceTpe
+    monkeypatch.setattr(sampler, "KnownSpaceTpe", lambda **options: plain(**{**options, "constant_liar": False}))
+    assert run(Search(SPACE, DEFAULT, seed=7), 40) == asked

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from autotune.compiler.openmp import usable_threads
 from autotune.core.machine import this_machine
 from autotune.tuning import selftest_figures as promises
 from autotune.tuning.selftest import check_crashes, check_isolation, check_kills
@@ -84,13 +85,14 @@ def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, m
     monkeypatch.setattr(promises, "FULL", few)
     code, out, said = autotune("selftest", "--json")
     found = json.loads(out)
-    assert len(found["figures"]) == 10
+    assert len(found["figures"]) == 10 + 2 * (usable_threads(2) > 1)  # two of them are of threads
     assert code == int(not all(figure["holds"] for figure in found["figures"]))  # as it may be beside other work
     assert [line.split()[1] for line in said.splitlines()] == [
         "crashes",
         "kill",
         "isolation",
         "sandbox",
+        "threads",
         "statistics",
         "winners",
     ]

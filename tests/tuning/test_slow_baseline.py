@@ -1,15 +1,20 @@
 """A baseline that is slow is timed by a part of it, and all that is done with its bundle copes with that."""
 
+import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from bundle_support import edit_manifest, make_bundle, no_care
+from bundle_support import QUICK, edit_manifest, make_bundle, no_care
 
 from autotune.bundles.regress import RegressOptions, cost, regress
 from autotune.bundles.replay import replay
+from autotune.bundles.timing import Timing, time_bundle
 from autotune.core.errors import BundleError
+from autotune.core.evaluator import Evaluation
 from autotune.core.family import Baseline
 from autotune.core.machine import this_machine
+from autotune.core.trial import Samples
 from autotune.registry import load_baseline, load_payload
 from autotune.reports.winner import describe
 from autotune.store.bundle import read_bundle
@@ -25,10 +30,14 @@ FLOPS = 2.0 * 64 * 40 * 48
 
 @pytest.fixture
 def slow(monkeypatch):
+    slow_down(monkeypatch)
+
+
+def slow_down(patch):
     """Every call of a baseline is slow, and every payload large."""
-    monkeypatch.setattr(module, "PART_FLOPS", FLOPS / 4)
-    monkeypatch.setattr(module, "WHOLE_SECONDS", 0.0)
-    monkeypatch.setattr("autotune.tuning.choose.WHOLE_SECONDS", 0.0)
+    patch.setattr(module, "PART_FLOPS", FLOPS / 4)
+    patch.setattr(module, "WHOLE_SECONDS", 0.0)
+    patch.setattr("autotune.tuning.choose.WHOLE_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +90,63 @@ def test_budget_holds_for_a_baseline_of_any_speed(slow, monkeypatch, worker):
     assert "timed-out" in found.notes[0]
 
 
+def test_part_that_says_too_little_of_the_whole_is_none(slow, monkeypatch):
+    """The error is that of half as many iterations; where they take three times as long, nothing is known."""
+    fake = SimpleNamespace(evaluate=lambda job, seconds: [ran(1.0), ran(3.0)])
+    found = timed(fake)
+    assert found.candidate is None
+    assert "too little of the whole, 200% of it" in found.notes[0]
+
+
+def ran(seconds):
+    return Evaluation("ok", Samples((seconds,)))
+
+
+def test_note_says_whether_results_of_a_part_are_looked_at():
+    baseline = load_baseline("passes")
+    (seen,), (unseen,) = TimedBaseline(baseline, 4).notes, TimedBaseline(baseline, 4, unseen="a reason").notes
+    assert seen.endswith("what it computes is right")
+    assert unseen.endswith("its result is not looked at, for a reason")
+
+
+def test_bundle_whose_baseline_could_not_be_timed_says_why_everywhere(slow, monkeypatch, tmp_path, autotune):
+    monkeypatch.setattr(module, "BUDGET_SECONDS", 1e-3)
+    folder = make_bundle(tmp_path, SPEC)
+    read = read_bundle(folder)
+    assert "took longer than 0.001 s" in read.manifest.baseline.why_not
+    assert read.manifest.speedup is None
+    seen = Timing(Evaluation("timed-out"), ran(1.0))
+    monkeypatch.setattr("autotune.bundles.replay.time_bundle", lambda *_: seen)
+    monkeypatch.setattr("autotune.bundles.regress.measure_once", lambda *_: seen)
+    again, (finding,) = replay(folder), regress([folder], RegressOptions(quick=True))
+    assert (again.is_right, again.verdict) == (True, "unknown")
+    assert again.why == f"the baseline could not be timed when it was recorded ({read.manifest.baseline.why_not})"
+    assert finding.why == f"no baseline runs ({read.manifest.baseline.why_not})"
+    _, out, _ = autotune("inspect", folder)
+    assert f"did not run ({read.manifest.baseline.why_not})" in " ".join(out.split())
+
+
+def test_error_of_a_part_is_seen_again_whatever_a_bundle_claims(bundle):
+    read = read_bundle(bundle)
+    sure = replace(read.manifest, baseline=replace(read.manifest.baseline, part_error=0.0))
+    with no_care(), Worker() as worker:
+        found = time_bundle(replace(read, manifest=sure), this_machine(), worker, QUICK)
+    assert (found.theirs.outcome, found.half.outcome, found.ours.outcome) == ("ok", "ok", "ok")
+    assert found.part_error(0.0) > 0.0
+    assert replace(found, half=None).part_error(0.5) == 0.5
+    assert replace(found, half=ran(3 * min(found.theirs.samples.seconds))).part_error(0.0) == pytest.approx(2.0)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        slow_down(patch)
+        return make_bundle(tmp_path_factory.mktemp("slow"), SPEC)
+
+
 @pytest.fixture
-def bundle(slow, tmp_path):
-    return make_bundle(tmp_path, SPEC)
+def bundle(pristine, tmp_path):
+    return shutil.copytree(pristine, tmp_path / "bundle")
 
 
 def test_bundle_says_what_part_was_timed_and_everything_copes_with_it(bundle):
@@ -96,7 +159,7 @@ def test_bundle_says_what_part_was_timed_and_everything_copes_with_it(bundle):
     assert whole.high >= seen.high * (1 + record.part_error) * 0.999
     with no_care():
         again = replay(bundle)
-        (finding,) = regress([bundle], RegressOptions(quick=True))
+        (finding,) = regress([bundle], RegressOptions(quick=True, patience=0))
     assert again.is_right
     assert again.speedup is not None
     assert finding.verdict not in ("wrong", "stale")

@@ -119,6 +119,14 @@ def test_more_trials_run_only_the_new_ones(copied, tuned):
     assert watcher.trials[: len(tuned[2].trials)] == tuned[2].trials
 
 
+def test_trials_of_another_compiler_are_kept_apart_and_counted(copied, tuned, monkeypatch):
+    monkeypatch.setattr("autotune.tuning.task_search.compiler_version", lambda: "another compiler")
+    result, _ = tune_into(copied, load_payload(SPEC), 1)
+    assert result.evaluated == 1
+    (note,) = [note for note in result.notes if "not used" in note]
+    assert note.startswith(f"{len(tuned[2].trials)} trials in the store are of another machine, compiler, payload text")
+
+
 def test_interrupt_leaves_what_was_finished_in_the_store_and_resumes(tmp_path):
     watcher = Recorder(interrupt_after=2)
     with pytest.raises(KeyboardInterrupt):

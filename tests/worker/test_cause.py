@@ -1,6 +1,7 @@
 """Why a process ended, how long it may take, and what must be left alone: the pure parts of isolation."""
 
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from autotune.core.trial import Samples, Trial
 from autotune.worker.cause import find_cause
 from autotune.worker.fault import FaultReport, read_fault_report
 from autotune.worker.fences import FENCE_BYTES, fenced_empty, word_sum
-from autotune.worker.limits import CallTimeline, learn_time_limits
+from autotune.worker.limits import MOST_DISTURBED, CallTimeline, learn_time_limits
 
 FAULT = '\nfault: {{"address": {}, "mapped_bytes": {}, "limit_bytes": 1000}}\n'
 
@@ -75,6 +76,22 @@ def test_compile_phases_share_one_bound_and_candidates_do_not():
     assert timeline.deadline(time_limits) > first
     timeline.enter(Moment("measure", 1))
     assert timeline.deadline(time_limits) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("share", "ends"),
+    [(1.0, 5.0), (2.0, 5.0), (0.5, 10.0), (0.25, 20.0), (0.0, MOST_DISTURBED * 5.0)],
+    ids=["alone", "two-threads", "two-share", "four-share", "sleeps"],
+)
+def test_a_phase_is_limited_in_processor_time(share, ends, monkeypatch):
+    """A process that gets a share of a core ends when that adds up to its limit; one that only waits, later."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    timeline = CallTimeline(busy=lambda: share * now)
+    timeline.enter(Moment("transform"))
+    while now < (until := timeline.deadline(TimeLimits(compile_seconds=5.0))):
+        now = until
+    assert now - 100.0 == pytest.approx(ends)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (1,), (64, 64), (7,)])

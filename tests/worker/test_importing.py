@@ -1,58 +1,25 @@
 """Imported folders: text is parsed apart, what describes it is data with laws, and no record has anything imported."""
 
-import json
 import os
 
 import numpy as np
 import pytest
+from import_support import PRODUCT, describe, import_product, named
 
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
-from autotune.core.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
+from autotune.core.imported import ORACLE, TEXT, WEIGHTS
 from autotune.core.machine import this_machine
 from autotune.registry import load_baseline
-from autotune.worker.importing import import_model
-from autotune.worker.reading import open_payload, partition, reopen_payload
+from autotune.worker.known import reopen_payload
+from autotune.worker.reading import open_payload, partition
 from autotune.worker.worker import Worker
-
-PRODUCT = """
-func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
-  %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : tensor<4x16xf32>
-  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<4x16xf32>) -> tensor<4x16xf32>
-  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x16xf32>) outs(%zeros : tensor<4x16xf32>)
-    -> tensor<4x16xf32>
-  return %y : tensor<4x16xf32>
-}
-"""
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A product with a weight and recorded results, as an importer would write it."""
-    from safetensors.numpy import save_file
-
-    (tmp_path / "product.mlir").write_text(PRODUCT)
-    import_model(str(tmp_path / "product.mlir"), tmp_path / "product")
-    rng = np.random.default_rng(0)
-    weight = rng.uniform(-1, 1, (8, 16)).astype(np.float32)
-    inputs = [rng.uniform(-1, 1, (4, 8)).astype(np.float32) for _ in range(2)]
-    save_file({"w": weight}, tmp_path / "product" / WEIGHTS)
-    recorded = {f"input/{seed}/x": x for seed, x in enumerate(inputs)}
-    recorded |= {f"result/{seed}/0": x.astype(np.float64) @ weight for seed, x in enumerate(inputs)}
-    np.savez(tmp_path / "product" / ORACLE, **recorded)
-    describe(tmp_path / "product", importer="onnx", arguments=[named("x"), named("w", "weight"), named("y", "output")])
-    return tmp_path / "product"
-
-
-def named(name, role="input", **more):
-    return {"name": name, "role": role, **more}
-
-
-def describe(folder, **changes):
-    path = folder / DESCRIPTION
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return import_product(tmp_path)
 
 
 def test_a_folder_is_parsed_apart_and_its_functions_are_made_here(folder, monkeypatch):
@@ -138,7 +105,7 @@ def test_a_record_has_nothing_imported(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "model.onnx").write_bytes(b"a model")
     monkeypatch.setattr("autotune.worker.imports.import_file", None)
-    with pytest.raises(PayloadError, match="must be imported before records of it are read"):
+    with pytest.raises(PayloadError, match="must be installed, or named by you before"):
         reopen_payload(str(tmp_path / "model.onnx"))
     assert not (tmp_path / "cache").exists()
 

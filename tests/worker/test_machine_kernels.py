@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from tuning_support import run
 
-from autotune.compiler.lower import TAIL
-from autotune.worker.kernels import copy_payload, fma_payload, read_payload, spin_payload
+from autotune.compiler.lower import PLAIN, TAIL, tail
+from autotune.compiler.openmp import find_openmp
+from autotune.worker.kernels import copy_payload, fma_payload, on_threads, read_payload, spin_payload
 from autotune.worker.roofs import REFERENCE_CHAINS, STEPS
 
 LANES = 8
@@ -46,3 +47,18 @@ def test_read_sums_every_whole_step_of_its_array(size):
 def test_copy_copies_every_element(count):
     x = np.arange(count, dtype="f4")
     np.testing.assert_array_equal(called(copy_payload(count, LANES), x=x), x)
+
+
+def test_on_one_thread_a_kernel_is_itself():
+    kernel = fma_payload(LANES, 2, 3)
+    assert on_threads(kernel, 1) is kernel
+
+
+@pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
+@pytest.mark.parametrize("pipeline", [PLAIN, tail(1), tail(3)])
+def test_every_thread_does_the_work_of_a_kernel_on_a_row_of_its_own(pipeline):
+    size = LANES * 8 * 4 * 2
+    x = np.arange(3 * size // 4, dtype="f4").reshape(3, -1)
+    payload = on_threads(read_payload(LANES, size), 3)
+    (found,) = run(payload, {"in": x}, None, pipeline)
+    np.testing.assert_allclose(found.sum(axis=1), x.sum(axis=1))

@@ -1,6 +1,8 @@
 """Faults of every kind in real isolated workers: each is an outcome, and the next candidate is none the worse."""
 
 import os
+import time
+from types import SimpleNamespace
 
 import pytest
 from tuning_support import contraction_payload
@@ -9,11 +11,14 @@ from autotune.compiler.lower import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
-from autotune.core.evaluator import Effort, Job
+from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.core.script import Step, assemble
+from autotune.core.trial import Samples
 from autotune.registry import family_for, load_payload
+from autotune.worker.evaluate import look_again
+from autotune.worker.verify import Verdict
 from autotune.worker.worker import Worker
 
 QUICK = Effort(samples=3, seconds=1.0, sample_seconds=1e-4)  # three samples, however busy the core is
@@ -53,6 +58,10 @@ USES_A_HANDLE_TWICE = """\
 FINDS_NOTHING = """\
 %loops = transform.structured.match ops{["scf.for"]} in %op : (!transform.any_op) -> !transform.any_op
 transform.loop.unroll %loops {factor = 2} : !transform.any_op"""
+BREAKS_A_LAW = """\
+%all = transform.structured.generalize %op : (!transform.any_op) -> !transform.any_op
+%seven = transform.param.constant 7 : i64 -> !transform.any_param
+transform.annotate %all "iterator_types" = %seven : !transform.any_op, !transform.any_param"""
 LOOPS_FOR_EVER = f"""\
 %zero = arith.constant 0 : index
 %nan = arith.constant 0x7FC00000 : f32
@@ -92,6 +101,7 @@ FAULTS = {
         "transform-failed",
         "transform.structured.match: a handle that is used must hold something",
     ),
+    "script-that-breaks-a-law": (with_body(BREAKS_A_LAW), "verify-failed", "'linalg.generic' op requires"),
     "script-for-another-tag": (Candidate(assemble([Step("x", 1, "")]), TAIL), "transform-failed", ""),
     "module-with-a-syntax-error": (Candidate(None, PLAIN, text="func.func @"), "transform-failed", ":1:"),
     "pass-that-is-unknown": (Candidate(None, "builtin.module(no-such-pass)"), "lowering-failed", "no-such-pass"),
@@ -211,3 +221,29 @@ def test_renewed_worker_runs_in_another_process():
         assert worker.call(process_id, None) == first
         worker.renew()
         assert worker.call(process_id, None) != first
+
+
+def processor_seconds(naps):
+    time.sleep(naps)
+    return time.process_time()
+
+
+def test_a_process_is_asked_for_the_processor_time_it_used_and_for_no_other():
+    with Worker() as worker:
+        worker.call(processor_seconds, 0.0)
+        process = worker._process
+        before = process.busy_seconds()
+        used = worker.call(processor_seconds, 0.5)
+        assert before <= used <= process.busy_seconds() < before + 0.4
+        worker.renew()
+        assert process.busy_seconds() == float("inf")
+
+
+@pytest.mark.parametrize(("second_half", "outcome"), [(1.1, "ok"), (1.5, "noisy")])
+def test_a_program_whose_halves_disagree_is_noisy_and_says_by_how_much(second_half, outcome):
+    bench = SimpleNamespace(verify_again=lambda _: Verdict("ok", 0.0))
+    timed = Evaluation("ok", Samples((1e-3,) * 8 + (1e-3 * second_half,) * 8))
+    found = look_again(timed, None, bench)
+    assert found.outcome == outcome
+    assert ("halves of the samples must agree" in found.diagnostic) == (outcome == "noisy")
+    assert found.samples == timed.samples

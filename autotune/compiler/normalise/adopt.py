@@ -6,6 +6,8 @@ from mlir import ir
 
 from autotune.compiler.normalise.asserts import drop_asserts
 from autotune.compiler.normalise.booleans import store_booleans_as_bytes
+from autotune.compiler.normalise.halves import compute_in_singles
+from autotune.compiler.normalise.intrinsics import replace_intrinsics
 from autotune.compiler.normalise.tensors import take_memrefs
 
 
@@ -19,5 +21,11 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
     Raises:
         PayloadError: A tensor of the function's signature has no static shape.
     """
-    changed = [take_memrefs(entry()), drop_asserts(module), store_booleans_as_bytes(module)]
+    changed = [
+        take_memrefs(entry()),
+        drop_asserts(module),
+        store_booleans_as_bytes(module),
+        replace_intrinsics(module),
+        compute_in_singles(module),
+    ]
     return any(changed)

@@ -1,24 +1,27 @@
-"""Convolutions and pooling with channels last: what a vector reads lies side by side, a convolution is a product.
+"""Convolutions and pooling with channels last: what a vector reads lies side by side, places follow each other.
 
     y[n, f, h, w] += x[n, c, s h + i, s w + j] * k[f, c, i, j]
-      ->   X = x, channels last;  P[(n h w), (i j c)] = X[n, s h + i, s w + j, c];  Y[(n h w), f] += P * K[(i j c), f]
+      ->   X = x, channels last;  Y[n, h, w, f] += X[n, s h + i, s w + j, c] * K[i, j, c, f]
 
 Element-wise ops between them follow, as do pads: what is turned stays turned, up to where somebody wants it otherwise.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 
+from autotune.compiler.laws import every_op
 from autotune.compiler.module import run_passes
 from autotune.compiler.nests import dimensions, indexing_maps
-from autotune.compiler.normalise.emit import dims, filled, flat, generic, permuted, unflat
-from autotune.compiler.normalise.windows import conv_as_product, window_of
+from autotune.compiler.normalise.emit import Element, dims, filled, generic, permuted
+from autotune.compiler.normalise.grouped import KERNELS, SPLIT, Groups, groups_of
+from autotune.compiler.normalise.windows import convolve, window_of
 from autotune.compiler.values import fill_of, maker
 
 LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-ROWS = ((0, 1, 2), (3,))  # of a tensor with channels last: all places are rows
+NEW_PLACE = (0, 3, 1, 2)  # of loops over (n, c, h, w) among those over (n, h, w, c)
 PLAIN = ("arith.", "math.", "linalg.yield")
 POOLS = {"linalg.pooling_nchw_max": linalg.pooling_nhwc_max, "linalg.pooling_nchw_sum": linalg.pooling_nhwc_sum}
 CONV, DEPTHWISE = "linalg.conv_2d_nchw_fchw", "linalg.depthwise_conv_2d_nchw_chw"
@@ -26,15 +29,19 @@ CONV, DEPTHWISE = "linalg.conv_2d_nchw_fchw", "linalg.depthwise_conv_2d_nchw_chw
 
 def turn_channels_last(module: ir.Module) -> None:
     """Turn convolutions and pools of a module, and what lies between them, in place."""
-    blocks = [op.regions[0].blocks[0] for op in module.body.operations if op.operation.name == "func.func"]
-    found = [op for block in blocks for op in block.operations if op.operation.name in (CONV, DEPTHWISE, *POOLS)]
-    if not found:
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    if not has_channels_first(module):
         return
-    for block in blocks:
+    for block in (block for function in functions for block in function.regions[0].blocks):
         turned = Turned()
         for op in list(block.operations):
             turned.take(op.operation)
     run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def has_channels_first(module: ir.Module) -> bool:
+    """Tell whether a module has a convolution or a pool with channels first."""
+    return any(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) for op in every_op(module))
 
 
 @dataclass
@@ -62,7 +69,9 @@ class Turned:
         """An op's result with channels last; `None` where the op stays."""
         if op.name in (CONV, DEPTHWISE, *POOLS):
             return self.turn_windows(op)
-        if op.name == "tensor.pad" and op.operands[0] in self.last:
+        if (groups := groups_of(op)) is not None:
+            return self.turn_groups(groups)
+        if op.name == "tensor.pad" and (op.operands[0] in self.last or is_for_windows(op)):
             return self.turn_pad(op)
         if is_elementwise(op) and any(value in self.last for value in op.operands):
             return self.turn_elementwise(op)
@@ -82,9 +91,7 @@ class Turned:
         """A convolution, or a pool."""
         window, x = window_of(op), self.of(op.operands[0])
         if op.name == CONV:
-            shape = [op.results[0].type.shape[d] for d in LAST]
-            product = conv_as_product(x, op.operands[1], window, shape)
-            return unflat(self.add_start(product, op.operands[2]), ROWS, shape)
+            return self.turn_convolution(op, x)
         attributes = {"strides": window.attribute(window.strides), "dilations": window.attribute(window.dilations)}
         if op.name == DEPTHWISE:
             zeros = self.of(op.operands[2])
@@ -92,18 +99,23 @@ class Turned:
             return linalg.depthwise_conv_2d_nhwc_hwc(x, kernel, outs=[zeros], **attributes)
         return POOLS[op.name](x, op.operands[1], outs=[self.of(op.operands[2])], **attributes)
 
-    def add_start(self, product: ir.Value, start: ir.Value) -> ir.Value:
-        """A product of rows, with what its convolution starts from; importers start from the bias."""
-        fill = fill_of(start)
-        if fill is not None and is_zero(fill.operands[0]):
-            return product
-        kind, both = product.type, ir.AffineMap.get_identity(2)
-        by_channel = bias_of(start)
-        other = by_channel if by_channel is not None else flat(self.of(start), ROWS)
-        layout = ir.AffineMap.get(2, 0, [dims(2)[1]]) if by_channel is not None else both
-        into = tensor.empty(kind.shape, kind.element_type)
-        maps = [both, layout, both]
-        return generic([product, other], into, maps, ["parallel"] * 2, lambda a, b, _: arith.addf(a, b))
+    def turn_convolution(self, op: ir.Operation, x: ir.Value) -> ir.Value:
+        """A convolution, and then its bias: importers start from it."""
+        bias, window = bias_of(op.operands[2]), window_of(op)
+        if bias is None:
+            return convolve(x, op.operands[1], window, self.of(op.operands[2]))
+        kind = op.results[0].type
+        zeros = filled([kind.shape[d] for d in LAST], kind.element_type, arith.constant(kind.element_type, 0.0))
+        return with_bias(convolve(x, op.operands[1], window, zeros), bias)
+
+    def turn_groups(self, groups: Groups) -> ir.Value | None:
+        """A grouped convolution, with channels in one dimension again, and then its bias."""
+        start = groups.start if groups.start is not None else groups.op.operands[2]
+        bias, fill = bias_of(start), fill_of(start)
+        if bias is not None:
+            kind = bias.type.element_type
+            return with_bias(groups.convolve(self.of(groups.x), arith.constant(kind, 0.0)), bias)
+        return groups.convolve(self.of(groups.x), fill.operands[0]) if fill is not None else None
 
     def turn_pad(self, op: ir.Operation) -> ir.Value | None:
         """A pad with one constant number, by constant amounts."""
@@ -120,17 +132,31 @@ class Turned:
         return padded.result
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
-        """An element-wise op, as one over rows of channels."""
-        maps = indexing_maps(op)
-        layouts = [row_map(amap, value) for amap, value in zip(maps, op.operands, strict=True)]
+        """An element-wise op, where each operand is read along its loops or always at its first place."""
+        *maps, _ = indexing_maps(op)
+        *values, _ = op.operands
+        shape = [op.results[0].type.shape[d] for d in LAST]
+        layouts = [amap if is_whole(amap) else turned_map(amap, v) for amap, v in zip(maps, values, strict=True)]
         if any(layout is None for layout in layouts):
             return None
-        shape = [op.results[0].type.shape[d] for d in LAST]
-        *values, _ = op.operands
-        inputs = [flat(self.of(v), ROWS) if is_whole(amap) else v for v, amap in zip(values, maps[:-1], strict=True)]
-        into = tensor.empty([shape[0] * shape[1] * shape[2], shape[3]], op.results[0].type.element_type)
-        result = generic(inputs, into, [layout for layout in layouts if layout], ["parallel"] * 2, Body(op).copy)
-        return unflat(result, ROWS, shape)
+        inputs = [self.of(value) if is_whole(amap) else value for value, amap in zip(values, maps, strict=True)]
+        return elementwise(inputs, [layout for layout in layouts if layout], shape, Body(op).copy)
+
+
+def with_bias(value: ir.Value, bias: ir.Value) -> ir.Value:
+    """A tensor (n, h, w, c), and a number of each channel added to it."""
+    loops = dims(len(LAST))
+    layouts = [ir.AffineMap.get_identity(len(loops)), ir.AffineMap.get(len(loops), 0, [loops[-1]])]
+    return elementwise([value, bias], layouts, value.type.shape, lambda a, b, _: arith.addf(a, b))
+
+
+def elementwise(
+    inputs: Sequence[ir.Value], layouts: Sequence[ir.AffineMap], shape: Sequence[int], write: Element
+) -> ir.Value:
+    """An element-wise op on tensors (n, h, w, c), each read as its layout says."""
+    into = tensor.empty(shape, inputs[0].type.element_type)
+    maps = [*layouts, ir.AffineMap.get_identity(len(shape))]
+    return generic(inputs, into, maps, ["parallel"] * len(shape), write)
 
 
 @dataclass(frozen=True)
@@ -160,24 +186,30 @@ def is_elementwise(op: ir.Operation) -> bool:
     return all(name.startswith(PLAIN) for name in names) and is_whole(indexing_maps(op)[-1])
 
 
+def is_for_windows(pad: ir.Operation) -> bool:
+    """Tell whether all that reads a padded tensor turns it."""
+    users = [use.owner.operation for use in pad.results[0].uses]
+    split = [use.owner.operation for op in users if op.name == SPLIT for use in op.results[0].uses]
+    readers = [*(op for op in users if op.name != SPLIT), *split]
+    return all(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) for op in readers)
+
+
 def is_whole(amap: ir.AffineMap) -> bool:
     """Tell whether an operand is read at the place that is written."""
     return bool(amap == ir.AffineMap.get_identity(len(LAST)))
 
 
-def row_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:
-    """How an operand of an op over (n, c, h, w) is read by one over (rows, c); `None` where it depends on the place."""
-    row, channel = dims(2)
+def turned_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:
+    """How an operand of an op over (n, c, h, w) is read by one over (n, h, w, c); `None` where that is not plain."""
+    loops = dims(len(LAST))
     if amap.n_dims != len(LAST):
         return None
-    if is_whole(amap):
-        return ir.AffineMap.get(2, 0, [row, channel])
     places: list[ir.AffineExpr] = []
     for d, size in zip(dimensions(amap), getattr(value.type, "shape", ()), strict=True):
-        if d != 1 and size != 1:
+        if d is None and size != 1:
             return None
-        places.append(channel if d == 1 else ir.AffineConstantExpr.get(0))
-    return ir.AffineMap.get(2, 0, places)
+        places.append(ir.AffineConstantExpr.get(0) if d is None or size == 1 else loops[NEW_PLACE[d]])
+    return ir.AffineMap.get(len(LAST), 0, places)
 
 
 def bias_of(value: ir.Value) -> ir.Value | None:
@@ -189,11 +221,3 @@ def bias_of(value: ir.Value) -> ir.Value | None:
     read, written = map(dimensions, indexing_maps(made_by))
     moves = len(body) == 1 and body[0].operation.operands[0] == made_by.regions[0].blocks[0].arguments[0]
     return made_by.operands[0] if moves and written == [0, 1, 2, 3] and read == [1] else None
-
-
-def is_zero(value: ir.Value) -> bool:
-    """Tell whether a value is the constant 0."""
-    made_by = maker(value)
-    if made_by is None or made_by.name != "arith.constant":
-        return False
-    return float(ir.FloatAttr(made_by.attributes["value"]).value) == 0

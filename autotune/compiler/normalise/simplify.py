@@ -4,12 +4,29 @@ from mlir import ir
 
 from autotune.compiler.normalise.channels_last import turn_channels_last
 from autotune.compiler.normalise.narrow import narrow_floats
+from autotune.compiler.normalise.pads import write_inside_borders
+from autotune.compiler.normalise.places import find_places_apart
 from autotune.compiler.normalise.powers import multiply_powers
+from autotune.compiler.normalise.results import write_results_in_shape
 from autotune.compiler.normalise.shared_matrices import share_matrices
+from autotune.compiler.normalise.stored import read_as_stored
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
+from autotune.compiler.normalise.window_sums import write_windows_out
 
-SIMPLIFY = (multiply_powers, narrow_floats, turn_channels_last, share_matrices, drop_unit_dimensions, read_in_place)
+SIMPLIFY = (
+    multiply_powers,
+    narrow_floats,
+    find_places_apart,
+    turn_channels_last,
+    write_windows_out,
+    share_matrices,
+    drop_unit_dimensions,
+    read_in_place,
+    read_as_stored,
+    write_inside_borders,
+    write_results_in_shape,
+)
 
 
 def simplify(module: ir.Module) -> None:

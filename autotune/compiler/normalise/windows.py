@@ -1,12 +1,12 @@
-"""Windows of a convolution, and the product that it is over all of them."""
+"""Windows of convolutions and pools, and convolutions with channels last."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, linalg, tensor
+from mlir.dialects import linalg
 
-from autotune.compiler.normalise.emit import dims, filled, flat, generic, permuted
+from autotune.compiler.normalise.emit import permuted
 from autotune.compiler.values import maker
 
 KERNEL = (2, 3, 1, 0)  # of (f, c, i, j): its order in (i, j, c, f)
@@ -44,22 +44,10 @@ def pair_of(op: ir.Operation, name: str) -> tuple[int, int]:
     return int(held[0]), int(held[1])
 
 
-def conv_as_product(x: ir.Value, kernel: ir.Value, window: Window, shape: Sequence[int]) -> ir.Value:
-    """A convolution as a product of its patches with its kernel, from zero: (places, f).
-
-    Args:
-        x: Input (n, h, w, c).
-        kernel: Kernel (f, c, i, j).
-        window: Steps of the windows.
-        shape: Shape of the result, (n, h, w, f).
-    """
-    f, _, down, across = kernel.type.shape
-    patches = read_patches(x, (down, across), window, shape)
-    columns = flat(last_of(kernel), ((0, 1, 2), (3,)))
-    element = x.type.element_type
-    zero = arith.constant(element, 0.0)
-    zeros = filled([shape[0] * shape[1] * shape[2], f], element, zero)
-    return linalg.matmul(patches, columns, outs=[zeros])
+def convolve(x: ir.Value, kernel: ir.Value, window: Window, start: ir.Value) -> ir.Value:
+    """A convolution of (n, h, w, c) with a kernel (f, c, i, j), added to what it starts from: (n, h, w, f)."""
+    steps = {"strides": window.attribute(window.strides), "dilations": window.attribute(window.dilations)}
+    return linalg.conv_2d_nhwc_hwcf(x, last_of(kernel), outs=[start], **steps)
 
 
 def last_of(kernel: ir.Value) -> ir.Value:
@@ -69,28 +57,3 @@ def last_of(kernel: ir.Value) -> ir.Value:
     if turned is not None and tuple(ir.DenseI64ArrayAttr(turned.attributes["permutation"])) == KERNEL_BACK:
         return turned.operands[0]
     return permuted(kernel, KERNEL)
-
-
-def read_patches(x: ir.Value, sizes: tuple[int, int], window: Window, shape: Sequence[int]) -> ir.Value:
-    """What each window of an input (n, h, w, c) reads, a row each: (n h w, i j c).
-
-    The columns of a window are neighbours in memory, with their channels: they are read as one run, unless dilated.
-    """
-    (down, across), (step, stride), (gap, spread) = sizes, window.strides, window.dilations
-    n, rows, columns, _ = shape
-    channels = x.type.shape[3]
-    if (down, across, step, stride) == (1, 1, 1, 1):
-        return flat(x, ((0, 1, 2), (3,)))
-    element, places = x.type.element_type, ((0, 1, 2), (3, 4))
-    if spread == 1 or across == 1:
-        d = dims(5)
-        line = flat(x, ((0,), (1,), (2, 3)))
-        into = tensor.empty([n, rows, columns, down, across * channels], element)
-        read = ir.AffineMap.get(5, 0, [d[0], d[1] * step + d[3] * gap, d[2] * (stride * channels) + d[4]])
-        patches = generic([line], into, [read, ir.AffineMap.get_identity(5)], ["parallel"] * 5)
-        return flat(patches, places)
-    d = dims(6)
-    into = tensor.empty([n, rows, columns, down, across, channels], element)
-    read = ir.AffineMap.get(6, 0, [d[0], d[1] * step + d[3] * gap, d[2] * stride + d[4] * spread, d[5]])
-    patches = generic([x], into, [read, ir.AffineMap.get_identity(6)], ["parallel"] * 6)
-    return flat(patches, ((0, 1, 2), (3, 4, 5)))

@@ -5,59 +5,129 @@ maps it once, so that no call pays for page faults. A function that may call its
 """
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mlir import ir
-from mlir.dialects import memref
+from mlir.dialects import arith, func, memref
 
 from autotune.compiler.module import symbol
 from autotune.compiler.passes.lifetimes import Buffer, Steps, find_buffers
 from autotune.compiler.values import index
-from autotune.core.arena_plan import ALIGNMENT, BufferPlan, place
+from autotune.core.arena_plan import ALIGNMENT, BufferPlan, Lifetime, place
 
 NAME = "__autotune_arena"
+THREAD_NUMBER = "omp_get_thread_num"  # of the OpenMP runtime: 0 to one less than the threads of a parallel loop
 
 
-def plan_arena(module: ir.Module) -> BufferPlan:
+@dataclass(frozen=True)
+class Place:
+    """Where a buffer lies in the arena.
+
+    Attributes:
+        offset: Byte at which it begins; that of the first thread, where every thread has one.
+        stride: Bytes from one thread's to the next; 0 where all threads share it.
+    """
+
+    offset: int
+    stride: int = 0
+
+
+@dataclass(frozen=True)
+class FunctionPlan:
+    """The arena of one function: its buffers, and a place for each."""
+
+    buffers: Sequence[Buffer]
+    places: Sequence[Place]
+    peak_bytes: int
+
+
+def plan_arena(module: ir.Module, threads: int = 1) -> BufferPlan:
     """Replace the static allocations of a bufferized module by views of one arena, in place.
 
     Allocations that escape, or have no static shape, stay as they are. Every function gets a part of the arena of its
-    own, since it may be called while another one runs.
+    own, since it may be called while another one runs; and every thread one for what a parallel loop's body allocates.
+
+    Args:
+        module: Bufferized module.
+        threads: Threads that share the work of a parallel loop.
 
     Returns:
         Plan of the arena with the place of every buffer; empty where there is none.
     """
     steps = {symbol(op): Steps.of(op.operation) for op in module.body.operations if op.operation.name == "func.func"}
     calls = {str(name): step.calls for name, step in steps.items()}
-    found = [find_buffers(step) for name, step in steps.items() if not may_call_itself(str(name), calls)]
-    plans = [place([buffer.lifetime for buffer in buffers]) for buffers in found]
+    plans = [plan_function(step, threads) for name, step in steps.items() if not may_call_itself(str(name), calls)]
     starts = accumulate((plan.peak_bytes for plan in plans), initial=0)
+    found = [buffer for plan in plans for buffer in plan.buffers]
+    places = [
+        replace(place, offset=start + place.offset)
+        for start, plan in zip(starts, plans, strict=False)
+        for place in plan.places
+    ]
     whole = BufferPlan(
-        buffers=tuple(lifetime for plan in plans for lifetime in plan.buffers),
-        offsets=tuple(start + offset for start, plan in zip(starts, plans, strict=False) for offset in plan.offsets),
+        buffers=tuple(buffer.lifetime for buffer in found),
+        offsets=tuple(place.offset for place in places),
         peak_bytes=sum(plan.peak_bytes for plan in plans),
-        others=sum(step.makers + len(step.allocs) for step in steps.values()) - sum(map(len, found)),
+        others=sum(step.makers + len(step.allocs) for step in steps.values()) - len(found),
     )
-    if whole.buffers:
-        move_into_arena(module, [buffer for buffers in found for buffer in buffers], whole)
+    if found:
+        move_into_arena(module, found, places, whole.peak_bytes)
     return whole
 
 
-def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], plan: BufferPlan) -> None:
-    """Declare the arena and put a view of it in the place of every allocation."""
+def plan_function(steps: Steps, threads: int) -> FunctionPlan:
+    """Places for the buffers of one function.
+
+    What the body of a parallel loop allocates is planned alone, and takes that much room for every thread while the
+    loop runs: threads are at different steps of it.
+    """
+    buffers = find_buffers(steps)
+    inside: dict[ir.Operation, list[Buffer]] = {}
+    for buffer in buffers:
+        if buffer.parallel is not None:
+            inside.setdefault(buffer.parallel, []).append(buffer)
+    plans = {loop: place([buffer.lifetime for buffer in mine]) for loop, mine in inside.items()}
+    rooms = [Lifetime(threads * plan.peak_bytes, steps.numbers[loop], steps.last(loop)) for loop, plan in plans.items()]
+    outside = place([*rooms, *(buffer.lifetime for buffer in buffers if buffer.parallel is None)])
+    starts = dict(zip(plans, outside.offsets, strict=False))
+    shared = iter(outside.offsets[len(rooms) :])
+    own = {loop: iter(plan.offsets) for loop, plan in plans.items()}
+    places = [
+        Place(next(shared))
+        if buffer.parallel is None
+        else Place(starts[buffer.parallel] + next(own[buffer.parallel]), plans[buffer.parallel].peak_bytes)
+        for buffer in buffers
+    ]
+    return FunctionPlan(buffers, places, outside.peak_bytes)
+
+
+def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], places: Sequence[Place], size: int) -> None:
+    """Declare the arena of `size` bytes and put a view of it in the place of every allocation."""
     name = free_name(module)
-    kind = ir.MemRefType.get([plan.peak_bytes], ir.IntegerType.get_signless(8))
+    kind = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
     with ir.Location.unknown():
         with ir.InsertionPoint.at_block_begin(module.body):
             uninitialised = ir.UnitAttr.get()
             memref.global_(name, kind, sym_visibility="private", initial_value=uninitialised, alignment=ALIGNMENT)
-        for buffer, offset in zip(buffers, plan.offsets, strict=True):
+            if any(place.stride for place in places):
+                number = ir.FunctionType.get([], [ir.IntegerType.get_signless(32)])
+                func.FuncOp(THREAD_NUMBER, number, visibility="private")
+        for buffer, spot in zip(buffers, places, strict=True):
             with ir.InsertionPoint(buffer.alloc):
                 whole = memref.get_global(kind, name)
-                start = index(offset)
-                view = memref.view(buffer.alloc.results[0].type, whole, start, [])
+                view = memref.view(buffer.alloc.results[0].type, whole, start_of(spot), [])
             buffer.alloc.results[0].replace_all_uses_with(view)
             buffer.alloc.erase()
+
+
+def start_of(spot: Place) -> ir.Value:
+    """The byte at which a buffer of this thread begins, at the insertion point."""
+    if not spot.stride:
+        return index(spot.offset)
+    number = func.CallOp([ir.IntegerType.get_signless(32)], THREAD_NUMBER, []).results[0]
+    thread = arith.index_cast(ir.IndexType.get(), number)
+    return arith.addi(index(spot.offset), arith.muli(thread, index(spot.stride)))
 
 
 def free_name(module: ir.Module) -> str:

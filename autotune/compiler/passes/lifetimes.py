@@ -2,7 +2,7 @@
 
 A step is the number of an operation in the order of the text. A buffer lives from its first use to its last. What
 is made outside a loop and used inside lives for the whole loop, since the next iteration may read it again;
-what is made inside lives within one iteration.
+what is made inside lives within one iteration. The body of a parallel loop makes it once a thread.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,17 +40,25 @@ MAKERS = ("memref.realloc", "bufferization.clone")
 CALLS = ("func.call", "func.call_indirect")
 BRANCHES = ("scf.if", "scf.index_switch")
 LOOPS = ("scf.for", "scf.while", "affine.for")
-PARALLEL = ("scf.parallel", "scf.forall", "affine.parallel")
+FORALL = "scf.forall"
+PARALLEL = ("scf.parallel", FORALL, "affine.parallel")
 BEFORE_INITS = 3  # operands of scf.for before its iter_args: two bounds and the step
 ELEMENT_BYTES = {"f64": 8, "i64": 8, "index": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2, "i8": 1, "i1": 1}
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A memref.alloc and how long its memory lives."""
+    """A memref.alloc and how long its memory lives.
+
+    Attributes:
+        alloc: The allocation.
+        lifetime: Steps that its memory lives for, of the thread that allocates it.
+        parallel: The parallel loop whose body allocates it, once a thread; `None` outside of any.
+    """
 
     alloc: ir.Operation
     lifetime: Lifetime
+    parallel: ir.Operation | None = None
 
 
 @dataclass
@@ -110,7 +118,7 @@ def find_buffers(steps: Steps) -> list[Buffer]:
     while leaving := [a for a in followed if a.escapes or not a.values.isdisjoint(staying)]:
         staying.update(*(a.values for a in leaving))
         followed = [a for a in followed if a not in leaving]
-    return [Buffer(a.alloc, Lifetime(plain_bytes(a.alloc), a.first, a.last)) for a in followed]
+    return [Buffer(a.alloc, Lifetime(plain_bytes(a.alloc), a.first, a.last), a.parallel) for a in followed]
 
 
 def plain_bytes(alloc: ir.Operation) -> int:
@@ -135,6 +143,7 @@ class Aliases:
         escapes: Whether some uses are unknown, or several instances may be alive at once.
         first: First step of its life.
         last: Last step of its life.
+        parallel: The forall around the allocation; `None` where there is none.
     """
 
     def __init__(self, alloc: ir.Operation, steps: Steps) -> None:
@@ -142,7 +151,10 @@ class Aliases:
         self.values: set[ir.Value] = set()
         self._steps = steps
         self._around = list(ancestors(alloc, steps.function))
-        self.escapes = not plain_bytes(alloc) or any(op.name not in (*BRANCHES, *LOOPS) for op in self._around)
+        outer = [op for op in self._around if op.name == FORALL]
+        self.parallel = outer[-1] if outer else None
+        known = (*BRANCHES, *LOOPS, FORALL)
+        self.escapes = not plain_bytes(alloc) or len(outer) > 1 or any(op.name not in known for op in self._around)
         self.first, self.last = self._extent(self._follow())
 
     def _follow(self) -> set[ir.Operation]:

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 
 from mlir import ir
+from mlir.dialects import arith
+
+from autotune.compiler.values import index
 
 
 def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:
@@ -33,3 +36,15 @@ def parent_marked(op: ir.Operation, mark: str) -> ir.Operation | None:
 def counter(loop: ir.Operation) -> ir.Value:
     """What a loop counts with, inside it."""
     return loop.regions[0].blocks[0].arguments[0]
+
+
+def piece_start(shared: ir.Operation, mark: str, place: int) -> ir.Value:
+    """First row, or column, of the piece that a marked parallel loop is at, at the insertion point inside it.
+
+    Args:
+        shared: The loop, on buffers.
+        mark: Attribute that holds how many rows, or columns, a piece has.
+        place: Position of that dimension among those that the loop cuts.
+    """
+    length = int(ir.IntegerAttr(shared.attributes[mark]).value)
+    return arith.muli(list(shared.regions[0].blocks[0].arguments)[place], index(length))

@@ -14,7 +14,7 @@ from mlir.dialects import arith, bufferization, linalg, scf, tensor
 
 from autotune.compiler.extents import static_shape
 from autotune.compiler.nests import dimensions, indexing_maps, projected, structured_ops
-from autotune.compiler.passes.generic import generic
+from autotune.compiler.normalise.emit import generic
 from autotune.compiler.passes.online_block import Block
 from autotune.compiler.tasks.causal import body, loop_of, masked_loops
 from autotune.compiler.tasks.groups import find_groups

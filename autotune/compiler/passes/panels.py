@@ -51,7 +51,7 @@ class PanelWeight:
     def pack(self, weight: Array) -> Array:
         """The weight in panels: the preparation step, done once."""
         *lead, k, n = self.shape
-        plain = weight.swapaxes(-1, -2) if self.transposed else weight
+        plain = weight.reshape(*lead, n, k).swapaxes(-1, -2) if self.transposed else weight.reshape(self.shape)
         panels = self.stored_shape[-3]
         wide = np.zeros((*lead, k, panels * self.columns), weight.dtype)
         wide[..., :n] = plain
@@ -72,7 +72,7 @@ def insert_panels(function: ir.OpView, roles: Sequence[str], columns: Mapping[st
         CompileError: Stage ``transform``; B of such an op is no weight.
     """
     block = function.regions[0].blocks[0]
-    found: dict[tuple[int, int, bool], PanelWeight] = {}
+    found: dict[tuple[int, int, bool, tuple[int, ...]], PanelWeight] = {}
     tensors: dict[int, ir.Value] = {}
     for op in list(tagged(block, columns)):
         tag = ir.StringAttr(op.attributes[WEIGHT_OF]).value
@@ -80,9 +80,9 @@ def insert_panels(function: ir.OpView, roles: Sequence[str], columns: Mapping[st
         if weight is None:
             raise CompileError("transform", f"B of {tag} must be a weight to be stored in panels, it is not")
         turned = is_turned(op)
-        key = (weight.argument.arg_number, columns[tag], turned)
+        key = (weight.argument.arg_number, columns[tag], turned, weight.shape)
         if key not in found:
-            *lead, rows, cols = ir.MemRefType(weight.argument.type).shape
+            *lead, rows, cols = weight.shape
             shape = (*lead, cols, rows) if turned else (*lead, rows, cols)
             kind = ir.MemRefType.get(shape, ir.MemRefType(weight.argument.type).element_type)
             added = block.add_argument(kind, function.location)

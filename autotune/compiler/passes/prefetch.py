@@ -13,9 +13,9 @@ from math import prod
 from mlir import ir
 from mlir.dialects import arith, memref, scf
 
-from autotune.compiler.passes.marked_loops import counter, marked, parent_marked, parents
+from autotune.compiler.passes.marked_loops import counter, marked, parent_marked, parents, piece_start
 from autotune.compiler.values import constant, index, maker, trip_count
-from autotune.core.marks import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PREFETCHING, STRIPS_OF_M
+from autotune.core.marks import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PIECES_OF_N, PREFETCHING, STRIPS_OF_M
 
 LINE_BYTES = 64  # of x86, and of most Arm cores
 TO_L1, TO_L2 = 3, 2  # locality hints: into all caches, or all but the first
@@ -82,6 +82,8 @@ def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Opera
     with ir.InsertionPoint(loop), loop.location:
         start, shift = next_block(loop)
         column = arith.addi(counter(n_block), shift) if n_block is not None else shift
+        if (shared := parent_marked(loop, PIECES_OF_N)) is not None:
+            column = arith.addi(column, piece_start(shared, PIECES_OF_N, -1))
         first = arith.addi(start, arith.muli(turn(nest), index(rows)))
 
     def place(of: ir.Value) -> list[ir.Value]:

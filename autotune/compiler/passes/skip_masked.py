@@ -7,11 +7,11 @@ script is right and computes everything; here the upper bounds of those loops be
 from math import lcm
 
 from mlir import ir
-from mlir.dialects import affine
+from mlir.dialects import affine, arith
 
-from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.marked_loops import marked, parent_marked, piece_start
 from autotune.compiler.values import constant
-from autotune.core.marks import HIDDEN, ROW_BLOCKS
+from autotune.core.marks import HIDDEN, PIECES_OF_M, ROW_BLOCKS
 
 
 def skip_masked(module: ir.Module) -> None:
@@ -29,10 +29,13 @@ def skip_masked(module: ir.Module) -> None:
 def shorten_loops(block: ir.Operation, loops: list[ir.Operation]) -> None:
     """Let loops inside a loop over blocks of rows stop behind the last row's column."""
     rows, grain = constant(block.operands[2]), lcm(*(constant(loop.operands[2]) for loop in loops))
-    first_row = ir.AffineExpr.get_dim(0)
+    first_row, shared = ir.AffineExpr.get_dim(0), parent_marked(block, PIECES_OF_M)
     seen = ir.AffineExpr.get_ceil_div(first_row + rows, grain) * grain
     body = block.regions[0].blocks[0]
     for loop in loops:
         with ir.InsertionPoint.at_block_begin(body), block.location:
             bound = ir.AffineMap.get(1, 0, [seen, ir.AffineExpr.get_constant(constant(loop.operands[1]))])
-            loop.operands[1] = affine.AffineMinOp(bound, [body.arguments[0]]).result
+            row = body.arguments[0]
+            if shared is not None:
+                row = arith.addi(row, piece_start(shared, PIECES_OF_M, 0))
+            loop.operands[1] = affine.AffineMinOp(bound, [row]).result

@@ -14,6 +14,8 @@ from autotune.compiler.passes.marked_loops import counter, marked, parent_marked
 from autotune.compiler.values import maker
 from autotune.core.marks import BLOCKS_OF_K, FROM_ZERO, ZEROS
 
+BOUNDS = 3  # operands of a loop before what it carries
+
 
 def start_from_zero(module: ir.Module) -> None:
     """Replace what the marked loops of a bufferized module read of C by zeros, in place, and erase the marked fills."""
@@ -37,18 +39,24 @@ def fills_zeros(fill: ir.Operation) -> bool:
 
 
 def carries_accumulators(loop: ir.Operation) -> bool:
-    """Tell whether a loop carries one vector, and nothing else."""
-    return len(loop.results) == 1 and isinstance(loop.results[0].type, ir.VectorType)
+    """Tell whether a loop carries vectors, and nothing else."""
+    return len(loop.results) > 0 and all(isinstance(result.type, ir.VectorType) for result in loop.results)
 
 
 def zero_accumulators(loop: ir.Operation) -> None:
     """Start a loop from zeros; where it is one of several over k, in the first block."""
-    kind, read = loop.results[0].type, loop.operands[3]
+    for number in range(len(loop.results)):
+        zero_accumulator(loop, number)
+
+
+def zero_accumulator(loop: ir.Operation, number: int) -> None:
+    """Start one of the vectors that a loop carries from zeros."""
+    kind, read = loop.results[number].type, loop.operands[BOUNDS + number]
     block = parent_marked(loop, BLOCKS_OF_K)
     with ir.InsertionPoint(loop), loop.location:
         zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
         if block is None:
-            loop.operands[3] = zeros
+            loop.operands[BOUNDS + number] = zeros
             return
         first = arith.cmpi(arith.CmpIPredicate.eq, counter(block), block.operands[0])
         chosen = scf.IfOp(first, [kind], has_else=True)
@@ -56,7 +64,7 @@ def zero_accumulators(loop: ir.Operation) -> None:
             scf.yield_([zeros])
         with ir.InsertionPoint(chosen.else_block):
             last = scf.yield_([read])
-    loop.operands[3] = chosen.results[0]
+    loop.operands[BOUNDS + number] = chosen.results[0]
     for op in made_only_for(read):
         op.move_before(last)
 

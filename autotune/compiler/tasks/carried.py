@@ -10,13 +10,10 @@ from mlir import ir
 from mlir.dialects import bufferization
 
 from autotune.compiler.laws import every_op
-from autotune.compiler.module import parse, run_passes
+from autotune.compiler.module import copy_module, run_passes
 from autotune.core.errors import CompileError, PayloadError
 
-BUFFERIZE = (
-    "builtin.module(one-shot-bufferize{bufferize-function-boundaries "
-    "function-boundary-type-conversion=identity-layout-map})"
-)
+BUFFERIZE = "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map}"
 CARRIED = "is not equivalent to the corresponding iter bbArg"
 
 
@@ -76,7 +73,7 @@ def is_moved(argument: ir.Value, value: ir.Value) -> bool:
 def why_not_buffers(module: ir.Module) -> str | None:
     """Why a module does not bufferize; `None` if it does."""
     try:
-        run_passes(parse(str(module), "a copy"), BUFFERIZE)
+        run_passes(copy_module(module), f"builtin.module({BUFFERIZE})")
     except CompileError as error:
         return str(error)
     return None

@@ -12,7 +12,7 @@ from mlir.dialects import linalg
 
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.tasks.gathers import gathered
-from autotune.compiler.tasks.vectors import vectorizes
+from autotune.compiler.tasks.vectors import lanes_of, vectorizes
 from autotune.compiler.values import maker
 from autotune.core.loop_nest import rows_of
 
@@ -50,16 +50,18 @@ class GroupShape:
         maps: Indexing map of every operand.
         iterators: Kind of every loop.
         contraction: Whether the op is a matmul of some kind.
+        windows: Whether the op reads windows, as a convolution does.
     """
 
     maps: list[ir.AffineMap]
     iterators: list[str]
     contraction: bool
+    windows: bool
 
     @property
     def rows(self) -> int:
         """Leading loops that are rows."""
-        return rows_of(self.iterators, self.contraction)
+        return rows_of(self.iterators, self.contraction or self.windows)
 
     @property
     def elementwise(self) -> bool:
@@ -70,14 +72,25 @@ class GroupShape:
 def shape_of(op: ir.Operation) -> GroupShape | None:
     """An op as grouping sees it; `None` if it moves elements about, has no vectors, or their order is unusual."""
     maps = indexing_maps(op)
-    if gathered(op) != {} or len(op.results) != 1 or not vectorizes(op) or moves_alone(op):
+    if gathered(op) != {} or len(op.results) != 1:
+        return None
+    windows = lanes_of(op) is not None
+    if not (windows or vectorizes(op)) or moves_alone(op):
         return None
     written = dimensions(maps[-1])
     iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
     if written != list(range(len(written))):
         return None
-    contraction = bool(linalg.isa_contraction_op(op)) and iterators.count("reduction") == 1 and len(written) > 1
-    return GroupShape(maps, iterators, contraction)
+    contraction = iterators.count("reduction") == 1 and len(written) > 1 and not windows and multiplies(op)
+    return GroupShape(maps, iterators, contraction, windows)
+
+
+def multiplies(op: ir.Operation) -> bool:
+    """Tell whether an op is a product of two matrices, perhaps of a batch of them; no matrix with a vector."""
+    if not linalg.isa_contraction_op(op):
+        return False
+    loops = linalg.infer_contraction_dimensions(op)
+    return bool(len(loops.batch) or (len(loops.m) and len(loops.n)))
 
 
 def moves_alone(op: ir.Operation) -> bool:
@@ -107,12 +120,17 @@ def find_groups(ops: Sequence[tuple[ir.OpView, int]]) -> list[Group]:
 def grow(group: Group, candidates: set[ir.Operation]) -> None:
     """Add producers to a group until none fits."""
     root = shape_of(group.ops[0])
-    if root is None or root.rows < 1:
+    if root is None or root.rows < 1 or sums_over_planes(root):
         return
     while (found := next_member(group, root, candidates)) is not None:
         op, place = found
         group.ops.append(op)
         group.found_by.append(place)
+
+
+def sums_over_planes(shape: GroupShape) -> bool:
+    """Tell whether an op reduces more than the columns of its rows, as a pool over all places does."""
+    return not (shape.contraction or shape.windows) and len(shape.iterators) > shape.rows + 1
 
 
 def next_member(
@@ -140,12 +158,19 @@ def fits(group: Group, root: GroupShape, op: ir.Operation, reader: ir.Operation,
     same_rows = dimensions(theirs.maps[number])[: len(rows)] == rows and dimensions(mine.maps[-1])[: len(rows)] == rows
     if not same_rows or len(dimensions(mine.maps[-1])) > len(rows) + 1:
         return False
+    others = [shape_of(member) for member in group.ops]
+    if mine.windows or any(other is not None and other.windows for other in others):
+        return not theirs.windows and mine.rows == root.rows and all(map(follows_windows, (mine, *others)))
     batched = len(rows) > 1
     if theirs.contraction and not (batched and number == 0):
         return False  # a producer of B, or of the A of a plain matmul, would be computed again and again
     if not mine.contraction:
         return len(mine.iterators) <= len(rows) + 1
-    others = [shape_of(member) for member in group.ops]
     contractions = sum(other is not None and other.contraction for other in others)
     epilogue = all(other is not None and other.elementwise for other in others)
     return mine.rows == root.rows and ((batched and contractions <= 1) or (epilogue and contractions == 0))
+
+
+def follows_windows(shape: GroupShape | None) -> bool:
+    """Tell whether an op may be in one group with such that read windows: it is one itself, or element-wise."""
+    return shape is not None and (shape.windows or shape.elementwise)

@@ -3,31 +3,35 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 
 from mlir import ir
-from mlir.dialects import bufferization, linalg
+from mlir.dialects import bufferization
 
 from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
 from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
+from autotune.compiler.normalise.channels_last import has_channels_first
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.packs import lower_packs
+from autotune.compiler.rules.apply import rewrite
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations
+from autotune.compiler.tasks.fusible import is_kept, is_repeated, writes_inside
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.oracle import contract
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
-from autotune.compiler.tasks.vectors import lane_of, vectorizes
+from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.compiler.values import fill_of, maker
 from autotune.core.loop_nest import Contraction, LoopNest, rows_of
 from autotune.core.marks import TAG, WEIGHT_OF
 from autotune.core.payload import Case, Payload
+from autotune.core.rules import NO_RULES, Rewriting
 from autotune.core.task import Member, Task
 
 # Element-wise neighbours become one op before units are counted.
@@ -45,10 +49,12 @@ class Partition:
     Attributes:
         payload: The same computation; every tunable op carries ``autotune.task``.
         tasks: One for each distinct tag, in order of first appearance.
+        rewriting: What rewrite rules made of the payload before.
     """
 
     payload: Payload
     tasks: tuple[Task, ...]
+    rewriting: Rewriting = field(default_factory=Rewriting)
 
 
 def partition(payload: Payload) -> Partition:
@@ -57,11 +63,12 @@ def partition(payload: Payload) -> Partition:
     Raises:
         CompileError: The text does not parse.
         PayloadError: The entry function is not there.
+        RuleError: Rewrite rules of the payload cannot be applied.
     """
     with context():
-        module = parse(payload.text, payload.name)
+        module, rewriting = rewrite(parse(payload.text, payload.name), payload.rules)
         lower_packs(module)
-        if payload.foreign:
+        if payload.foreign or has_channels_first(module):
             simplify(module)
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
@@ -82,11 +89,11 @@ def partition(payload: Payload) -> Partition:
                         break
         text = str(module)
     counted = (replace(task, ops=seen[tag], count=counts[tag]) for tag, task in tasks.items())
-    return Partition(replace(payload, text=text), tuple(counted))
+    return Partition(replace(payload, text=text), tuple(counted), rewriting)
 
 
 def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
-    """Fuse element-wise neighbours, in place, leaving contractions, and what is reshaped, as they are.
+    """Fuse element-wise neighbours, in place, leaving contractions, windows, what is reshaped, and what is repeated.
 
     The fusion pass would also fold reshapes into ops: a matmul becomes a higher-dimensional op that no matmul schedule
     knows, and what is added to a matmul no longer has its shape. It only touches values with a single use: those of
@@ -94,8 +101,9 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     """
     for op, _ in list(structured_ops(function.regions[0].blocks[0])):
         read_places_by_position(op.operation)
-        kept = [*op.operation.operands, *op.operation.results] if linalg.isa_contraction_op(op.operation) else []
-        kept += [value for value in op.operation.results if any(use.owner.name in RESHAPES for use in value.uses)]
+        kept = [*op.operation.operands, *op.operation.results] if is_kept(op.operation) else []
+        kept += op.operation.operands if writes_inside(op.operation) else []
+        kept += [v for v in op.operation.results if is_repeated(v) or any(use.owner.name in RESHAPES for use in v.uses)]
         with ir.InsertionPoint.after(op.operation), op.operation.location:
             for value in dict.fromkeys(kept):
                 if isinstance(value.type, ir.RankedTensorType):
@@ -133,13 +141,18 @@ def mark(group: Group, task: Task) -> None:
     """Tag a task's root, and name the task on the contraction whose weight it may store as it likes."""
     group.ops[0].attributes[TAG] = ir.StringAttr.get(task.tag)
     for op, member in zip(group.ops, members_of(task), strict=True):
-        if member.contraction and member.contraction.constant_b:
+        if stores_weight(member):
             op.attributes[WEIGHT_OF] = ir.StringAttr.get(task.tag)
+
+
+def stores_weight(member: Member) -> bool:
+    """Tell whether the second operand of an op is a weight that may be stored as its schedule likes."""
+    return any(part is not None and part.constant_b for part in (member.contraction, member.lanes))
 
 
 def members_of(task: Task) -> tuple[Member, ...]:
     """The ops of a task, also of one that has a single op."""
-    return task.members or (Member(task.nest, contraction=task.contraction),)
+    return task.members or (Member(task.nest, contraction=task.contraction, lanes=task.lanes),)
 
 
 def make_task(group: Group, roles: Sequence[str]) -> Task | None:
@@ -161,8 +174,12 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
             weights.append(op.operands[1])
         if contraction and is_zeroed(op):
             contraction = replace(contraction, zeroed=True)
+        lanes = lanes_of(op)
+        if lanes is not None and has_columns(op, lanes) and weight_behind(op.operands[1], roles) is not None:
+            lanes = replace(lanes, constant_b=True)
+            weights.append(op.operands[1])
         filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else None
-        members.append(Member(nest, reader, operand, contraction, filled))
+        members.append(Member(nest, reader, operand, contraction, filled, lanes=lanes))
     if len(members) > 1:
         rows = rows_of(members[0].nest.iterators, contracts=members[0].contraction is not None)
         masked = masked_loops(group.ops, rows)
@@ -191,12 +208,13 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         reference=partial(contract, alone, start_value(group.ops[0])) if alone else None,
         reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
         cases=grown,
+        rules=NO_RULES,
     )
     several = tuple(members) if len(members) > 1 else ()
     first = group.ops[0]
     gathers = bool(gathered(first))
     found = Task(tag, payload, root.nest, contraction=alone, members=several, gathers=gathers)
-    return replace(found, vectorizes=vectorizes(first), lane=lane_of(first))
+    return replace(found, vectorizes=vectorizes(first), lanes=root.lanes, filled=root.filled, turned=turned_loop(first))
 
 
 def is_zeroed(op: ir.Operation) -> bool:

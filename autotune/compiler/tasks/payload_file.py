@@ -15,7 +15,7 @@ from autotune.compiler.tasks.ranges import range_of
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
 
-MAIN, SEQUENCE = "__transform_main", "transform.named_sequence"
+MAIN, SEQUENCE, UNNAMED = "__transform_main", "transform.named_sequence", "transform.sequence"
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
 WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
 
@@ -48,7 +48,7 @@ def read_payload(name: str, text: str) -> Payload:
             module = parse(text, name)
         except CompileError as error:
             raise PayloadError(str(error)) from error
-        has_entry = any(op.operation.name == SEQUENCE and symbol(op) == MAIN for op in schedules_in(module))
+        has_entry = any(is_entry(op) for op in schedules_in(module))
         if leave_out_schedules(module):
             text, schedule = str(module), text if has_entry else ""
             notes = () if has_entry else (f"{name} holds transform ops without @{MAIN}; they are not used",)
@@ -121,6 +121,11 @@ def schedules_in(module: ir.Module) -> list[ir.OpView]:
         if op.operation.name == "builtin.module":
             found += list(op.operation.regions[0].blocks[0].operations)
     return found
+
+
+def is_entry(op: ir.OpView) -> bool:
+    """Tell whether an op is the entry of a schedule: a sequence by upstream's name, or without one."""
+    return op.operation.name == UNNAMED or (op.operation.name == SEQUENCE and symbol(op) == MAIN)
 
 
 def is_schedule(op: ir.Operation) -> bool:

@@ -4,8 +4,10 @@ from mlir import ir
 
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.values import maker
+from autotune.core.loop_nest import Lanes
 
 SCALAR = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
+OPERANDS_OF_PRODUCT = 2
 COMBINES = tuple(
     f"arith.{name}"
     for name in (
@@ -21,6 +23,49 @@ def vectorizes(op: ir.Operation) -> bool:
     Windows (``i + k``), strides (``2 * i``), and reductions of several values at once, such as argmax, are not.
     """
     return computes_simply(op) and all(map(reads_along_loops, indexing_maps(op)))
+
+
+def lanes_of(op: ir.Operation) -> Lanes | None:
+    """Loops of the register tile of an op that has windows; `None` of one that vectorizes as it is, or not at all.
+
+    A window may be of one place: a product of places in several dimensions with a matrix that all of them share.
+    """
+    lane = lane_of(op)
+    if lane is None:
+        return None
+    maps = indexing_maps(op)
+    inputs, written = len(op.operands) - len(op.results), dimensions(maps[-1])
+    products = inputs == OPERANDS_OF_PRODUCT and sums_products(op)
+    shared = {d for d in dimensions(maps[1]) if d is not None} if products else set()
+    rows = [d for d in written if d is not None and d != lane and d not in shared]
+    pointwise = products and len(rows) > 1 and shared.isdisjoint(d for d in written if d != lane)
+    return Lanes(lane, rows[-1] if rows else None, products) if pointwise or not vectorizes(op) else None
+
+
+def has_columns(op: ir.Operation, lanes: Lanes) -> bool:
+    """Tell whether the kernel of an op with windows is one of rows that are summed, and of columns along its lane."""
+    kernel = dimensions(indexing_maps(op)[1])
+    return lanes.products and len(kernel) > 1 and kernel[-1] == lanes.lane and kernel[-2] != lanes.row
+
+
+def turned_loop(op: ir.Operation) -> int | None:
+    """The loop along which an input of an element-wise op lies side by side, where that is not the last one."""
+    maps = indexing_maps(op)
+    if not maps or any(len(dimensions(amap)) != amap.n_dims for amap in maps[-1:]):
+        return None
+    last = [dims[-1] for amap in maps[:-1] if len(dims := dimensions(amap)) > 1]
+    return next((d for d in last if d is not None and d != maps[0].n_dims - 1), None)
+
+
+def sums_products(op: ir.Operation) -> bool:
+    """Tell whether an op multiplies its two inputs, and adds that to what was there."""
+    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    if [inner.name for inner in body] != ["arith.mulf", "arith.addf", "linalg.yield"]:
+        return False
+    x, kernel, there = op.regions[0].blocks[0].arguments
+    product, total, end = body
+    by_both = set(product.operands) == {x, kernel}
+    return by_both and set(total.operands) == {there, product.results[0]} and end.operands[0] == total.results[0]
 
 
 def lane_of(op: ir.Operation) -> int | None:

@@ -15,10 +15,12 @@ class Weight:
     Attributes:
         argument: Block argument of the entry function.
         slice: The ``tensor.extract_slice`` in between, if there is one.
+        shape: Shape of the whole weight, as it is read: an argument may hold it with dimensions made one.
     """
 
     argument: ir.BlockArgument
     slice: ir.Operation | None
+    shape: tuple[int, ...]
 
 
 def weight_behind(value: ir.Value, roles: Sequence[str]) -> Weight | None:
@@ -33,6 +35,9 @@ def weight_behind(value: ir.Value, roles: Sequence[str]) -> Weight | None:
         cut, made_by = made_by, maker(made_by.operands[0])
         if not keeps_matrix(cut):
             return None
+    whole = cut.operands[0] if cut is not None else value
+    if made_by is not None and made_by.name == "tensor.expand_shape":
+        made_by = maker(made_by.operands[0])
     if made_by is None or made_by.name != "bufferization.to_tensor":
         return None
     source = made_by.operands[0]
@@ -42,7 +47,7 @@ def weight_behind(value: ir.Value, roles: Sequence[str]) -> Weight | None:
     function = argument.owner.owner
     if function.operation.name != "func.func" or roles[argument.arg_number] != "weight":
         return None
-    return Weight(argument, cut)
+    return Weight(argument, cut, tuple(whole.type.shape))
 
 
 def keeps_matrix(cut: ir.Operation) -> bool:

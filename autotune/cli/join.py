@@ -1,0 +1,43 @@
+"""`autotune join`: let this machine measure for a cluster."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from autotune.cli.options import Threads, whole
+from autotune.core.cores import MOST_THREADS
+from autotune.core.errors import MachineError, OptionError
+from autotune.core.options import check_whole
+
+
+def join(
+    cluster: Annotated[str, typer.Argument(metavar="ADDRESS", help="tcp://HOST:8786, or a scheduler file.")],
+    slots: Annotated[int, typer.Option(parser=whole, help="Slots of this machine, with cores of their own.")] = 1,
+    threads: Threads = 1,
+) -> None:
+    """Let this machine measure for a cluster, until Ctrl-C.
+
+    It is Dask's own `dask worker ADDRESS --nworkers SLOTS --nthreads 1 --preload autotune.cluster`: give that any
+    other option of Dask, and DASK_AUTOTUNE__THREADS in the environment for slots of several threads.
+
+    Example: autotune join tcp://192.168.0.2:8786
+    """
+    from importlib.util import find_spec
+
+    from autotune.worker.slot import environment
+
+    check_whole("slots", slots, 1, MOST_THREADS)
+    if "://" not in cluster and not os.path.isfile(cluster):
+        raise OptionError(f"ADDRESS must be tcp://HOST:8786, tls://HOST:8786 or a scheduler file; got {cluster!r:.200}")
+    if find_spec("distributed") is None:
+        raise MachineError(
+            "join needs the package distributed, which is missing; pip install 'mlir-schedule-autotune[cluster]'"
+        )
+    place = [cluster] if "://" in cluster else ["--scheduler-file", cluster]
+    options = ["--nworkers", str(slots), "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
+    preload = ["--preload", "autotune.cluster"]
+    os.environ.update(environment(threads))
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "distributed.cli.dask_worker", *place, *options, *preload])

@@ -1,0 +1,60 @@
+"""`autotune rules`: rewrite rules, and how often each fires."""
+
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.options import AsJson, Exact, RuleFile
+
+if TYPE_CHECKING:
+    from autotune.reports.rules import RuleCount
+
+
+def rules(
+    payloads: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAYLOAD...]", help="Payloads as for `tune`; by default all there are."),
+    ] = None,
+    rules: RuleFile = "",
+    exact: Exact = False,
+    as_json: AsJson = False,
+) -> None:
+    """List rewrite rules: what each takes and makes, when, how it rounds, and how often it fires on payloads.
+
+    They are applied to a payload before its tasks are found. `show PAYLOAD --stage rewritten` says which fired where.
+
+    Example: autotune rules nano gpt2
+    """
+    from autotune.reports.rules import count_firings, payloads_there_are
+    from autotune.worker.reading import open_payload
+    from autotune.worker.rule_files import read_rules
+
+    wanted = read_rules(rules or None, exact=exact)
+    opened = [replace(open_payload(spec), rules=wanted) for spec in payloads or payloads_there_are()]
+    found = count_firings(opened)
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in found]))
+    else:
+        show_rules(found, len(opened))
+
+
+def show_rules(found: "list[RuleCount]", payloads: int) -> None:
+    """Print a rule after the other: what it does, then how often it fires."""
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import out
+    from autotune.reports.rules import rounding_of
+
+    console = out()
+    if not found:
+        show_sentence(console, "no rules")
+    for each in found:
+        rule = each.rule
+        said = f"{rule.before} -> {rule.after}" if rule.before or rule.after else "does not say what it does"
+        whose = f" ({rule.source})" if rule.source else ""
+        show_sentence(console, f"{rule.name}{whose}: {said}; {rounding_of(rule)}")
+        if rule.when:
+            show_sentence(console, f"when {rule.when}", 2)
+        fired = ", ".join(f"{name} {count}" for name, count in each.fired.items())
+        show_sentence(console, f"fires: {fired or f'on none of {payloads} payloads'}", 2)

@@ -1,0 +1,40 @@
+"""`autotune store`: what is done with stores as a whole."""
+
+from typing import Annotated
+
+import typer
+
+from autotune.cli.say import complain
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def store() -> None:
+    """Copy a store of trials.
+
+    Example: autotune store copy store.journal postgresql://me@host/trials
+    """
+
+
+@app.command("copy")
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A file of trials, or a database URL.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Another one, empty or not there yet.")],
+) -> None:
+    """Copy every sweep, trial and summary of a store into another, and read it back.
+
+    Interrupted, the same command goes on. Until it is done nothing else opens what it copies into.
+
+    Example: autotune store copy store.journal postgresql://me@host/trials
+    """
+    from autotune.cli.progress import ProgressLine
+    from autotune.cli.tune import wait_for_room
+    from autotune.store.copying import copy_store
+    from autotune.store.database.address import shown
+
+    with ProgressLine("copying") as line:
+        found = copy_store(source, target, line, wait_for_room)
+    already = found.trials - found.copied
+    more = f"; {already} of them were there" if already else ""
+    complain(f"{found.trials} trials of {shown(source)} are in {shown(target)}, read back and the same{more}")

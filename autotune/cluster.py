@@ -1,0 +1,46 @@
+"""What makes a slot of a Dask worker: ``dask worker ADDRESS --nthreads 1 --preload autotune.cluster``.
+
+Dask calls `dask_setup` before the worker joins its scheduler and `dask_teardown` when it leaves. A worker whose slot
+cannot be opened joins nevertheless, so that `autotune doctor --cluster` can say what is wrong with it. Threads of a
+slot are Dask's setting ``autotune.threads``: ``DASK_AUTOTUNE__THREADS=2`` in the environment.
+"""
+
+import asyncio
+import logging
+
+from autotune.core.errors import AutotuneError
+from autotune.worker.open_slot import open_slot
+from autotune.worker.slot import HERE, THREADS_SETTING, Untyped
+
+LOG = logging.getLogger("distributed.worker")  # where whoever started the worker looks
+
+
+async def dask_setup(worker: Untyped) -> None:
+    """Open this process's slot, and let a Dask worker announce it.
+
+    Args:
+        worker: Dask's worker, not yet joined.
+    """
+    import dask.config  # noqa: PLC0415 - comes with an extra
+
+    HERE.address = worker.address
+    try:
+        HERE.open = await asyncio.to_thread(open_slot, dask.config.get(THREADS_SETTING, 1))
+    except AutotuneError as error:
+        HERE.why_not = str(error)
+        LOG.error("autotune: no slot: %s", error)
+        return
+    for resources in (worker.state.total_resources, worker.state.available_resources):
+        resources.update(HERE.open.slot.resources)
+    LOG.info("autotune: slot of %s on cores %s", HERE.open.slot.kind, HERE.open.cores)
+
+
+async def dask_teardown(worker: Untyped) -> None:
+    """Close this process's slot.
+
+    Args:
+        worker: Dask's worker, about to leave.
+    """
+    is_open, HERE.open, HERE.why_not = HERE.open, None, f"{worker.address} is leaving"
+    if is_open is not None:
+        await asyncio.to_thread(is_open.close)

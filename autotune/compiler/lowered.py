@@ -1,0 +1,53 @@
+"""Lowered programs: a payload as far as the LLVM dialect, as text that can be kept; what is left is LLVM's part."""
+
+from dataclasses import dataclass
+
+from autotune.compiler.lower import run_pipeline
+from autotune.compiler.module import check_module, context, parse
+from autotune.compiler.part import Part
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.program import Program, add_call_loop, link
+from autotune.compiler.rewrites import Unit, apply_schedule
+from autotune.core.candidate import Candidate
+from autotune.core.payload import Payload
+
+
+@dataclass(frozen=True)
+class LoweredProgram:
+    """A program in the LLVM dialect.
+
+    Attributes:
+        text: Text of the module.
+        weights: Arguments it takes after those of the payload.
+        threads: Threads that its parallel loops run on; 1 where it has none.
+    """
+
+    text: str
+    weights: tuple[PanelWeight, ...] = ()
+    threads: int = 1
+
+
+def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
+    """Compile a payload as a candidate says, down to the LLVM dialect.
+
+    Raises:
+        CompileError: The compiler refused the program; the error names the stage.
+    """
+    with context():
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        apply_schedule(unit)
+        check_module(unit.module)
+        add_call_loop(unit.module, payload, unit.weights)
+        run_pipeline(unit, candidate.pipeline)
+        return LoweredProgram(str(unit.module), unit.weights, unit.threads if unit.parallel else 1)
+
+
+def load_program(lowered: LoweredProgram) -> Program:
+    """The machine code of a lowered program, in this process.
+
+    Raises:
+        CompileError: LLVM refuses it.
+    """
+    with context():
+        engine, address = link(parse(lowered.text, "a lowered program"), parallel=lowered.threads > 1)
+    return Program(engine, address, lowered.weights, None, {}, part=Part(), threads=lowered.threads)

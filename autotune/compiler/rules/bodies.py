@@ -1,0 +1,193 @@
+"""What structured ops compute, as conditions of rules ask: one operation an element, by numbers, along rows."""
+
+from mlir import ir
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.values import fill_of, maker
+
+NAMED = {  # element-wise ops with a name of their own, and what each computes of an element
+    "linalg.add": "arith.addf",
+    "linalg.sub": "arith.subf",
+    "linalg.mul": "arith.mulf",
+    "linalg.div": "arith.divf",
+    "linalg.negf": "arith.negf",
+    "linalg.exp": "math.exp",
+}
+TWO = 2  # operands of an operation on elements
+
+
+def single(op: ir.Operation) -> ir.Operation | None:
+    """The one operation in the body of a generic op that yields its result; `None` for any other op."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return None
+    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    computing = [inner for inner in body[:-1] if inner.name != "arith.constant"]
+    if len(computing) != 1 or len(computing[0].results) != 1 or list(body[-1].operands) != list(computing[0].results):
+        return None
+    return computing[0]
+
+
+def read_by_place(op: ir.Operation, value: ir.Value) -> int | None:
+    """The operand of a structured op whose elements are an argument of its body; `None` of another value."""
+    block = op.regions[0].blocks[0]
+    places = [number for number, argument in enumerate(block.arguments) if argument == value]
+    return places[0] if places else None
+
+
+def is_whole(op: ir.Operation, number: int) -> bool:
+    """Tell whether an operand of a structured op is read element by element as the result is written."""
+    maps = indexing_maps(op)
+    rank = maps[-1].n_dims
+    return dimensions(maps[number]) == dimensions(maps[-1]) == list(range(rank))
+
+
+def computes_by_element(op: ir.Operation, name: ir.Attribute) -> bool:
+    """Tell whether an op on tensors is one operation on elements of its inputs, in their order, all of one shape."""
+    wanted = ir.StringAttr(name).value
+    if op.name in NAMED:
+        return NAMED[op.name] == wanted and isinstance(op.results[0].type, ir.RankedTensorType)
+    inner = single(op)
+    if inner is None or inner.name != wanted or not isinstance(op.results[0].type, ir.RankedTensorType):
+        return False
+    places = [read_by_place(op, value) for value in inner.operands]
+    return places == list(range(len(op.operands) - 1)) and all(
+        is_whole(op, place) for place in places if place is not None
+    )
+
+
+def number_of(said: ir.Attribute) -> float | None:
+    """The number that a constant is, or that a constant tensor holds everywhere; `None` for any other."""
+    if isinstance(said, ir.DenseElementsAttr):
+        if not said.is_splat:
+            return None
+        said = said.get_splat_value()
+    return float(said.value) if isinstance(said, ir.FloatAttr) else None
+
+
+def known_number(value: ir.Value) -> float | None:
+    """The number that a value is everywhere: a constant, or a tensor that is filled with one."""
+    fill = fill_of(value)
+    made_by = maker(fill.operands[0] if fill is not None else value)
+    return number_of(made_by.attributes["value"]) if made_by is not None and made_by.name == "arith.constant" else None
+
+
+def same_number(found: float | None, wanted: float) -> bool:
+    """Tell whether a number is another, to the sign of a zero."""
+    return found is not None and found == wanted and str(found) == str(wanted)
+
+
+def beside(op: ir.Operation, name: ir.Attribute, number: ir.Attribute) -> ir.Value | None:
+    """The operand of an operation that another one, a number everywhere, stands beside; it has the result's type.
+
+    The operation is on scalars, vectors or tensors, or on elements of tensors. What does not commute has the number
+    second.
+    """
+    wanted, at = ir.StringAttr(name).value, float(ir.FloatAttr(number).value)
+    inner = op if op.name == wanted else single(op)
+    if op.name in NAMED and NAMED[op.name] == wanted and len(op.operands) > TWO:
+        return beside_in(list(op.operands)[:TWO], at, op, wanted)
+    if inner is None or inner.name != wanted or len(inner.operands) != TWO:
+        return None
+    if inner is op:
+        return beside_in(list(op.operands), at, op, wanted)
+    values = []
+    for value in inner.operands:
+        place = read_by_place(op, value)
+        if place is not None and place >= len(op.operands) - 1:
+            return None  # what is there already: a sum
+        whole = place is not None and (is_whole(op, place) or known_number(op.operands[place]) is not None)
+        if place is not None and not whole:
+            return None
+        values.append(op.operands[place] if place is not None else value)
+    return beside_in(values, at, op, wanted)
+
+
+def beside_in(values: list[ir.Value], number: float, op: ir.Operation, name: str) -> ir.Value | None:
+    """Of two values the one beside a number, where it can stand for an op's result."""
+    first, second = values
+    if same_number(known_number(second), number) and first.type == op.results[0].type:
+        return first
+    commutes = name in ("arith.addf", "arith.mulf")
+    if commutes and same_number(known_number(first), number) and second.type == op.results[0].type:
+        return second
+    return None
+
+
+def permutation_of(op: ir.Operation) -> list[int] | None:
+    """Dimension of an op's input that each dimension of its result is, where it does nothing but move elements."""
+    if len(op.operands) != TWO or len(op.results) != 1 or op.name not in ("linalg.transpose", "linalg.generic"):
+        return None
+    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    if len(body) != 1 or body[0].operands[0] != op.regions[0].blocks[0].arguments[0]:
+        return None
+    read, written = map(dimensions, indexing_maps(op))
+    known = [d for d in written if d is not None]
+    if None in read or len(set(known)) != len(written) or sorted(known) != sorted(d for d in read if d is not None):
+        return None
+    return [read.index(d) for d in written]
+
+
+def undoes(op: ir.Operation, other: ir.Operation) -> ir.Value | None:
+    """The value that an op gives back, since it moves elements to where they were before another op moved them."""
+    second, first = permutation_of(op), permutation_of(other)
+    if first is None or second is None or op.operands[0] != other.results[0]:
+        return None
+    turned = [first[d] for d in second]
+    same = other.operands[0].type == op.results[0].type
+    return other.operands[0] if turned == list(range(len(turned))) and same else None
+
+
+def is_same_along_rows(op: ir.Operation, value: ir.Value) -> bool:
+    """Tell whether a value of an element-wise body is the same for all elements along the last dimension."""
+    place = read_by_place(op, value)
+    if place is None:
+        return maker(value) is not None and known_number(value) is not None
+    maps = indexing_maps(op)
+    last = maps[-1].n_dims - 1
+    return place < len(op.operands) - 1 and all(d is not None and d != last for d in dimensions(maps[place]))
+
+
+def shifted(op: ir.Operation) -> ir.Value | None:
+    """The tensor that an op shifts row by row: it adds to, or takes from, each row what is the same all along it."""
+    inner = single(op)
+    if inner is None or inner.name not in ("arith.addf", "arith.subf") or len(inner.operands) != TWO:
+        return None
+    pairs = [tuple(inner.operands)]
+    if inner.name == "arith.addf":
+        pairs.append((inner.operands[1], inner.operands[0]))
+    for moved, shift in pairs:
+        place = read_by_place(op, moved)
+        if place is None or place >= len(op.operands) - 1 or not is_whole(op, place):
+            continue
+        if is_same_along_rows(op, shift) and op.operands[place].type == op.results[0].type:
+            found: ir.Value = op.operands[place]
+            return found
+    return None
+
+
+def takes_off_rows(op: ir.Operation) -> bool:
+    """Tell whether an op takes from every row of its first input the row's own number in its second one."""
+    inner = single(op)
+    if inner is None or inner.name != "arith.subf" or len(op.operands) != TWO + 1:
+        return False
+    whole = [read_by_place(op, value) for value in inner.operands] == [0, 1] and is_whole(op, 0)
+    rank = indexing_maps(op)[-1].n_dims
+    return whole and dimensions(indexing_maps(op)[1]) in ([*range(rank - 1)], [*range(rank - 1), None])
+
+
+def is_row_maximum(op: ir.Operation) -> bool:
+    """Tell whether an op gives the maximum of every row of its input, starting from minus infinity."""
+    inner = single(op)
+    if inner is None or inner.name not in ("arith.maximumf", "arith.maxnumf") or len(op.operands) != TWO:
+        return False
+    if sorted(place for v in inner.operands if (place := read_by_place(op, v)) is not None) != [0, 1]:
+        return False
+    read, written = map(dimensions, indexing_maps(op))
+    rank = indexing_maps(op)[0].n_dims
+    along = read == list(range(rank)) and written in ([*range(rank - 1)], [*range(rank - 1), None])
+    return along and known_number(op.operands[1]) == float("-inf")
+
+
+def is_used_once(op: ir.Operation) -> bool:
+    """Tell whether one op alone reads what an op gives."""
+    return sum(1 for result in op.results for _ in result.uses) == 1

@@ -1,0 +1,43 @@
+"""What fusing element-wise neighbours leaves as it is."""
+
+from mlir import ir
+from mlir.dialects import linalg
+
+from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.tasks.vectors import lanes_of
+from autotune.compiler.values import maker
+
+COSTLY = ("math.", "arith.divf")
+COUNTS = ["linalg.index", "arith.index_cast", "linalg.yield"]  # the body of an op that gives 0, 1, 2, ...
+
+
+def is_kept(op: ir.Operation) -> bool:
+    """Tell whether an op is a contraction, or reads windows: it keeps the operands that it has."""
+    return bool(linalg.isa_contraction_op(op)) or lanes_of(op) is not None
+
+
+def writes_inside(op: ir.Operation) -> bool:
+    """Tell whether an op writes to a part of a tensor, whose shape it keeps."""
+    into = maker(op.operands[-1])
+    return into is not None and into.name == "tensor.extract_slice"
+
+
+def is_repeated(value: ir.Value) -> bool:
+    """Tell whether what is costly to compute would be computed again at every step of a reader's outermost loop.
+
+    Such is the factor of a channel in a batch norm, at every place; it stays an op of its own. So do places that are
+    counted: upstream cuts a reduction into strands, which then count from 0 each.
+    """
+    made_by = maker(value)
+    if made_by is None or not made_by.regions or len(made_by.results) != 1:
+        return False
+    body = [inner.operation.name for inner in made_by.regions[0].blocks[0].operations]
+    return (body == COUNTS or any(name.startswith(COSTLY) for name in body)) and any(
+        repeats(use.owner.operation, use.operand_number) for use in value.uses
+    )
+
+
+def repeats(reader: ir.Operation, number: int) -> bool:
+    """Tell whether an op of several loops reads the same elements of an operand at every step of the first."""
+    maps = indexing_maps(reader) if reader.name.startswith("linalg.") else []
+    return number < len(maps) and maps[number].n_dims > 1 and 0 not in dimensions(maps[number])

@@ -1,0 +1,104 @@
+"""Switches: knobs one of whose other values adds ops to a script or leaves some out, and changes nothing else."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from autotune.core.opened.lines import ScriptLine
+from autotune.core.space import Value
+
+HANDLES = re.compile(r"%\w+")
+
+
+@dataclass(frozen=True)
+class Hunk:
+    """A place where two scripts differ.
+
+    Attributes:
+        at: Position among the ops of the script that is shown.
+        left_out: Number of its ops, from there on, that the other one lacks.
+        added: Ops that the other one has there besides.
+    """
+
+    at: int
+    left_out: int
+    added: tuple[ScriptLine, ...]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A knob with two values, the one that is shown and another one.
+
+    Attributes:
+        knob: Name of the knob.
+        values: Both values.
+        hunks: Places where the scripts of the two differ, in order.
+    """
+
+    knob: str
+    values: tuple[Value, Value]
+    hunks: tuple[Hunk, ...]
+
+    @property
+    def covered(self) -> set[int]:
+        """Positions of the ops that the other value leaves out."""
+        return {place for hunk in self.hunks for place in range(hunk.at, hunk.at + hunk.left_out)}
+
+
+def hunks_between(shown: Sequence[ScriptLine], other: Sequence[ScriptLine]) -> tuple[Hunk, ...] | None:
+    """Places where two scripts differ; `None` where ops are replaced, or what is there is used elsewhere."""
+    hunks = []
+    for kind, begin, end, from_, to in SequenceMatcher(None, shown, other, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        gone, more = shown[begin:end], other[from_:to]
+        rest = (*shown[:begin], *shown[end:], *other[:from_], *other[to:])
+        if (gone and more) or not is_whole(gone or more) or defined(gone or more) & used(rest):
+            return None
+        hunks.append(Hunk(begin, len(gone), tuple(more)))
+    return tuple(hunks)
+
+
+def is_whole(lines: Sequence[ScriptLine]) -> bool:
+    """Tell whether lines hold whole ops: every bracket that is opened is closed."""
+    depth = 0
+    for letter in "".join(part for line in lines for part in line.parts):
+        depth += (letter == "{") - (letter == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def defined(lines: Sequence[ScriptLine]) -> set[str]:
+    """Handles that lines make."""
+    return {handle for line in lines for handle in HANDLES.findall(head_of(line)[0])}
+
+
+def used(lines: Sequence[ScriptLine]) -> set[str]:
+    """Handles that lines read."""
+    return {handle for line in lines for handle in HANDLES.findall(head_of(line)[1])}
+
+
+def head_of(line: ScriptLine) -> tuple[str, str]:
+    """What a line makes, and the rest of it."""
+    text = "".join(line.parts)
+    made, equals, rest = text.partition(" = transform.")
+    return (made, rest) if equals else ("", text)
+
+
+def switched(count: int, switches: Sequence[Switch], taken: Sequence[bool]) -> Iterator[int | ScriptLine]:
+    """The script with some switches at their other value: positions of ops that stay, and ops that are added.
+
+    Args:
+        count: Number of ops of the script that is shown.
+        switches: The switches.
+        taken: Whether each is at its other value.
+    """
+    on = [switch for switch, other in zip(switches, taken, strict=True) if other]
+    left_out = set().union(*(switch.covered for switch in on))
+    for place in range(count + 1):
+        for hunk in (hunk for switch in on for hunk in switch.hunks if hunk.at == place):
+            yield from hunk.added
+        if place < count and place not in left_out:
+            yield place

@@ -1,0 +1,73 @@
+"""Addresses of databases: read by laws, and shown without what is secret."""
+
+import re
+
+import sqlalchemy
+from sqlalchemy import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from autotune.core.errors import StoreError
+
+POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
+DRIVER = "postgresql+psycopg"
+SECRETS = ("password", "sslpassword", "oauth_client_secret")  # what a URL may also say behind its question mark
+FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+# How long an end of a connection that is gone is waited for, in seconds; libpq's own names. A URL may say otherwise.
+PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds
+    "application_name": "autotune",
+}
+
+
+def is_postgres(location: object) -> bool:
+    """Tell whether a location is a database on a PostgreSQL server.
+
+    Example:
+        >>> is_postgres("postgresql://me@host/db"), is_postgres("sqlite:///store.db"), is_postgres("store.journal")
+        (True, False, False)
+    """
+    return POSTGRES.match(str(location)) is not None
+
+
+def read_address(location: str) -> URL:
+    """The URL of a database on a PostgreSQL server, for the driver that we use.
+
+    Raises:
+        StoreError: The text is none; the message does not show it, for what is amiss may be its password.
+    """
+    if location.count("@") > 1:
+        raise StoreError(f"a store's URL must be {FORM} with one @, it has {location.count('@')}; write others as %40")
+    try:
+        url = sqlalchemy.make_url(POSTGRES.sub(f"{DRIVER}://", location, count=1))
+    except (SQLAlchemyError, ValueError):  # not as a cause: what it says may quote the password
+        url = None
+    if url is None or not url.database:
+        raise StoreError(f"a store's URL must be {FORM}, it is not; write signs in names and passwords as %40 for @")
+    return url
+
+
+def libpq_options(url: URL) -> dict[str, object]:
+    """What the driver is told besides a URL."""
+    return {name: value for name, value in PATIENCE.items() if name not in url.query}
+
+
+def shown(location: str) -> str:
+    """A location as messages may show it: without the password of a database URL.
+
+    Example:
+        >>> shown("postgresql://me:secret@host/db?sslpassword=too")
+        'postgresql://me:***@host/db'
+    """
+    if "://" not in location:
+        return location
+    try:
+        url = sqlalchemy.make_url(location)
+    except (SQLAlchemyError, ValueError):
+        return "the database URL"
+    if location.count("@") > 1 and url.host:  # what is behind the first may be of a password
+        return "the database URL"
+    return url.difference_update_query(SECRETS).render_as_string()

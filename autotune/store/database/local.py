@@ -1,0 +1,31 @@
+"""A store in a database that Optuna alone opens: SQLite, for one machine."""
+
+from pathlib import Path
+
+import sqlalchemy
+from optuna.storages import BaseStorage, RDBStorage
+from optuna.study import StudyDirection
+
+from autotune.core.errors import StoreError
+from autotune.store.database.address import shown
+from autotune.store.header import HEADER, check_header
+
+
+def open_database(url: str, create: bool) -> BaseStorage:
+    """Connect to a database; an empty one gets its header if `create`."""
+    try:
+        parsed = sqlalchemy.make_url(url)
+    except ValueError:  # not as a cause: it may quote a password
+        parsed = None
+    if parsed is None:
+        raise StoreError("a store's URL must be DRIVER://USER:PASSWORD@HOST:PORT/DATABASE, it is not; mend it")
+    file = parsed.database if parsed.get_backend_name() == "sqlite" else None
+    if file and not create and not Path(file).is_file():
+        raise StoreError(f"store must exist to be read; {file} does not; run `autotune tune` or pass --store PATH")
+    storage = RDBStorage(url, skip_table_creation=not create)
+    studies = storage.get_all_studies()
+    if studies or not create:
+        check_header(shown(url), min(studies).study_name if studies else None)
+    else:
+        storage.create_new_study([StudyDirection.MINIMIZE], HEADER)
+    return storage

@@ -1,0 +1,115 @@
+"""Building: the payload of a graph as a function on arrays; compiled once for each structure, in memory and on disk.
+
+This is where tensors meet the compiler: the package imports it when something is compiled, not before.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+from autotune.bundles.candidates import default_candidate, recorded_candidate
+from autotune.bundles.contexts import CallContext, ContextPool
+from autotune.compiler.lower import compilation
+from autotune.compiler.lowered import LoweredProgram, load_program, lower_program
+from autotune.compiler.module import compiler_version
+from autotune.core.candidate import Candidate
+from autotune.core.cores import physical_cores
+from autotune.core.errors import TensorError
+from autotune.core.machine import this_machine
+from autotune.core.payload import Array, Payload
+from autotune.registry import DISTRIBUTION
+from autotune.store.bundle import read_bundle
+from autotune.store.manifest import MANIFEST_FILE
+from autotune.store.places import bundle_folder
+from autotune.tensor.kept import keep, key_of, read_kept
+from autotune.worker.reading import partition
+
+KEPT = 256  # functions of `numpy` in memory
+
+
+class TensorFunction:
+    """A compiled payload, which any number of threads may call.
+
+    Args:
+        payload: Payload that the function computes.
+        lowered: Program to call.
+        weights: Arrays by name that no call gives.
+    """
+
+    def __init__(self, payload: Payload, lowered: LoweredProgram, weights: Mapping[str, Array]) -> None:
+        machine = replace(this_machine(), threads=lowered.threads)
+
+        def make() -> CallContext:
+            context = CallContext(payload, load_program(lowered), machine)
+            context.keep(weights)
+            return context
+
+        self._names = [argument.name for argument in payload.arguments if argument.role == "input"]
+        self._contexts = ContextPool(make, most=max(1, len(physical_cores()) // machine.threads))
+
+    def call(self, arrays: Sequence[Array]) -> list[Array]:
+        """Compute once: arrays of the inputs' shapes in, new arrays of the outputs' out."""
+        with self._contexts.take() as context:
+            return list(context.call(dict(zip(self._names, arrays, strict=True))).values())
+
+
+def function_of(payload: Payload, weights: Mapping[str, Array], bundle: str = "") -> TensorFunction:
+    """A payload of a graph, compiled.
+
+    Args:
+        payload: Payload to compile.
+        weights: Arrays by name that no call gives.
+        bundle: Folder of a bundle that says how; by default where `tune` puts one, if there is one.
+
+    Raises:
+        TensorError: The bundle is of something else.
+        BundleError: The bundle is refused.
+        CompileError: The payload does not compile.
+    """
+    folder = Path(bundle) if bundle else bundle_folder(payload.name)
+    recorded = folder / MANIFEST_FILE
+    is_tuned = bool(bundle) or recorded.is_file()
+    schedule = hashlib.sha256(recorded.read_bytes()).hexdigest() if recorded.is_file() else ""
+    key = key_of(*identity(payload), schedule)
+    lowered = read_kept(key)
+    if lowered is None:
+        lowered = lower_program(payload, tuned(payload, folder) if is_tuned else by_default(payload))
+        keep(key, lowered)
+    return TensorFunction(payload, lowered, weights)
+
+
+def identity(payload: Payload) -> list[str]:
+    """Whatever decides, besides its schedule, which program a payload becomes here."""
+    machine = this_machine()
+    roles = " ".join(argument.role for argument in payload.arguments)
+    facts = [machine.fingerprint, machine.pages, compiler_version(), version(DISTRIBUTION)]
+    return [payload.text, roles, *facts, compilation(machine.threads)]
+
+
+def by_default(payload: Payload) -> Candidate:
+    """How a payload is compiled without any search."""
+    return default_candidate(partition(payload), this_machine())
+
+
+def tuned(payload: Payload, folder: Path) -> Candidate:
+    """How a bundle says that a payload is compiled.
+
+    Raises:
+        TensorError: The bundle is of another payload.
+    """
+    files = read_bundle(folder)
+    if files.payload.text != payload.text:
+        raise TensorError(
+            f"the bundle in {folder} must be of this function and these shapes, it is of {files.payload.name}; "
+            f"tune {payload.name}"
+        )
+    return recorded_candidate(files)
+
+
+@lru_cache(KEPT)
+def shared_function(payload: Payload) -> TensorFunction:
+    """The function of all graphs of a structure, which gives every array."""
+    return function_of(payload, {})

@@ -1,0 +1,150 @@
+"""Products of matrices and convolutions as named ops of linalg, on zeros; every size is written, those of 1 too."""
+
+from dataclasses import replace
+from math import prod
+
+from autotune.tensor.graph import Node
+from autotune.tensor.scalars import constant, scalar
+from autotune.tensor.shapes import Shape
+from autotune.tensor.text import LoopBody, Writer, affine_map
+from autotune.tensor.views import Stored, View, loops_of, seen, squeezed
+
+
+def matmul(writer: Writer, node: Node, a: View | None, b: View | None) -> View:
+    """``linalg.matmul``, or ``linalg.batch_matmul`` where B differs along leading dimensions."""
+    zero = constant(writer.emit, 0, node.dtype)
+    *lead, m, n = node.shape
+    element = "f32" if zero_is_real(node) else str(node.dtype).replace("int", "i")
+    if a is None or b is None:  # nothing is summed
+        return natural(writer, node, writer.filled(squeezed(node.shape), element, zero))
+    k = a.shape[-1]
+    left: Shape
+    right: Shape
+    dims: tuple[Shape, Shape, Shape]
+    shape: Shape
+    if prod(b.shape[:-2]) == 1:
+        rows = prod(a.shape[:-2]) * m
+        left, right = (rows, k), (k, n)
+        a = a if prod(a.shape[:-2]) > 1 else seen_as(a, (m, k))
+        b = seen_as(b, (k, n))
+        op, dims, shape = "matmul", ((0, 2), (2, 1), (0, 1)), (rows, n)
+    else:
+        batch = prod(lead)
+        left, right = (batch, m, k), (batch, k, n)
+        a, b = repeated(a, (*lead, m, k)), repeated(b, (*lead, k, n))
+        if 1 in (m, n):
+            return row_sums(writer, node, a, b, element)
+        op, dims, shape = "batch_matmul", ((0, 1, 3), (0, 3, 2), (0, 1, 2)), (batch, m, n)
+    first, turned_a = operand(writer, a, left, element, turn=prod(a.shape[:-2]) == 1)
+    second, turned_b = operand(writer, b, right, element, turn=True)
+    layouts = [swapped(dims[0]) if turned_a else dims[0], swapped(dims[1]) if turned_b else dims[1], dims[2]]
+    maps = f" indexing_maps = [{', '.join(affine_map(len(right) + 1, each) for each in layouts)}]"
+    into = writer.filled(shape, element, zero)
+    said = maps if turned_a or turned_b else ""
+    text = f"linalg.{op}{said} ins({first.name}, {second.name} : {first.type}, {second.type}) outs({into.name} : TYPE)"
+    return natural(writer, node, writer.define(f"{text} -> TYPE", shape, element))
+
+
+def row_sums(writer: Writer, node: Node, a: View, b: View, element: str) -> View:
+    """Products of matrices with vectors, one each of a batch: sums of products, vectors along their columns."""
+    *lead, m, n = node.shape
+    inner = len(lead) + 2
+    loops, body = loops_of((*lead, m, n, a.shape[-1])), LoopBody()
+    a, b = (x if isinstance(x.source, Stored) else seen(x.node, writer.stored(x), x.shape) for x in (a, b))
+    left = body.element(a, [*loops[: inner - 1], loops[inner]])
+    right = body.element(b, [*loops[: inner - 2], loops[inner], loops[inner - 1]])
+    product = scalar(body.emit, Node("multiply", (), node.dtype), left, right)
+    into = writer.filled(squeezed(node.shape), element, constant(writer.emit, 0, node.dtype))
+    result = scalar(body.emit, Node("add", (), node.dtype), "%acc", product)
+    return seen(node, writer.generic(body, result, into, len([loop for loop in loops if loop is not None])))
+
+
+def zero_is_real(node: Node) -> bool:
+    """Tell whether a node computes with real numbers."""
+    return node.dtype.kind not in "iu"
+
+
+def swapped(dims: Shape) -> Shape:
+    """Loops along a matrix that is stored transposed."""
+    return (*dims[:-2], dims[-1], dims[-2])
+
+
+def seen_as(x: View, shape: Shape) -> View:
+    """A view without leading dimensions of size 1."""
+    more = len(x.shape) - len(shape)
+    return replace(x, shape=shape, dims=tuple(None if d is None else d - more for d in x.dims))
+
+
+def repeated(x: View, shape: Shape) -> View:
+    """A view with leading dimensions repeated to a shape."""
+    more = len(shape) - len(x.shape)
+    return replace(x, shape=shape, dims=tuple(None if d is None else d + more for d in x.dims))
+
+
+def operand(writer: Writer, x: View, shape: Shape, element: str, *, turn: bool) -> tuple[Stored, bool]:
+    """A matrix, or a batch of them, and whether it is stored transposed: where its last dimension lies before.
+
+    Args:
+        writer: Writer that operations are appended to.
+        x: Matrix as it is seen.
+        shape: Sizes of the matrix, batches in one dimension.
+        element: Element type that is computed in.
+        turn: Whether it may be stored transposed.
+    """
+    rows, columns = len(x.shape) - 2, len(x.shape) - 1
+    along = [d for d in x.dims if d is not None]
+    if turn and along and along[-1] == rows and columns in along:
+        other = [*range(rows), columns, rows]
+        turned = replace(
+            x,
+            shape=tuple(x.shape[d] for d in other),
+            dims=tuple(None if d is None else other.index(d) for d in x.dims),
+        )
+        return writer.shaped(writer.stored(turned, element), (*shape[:-2], shape[-1], shape[-2])), True
+    return writer.shaped(writer.stored(x, element), shape), False
+
+
+def natural(writer: Writer, node: Node, stored: Stored) -> View:
+    """A result as a view; sizes of 1 are dropped."""
+    return seen(node, writer.shaped(stored, squeezed(node.shape)))
+
+
+def conv2d(writer: Writer, node: Node, x: View | None, kernel: View | None) -> View:
+    """A convolution, channels first; with groups of one channel, or of several, the ops for that."""
+    steps, zeros, apart, groups = node.attributes
+    zero = constant(writer.emit, 0, node.dtype)
+    if x is None or kernel is None:  # no channels
+        return natural(writer, node, writer.filled(squeezed(node.shape), "f32", zero))
+    image = padded(writer, writer.shaped(writer.stored(x, "f32"), x.shape), zeros, zero)
+    filters = writer.shaped(writer.stored(kernel, "f32"), kernel.shape)
+    n, count, *places = node.shape
+    channels, shape = x.shape[1], node.shape
+    op = "conv_2d_nchw_fchw"
+    if groups > 1 and groups == channels == count:
+        op = "depthwise_conv_2d_nchw_chw"
+        filters = writer.shaped(filters, (channels, *kernel.shape[2:]))
+    elif groups > 1:
+        op, shape = "conv_2d_ngchw_gfchw", (n, groups, count // groups, *places)
+        image = writer.shaped(image, (n, groups, channels // groups, *image.shape[2:]))
+        filters = writer.shaped(filters, (groups, count // groups, *kernel.shape[1:]))
+    into = writer.filled(shape, "f32", zero)
+    windows = f"{{dilations = {pair(apart)}, strides = {pair(steps)}}}"
+    reads = f"ins({image.name}, {filters.name} : {image.type}, {filters.type}) outs({into.name} : TYPE)"
+    return natural(writer, node, writer.define(f"linalg.{op} {windows} {reads} -> TYPE", shape, "f32"))
+
+
+def pair(numbers: tuple[int, int]) -> str:
+    """Two numbers as an attribute."""
+    return f"dense<{list(numbers)}> : tensor<2xi64>"
+
+
+def padded(writer: Writer, image: Stored, zeros: tuple[int, int], zero: str) -> Stored:
+    """Images with zeros around each."""
+    if not any(zeros):
+        return image
+    around = [0, 0, *zeros]
+    shape = tuple(size + 2 * more for size, more in zip(image.shape, around, strict=True))
+    found = writer.define(f"tensor.pad {image.name} low{around} high{around} {{", shape, "f32")
+    writer.lines += ["^bb0(%n: index, %c: index, %i: index, %j: index):", f"  tensor.yield {zero} : f32"]
+    writer.lines += [f"}} : {image.type} to {found.type}"]
+    return found

@@ -1,0 +1,134 @@
+"""Operations on every element: arithmetic, comparisons, choice, logic, functions of a real number."""
+
+from collections.abc import Callable
+from typing import Any
+
+from autotune.core.errors import TensorTypeError
+from autotune.tensor.dtypes import DType, Flag, as_dtype, bool, is_float, is_integer, promote
+from autotune.tensor.graph import OPERATIONS, Node, operation
+from autotune.tensor.operators import operate
+from autotune.tensor.shapes import broadcast
+from autotune.tensor.tensor import Tensor, as_tensor, operands
+
+Kinds = Callable[[DType], Flag]
+EXPONENTS = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "erf")
+REAL = (*EXPONENTS, "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+NUMBERS = ("add", "subtract", "multiply", "maximum", "minimum")
+ORDER = ("less", "less_equal", "greater", "greater_equal")
+LOGIC = ("logical_and", "logical_or", "logical_xor")
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+
+
+def is_number(dtype: DType) -> Flag:
+    """Tell whether elements are numbers."""
+    return dtype != bool
+
+
+def is_bool(dtype: DType) -> Flag:
+    """Tell whether elements are booleans."""
+    return dtype == bool
+
+
+def is_whole(dtype: DType) -> Flag:
+    """Tell whether elements are bits: whole numbers or booleans."""
+    return not is_float(dtype)
+
+
+KINDS: dict[Kinds, str] = {
+    is_number: "numbers",
+    is_bool: "booleans",
+    is_whole: "whole numbers or booleans",
+    is_float: "real",
+    is_integer: "whole numbers",
+}
+
+
+def same(op: str, values: tuple[Any, ...], kinds: Kinds | None = None, gives: DType | None = None) -> Tensor:
+    """An operation on operands of one shape and element type, after broadcasting.
+
+    Args:
+        op: Name of the operation.
+        values: Operands as they were given.
+        kinds: Tells which element types it takes; `None` for all.
+        gives: Element type of the result, if it is not that of the operands.
+
+    Raises:
+        TensorError: Shapes do not broadcast.
+        TensorTypeError: Element types are not of one kind, or of none that it takes.
+    """
+    given = operands(op, *values)
+    dtype = promote(op, *(x.dtype for x in given))
+    if kinds is not None and not kinds(dtype):
+        raise TensorTypeError(f"operands of {op} must be {KINDS[kinds]}, they are {dtype.name}; use astype")
+    shape = broadcast(op, *(x.shape for x in given))
+    inputs = tuple(operate("astype", x, dtype).node for x in given)
+    return Tensor(Node(op, shape, dtype if gives is None else gives, inputs))
+
+
+def make(name: str, count: int, kinds: Kinds | None, gives: DType | None, about: str) -> Callable[..., Tensor]:
+    """An operation of some operands that is a scalar operation on each element."""
+
+    def apply(*values: object) -> Tensor:
+        if len(values) != count:
+            raise TensorTypeError(f"{name} must be given {count} tensor{'s' * (count > 1)}, got {len(values)}")
+        return same(name, values, kinds, gives)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = about
+    return operation(apply)
+
+
+for each in REAL:
+    make(each, 1, is_float, None, f"{each} of every element.")
+for each in NUMBERS:
+    make(each, 2, is_number, None, f"{each} of two tensors, element by element.")
+for each in ORDER:
+    make(each, 2, is_number, bool, f"Where the first operand is {each.replace('_', ' or ')} than the second.")
+for each in ("equal", "not_equal"):
+    make(each, 2, None, bool, f"Where two tensors are {each.replace('_', ' ')}.")
+for each in LOGIC:
+    make(each, 2, is_bool, None, f"{each} of booleans.")
+for each in BITS:
+    make(each, 2, is_whole, None, f"{each} of whole numbers or booleans.")
+for each in ("floor", "ceil", "trunc", "round"):
+    make(f"{each}_real", 1, is_float, None, f"{each} of real numbers.")
+make("divide", 2, is_float, None, "The first operand over the second; of real numbers.")
+make("atan2", 2, is_float, None, "Angle of a point, from its y and x.")
+make("divide_toward_zero", 2, is_integer, None, "Whole quotients; the divisor is neither 0 nor -1.")
+make("remainder_toward_zero", 2, is_float, None, "What is left of the first operand, with its sign.")
+make("power", 2, is_float, None, "The first operand to the power of the second.")
+make("negative", 1, is_number, None, "Every element with the other sign.")
+make("absolute", 1, is_float, None, "Real numbers without their sign.")
+
+
+@operation
+def astype(x: object, dtype: object) -> Tensor:
+    """The same numbers as another element type: towards zero for whole numbers, and not 0 for booleans."""
+    source, wanted = as_tensor("astype", x), as_dtype(dtype)
+    if source.dtype == wanted:
+        return source
+    if source.dtype == bool and is_float(wanted):
+        return Tensor(Node("cast", source.shape, wanted, (astype(source, "i32").node,)))
+    return Tensor(Node("cast", source.shape, wanted, (source.node,)))
+
+
+@operation
+def where(condition: object, x: object, y: object) -> Tensor:
+    """`x` where a condition holds, else `y`.
+
+    Raises:
+        TensorTypeError: The condition is not boolean, or the others are of different kinds.
+    """
+    asked = as_tensor("where", condition)
+    if asked.dtype != bool:
+        raise TensorTypeError(f"a condition must be bool, it is {asked.dtype.name}; compare it")
+    chosen = operands("where", x, y)
+    dtype = promote("where", *(value.dtype for value in chosen))
+    shape = broadcast("where", asked.shape, *(value.shape for value in chosen))
+    inputs = (asked.node, *(astype(value, dtype).node for value in chosen))
+    return Tensor(Node("where", shape, dtype, inputs))
+
+
+def function(name: str) -> Callable[..., Tensor]:
+    """The operation of a name, as the package shows it."""
+    return OPERATIONS[name]

@@ -1,0 +1,166 @@
+"""Nodes of a graph as linalg on tensors, a rule for each kind of operation."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from autotune.tensor.contractions import conv2d, matmul
+from autotune.tensor.graph import ARRAY, INPUT, Node
+from autotune.tensor.scalars import FOLDS, constant, first, read, scalar, written
+from autotune.tensor.text import LoopBody, Writer
+from autotune.tensor.views import Formula, Stored, View, aligned, loops_of, seen, squeezed
+
+DEEPEST = 20  # formulas that rest on so many others are stored
+Rule = Callable[..., View]
+
+
+def lower(writer: Writer, nodes: tuple[Node, ...], leaves: Mapping[Node, Stored]) -> dict[Node, View]:
+    """Emit a graph; nodes without elements are left out.
+
+    Args:
+        writer: Writer that operations are appended to.
+        nodes: Nodes, operands first.
+        leaves: Values of known arrays and of arguments.
+    """
+    views: dict[Node, View] = {}
+    for node in nodes:
+        if 0 in node.shape:
+            continue
+        if node.op in (ARRAY, INPUT):
+            views[node] = seen(node, leaves[node])
+        else:
+            views[node] = RULES.get(node.op, each_element)(writer, node, *(views.get(each) for each in node.inputs))
+    return views
+
+
+def formula(node: Node, *operands: View) -> View:
+    """A value that is not stored."""
+    depth = 1 + max((v.source.depth for v in operands if isinstance(v.source, Formula)), default=0)
+    return View(node, Formula(node, operands, depth), node.shape, tuple(range(len(node.shape))))
+
+
+def leaf(_: Writer, node: Node) -> View:
+    """A number, or how far a place is."""
+    return formula(node)
+
+
+def each_element(writer: Writer, node: Node, *operands: View) -> View:
+    """A scalar operation on every element."""
+    found = formula(node, *operands)
+    if all(isinstance(v.source, Formula) and v.source.depth < DEEPEST for v in operands):
+        return found
+    loops, body = loops_of(node.shape), LoopBody()
+    elements = [body.element(view, aligned(view.shape, loops)) for view in operands]
+    into = writer.empty(squeezed(node.shape), found.element)
+    result = written(body.emit, scalar(body.emit, node, *elements), into.element)
+    return seen(node, writer.generic(body, result, into, len(into.shape)))
+
+
+def look(_: Writer, node: Node, x: View) -> View:
+    """The same elements with axes elsewhere."""
+    (places,) = node.attributes
+    return replace(x, shape=node.shape, dims=tuple(None if d is None else places[d] for d in x.dims))
+
+
+def fold(writer: Writer, node: Node, x: View | None) -> View:
+    """Elements along axes combined."""
+    what, axes = node.attributes
+    start = Node("full", (), node.dtype, attributes=(first(what, node.dtype),))
+    if x is None:
+        return View(node, Formula(start), node.shape, ())
+    order = [d for d in range(len(x.shape)) if d not in axes]
+    loops = loops_of(x.shape, [*order, *axes])
+    count, body = len(squeezed(x.shape)), LoopBody()
+    element = body.element(x, loops)
+    covered = {loop for _, dims in body.inputs for loop in dims} | set(range(len(squeezed(node.shape))))
+    if len(covered) < count:  # how often a loop runs must show in what is read
+        x, body = seen(x.node, writer.stored(x), x.shape), LoopBody()
+        element = body.element(x, loops)
+    value = number(writer, first(what, node.dtype), x)
+    into = writer.filled(squeezed(node.shape), x.element, value)
+    so_far = read(body.emit, "%acc", into.element)
+    if what == "largest":
+        result = body.emit(f"arith.maximumf {so_far}, {element} fastmath<nnan,nsz> : f32")
+    else:
+        result = scalar(body.emit, Node(FOLDS[what], (), node.dtype), so_far, element)
+    return seen(node, writer.generic(body, written(body.emit, result, into.element), into, count))
+
+
+def number(writer: Writer, value: float, like: View) -> str:
+    """A number as elements of a view are stored."""
+    if like.element == "i8":
+        return writer.emit(f"arith.constant {int(value)} : i8")
+    return constant(writer.emit, value, like.node.dtype)
+
+
+def reshape(writer: Writer, node: Node, x: View) -> View:
+    """The same elements, in order, in another shape."""
+    return seen(node, writer.shaped(writer.stored(x), squeezed(node.shape)))
+
+
+def part(writer: Writer, node: Node, x: View) -> View:
+    """Every so many elements, from some place on."""
+    starts, steps = node.attributes
+    source = x.source
+    if isinstance(source, Formula):
+        source = writer.stored(x)
+        x = seen(x.node, source, x.shape)
+    dims = [d for d in x.dims if d is not None]
+    sizes = [node.shape[d] for d in dims]
+    text = (
+        f"tensor.extract_slice {source.name}{[starts[d] for d in dims]} {sizes} "
+        f"{[steps[d] if node.shape[d] > 1 else 1 for d in dims]} : {source.type} to TYPE"
+    )
+    left = tuple(d for d in dims if node.shape[d] != 1)
+    cut = writer.define(text, tuple(node.shape[d] for d in left), source.element) if dims else source
+    return View(node, cut, node.shape, left)
+
+
+def concat(writer: Writer, node: Node, *parts: View | None) -> View:
+    """Values one after the other."""
+    (axis,) = node.attributes
+    real = [each for each in parts if each is not None]
+    if len(real) == 1:
+        return real[0]
+    into = writer.empty(squeezed(node.shape), real[0].element)
+    start = 0
+    for each in real:
+        inner = writer.stored(each, into.element)
+        kept = [d for d, size in enumerate(node.shape) if size != 1]
+        offsets = [start if d == axis else 0 for d in kept]
+        sizes = [each.shape[d] for d in kept]
+        text = f"tensor.insert_slice {inner.name} into {into.name}{offsets} {sizes} {[1 for _ in kept]}"
+        into = writer.define(f"{text} : {inner.type} into TYPE", into.shape, into.element)
+        start += each.shape[axis]
+    return seen(node, into)
+
+
+def take(writer: Writer, node: Node, x: View, places: View) -> View:
+    """Elements along an axis at places."""
+    (axis,) = node.attributes
+    source, loops, body = writer.stored(x), loops_of(node.shape), LoopBody()
+    more = len(places.shape)
+    whole = "i64" if places.node.dtype.itemsize == 8 else "i32"
+    found = body.element(places, loops[axis : axis + more])
+    index = body.emit(f"arith.index_cast {found} : {whole} to index")
+    along = []
+    for d in (d for d, size in enumerate(x.shape) if size != 1):
+        loop = loops[d if d < axis else d + more - 1]
+        along.append(index if d == axis else body.emit(f"linalg.index {loop} : index"))
+    element = body.emit(f"tensor.extract {source.name}[{', '.join(along)}] : {source.type}")
+    into = writer.empty(squeezed(node.shape), x.element)
+    result = written(body.emit, read(body.emit, element, source.element), into.element)
+    return seen(node, writer.generic(body, result, into, len(into.shape)))
+
+
+RULES: dict[str, Rule] = {
+    "full": leaf,
+    "iota": leaf,
+    "view": look,
+    "fold": fold,
+    "reshape": reshape,
+    "slice": part,
+    "concat": concat,
+    "take": take,
+    "matmul": matmul,
+    "conv2d": conv2d,
+}

@@ -1,0 +1,190 @@
+"""`Tensor`: an array that is not computed yet."""
+
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.core.errors import TensorError, TensorTypeError
+from autotune.core.payload import Array
+from autotune.tensor.dtypes import DType
+from autotune.tensor.graph import Node, call, refused
+from autotune.tensor.operators import Operators, operate
+from autotune.tensor.shapes import Shape
+
+Axes = int | tuple[int, ...] | None
+
+
+class Tensor(Operators):
+    """An array that is not computed yet: its shape and element type are known, its elements once somebody asks.
+
+    Operations on tensors give tensors, and change none. `numpy` computes.
+
+    Args:
+        node: What the tensor is the result of.
+    """
+
+    __slots__ = ("_node",)
+    __array_ufunc__ = None  # NumPy leaves operators to tensors
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def node(self) -> Node:
+        """What it is the result of."""
+        return self._node
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes, outermost first."""
+        return self._node.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def device(self) -> str:
+        """Where it lies."""
+        return "cpu"
+
+    @property
+    def T(self) -> "Tensor":  # noqa: N802
+        """A matrix, transposed."""
+        if self.ndim != 2:
+            raise refused(TensorError(f".T must be of a matrix, shape is {self.shape}; use .mT or permute_dims"))
+        return self.mT
+
+    @property
+    def mT(self) -> "Tensor":  # noqa: N802
+        """Matrices along the last two dimensions, transposed."""
+        return operate("matrix_transpose", self)
+
+    def astype(self, dtype: object) -> "Tensor":
+        """The same numbers as another element type."""
+        return operate("astype", self, dtype)
+
+    def reshape(self, *shape: object) -> "Tensor":
+        """The same elements in another shape; a size of -1 is what is left."""
+        return operate("reshape", self, shape[0] if len(shape) == 1 else shape)
+
+    def sum(self, axis: Axes = None, *, keepdims: bool = False) -> "Tensor":
+        """Sum along axes."""
+        return cast(Tensor, call("sum", self, axis, keepdims=keepdims))
+
+    def mean(self, axis: Axes = None, *, keepdims: bool = False) -> "Tensor":
+        """Mean along axes."""
+        return cast(Tensor, call("mean", self, axis, keepdims=keepdims))
+
+    def max(self, axis: Axes = None, *, keepdims: bool = False) -> "Tensor":
+        """Maximum along axes."""
+        return cast(Tensor, call("max", self, axis, keepdims=keepdims))
+
+    def min(self, axis: Axes = None, *, keepdims: bool = False) -> "Tensor":
+        """Minimum along axes."""
+        return cast(Tensor, call("min", self, axis, keepdims=keepdims))
+
+    def numpy(self) -> Array:
+        """Compute it: compiled the first time that a graph of this structure is computed, then called.
+
+        Raises:
+            TensorError: The tensor is an argument of a function that is traced, or rests on one.
+        """
+        if self._node.array is None:
+            self._node = operate("compute", self).node  # what it rests on is needed no more
+        return np.array(self._node.array)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def __repr__(self) -> str:
+        known = "" if self._node.array is None else f", {np.array2string(self._node.array, threshold=20)}"
+        return f"Tensor({self.shape}, {self.dtype.name}{known})"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise refused(TensorTypeError("a tensor of 0 dimensions must not be asked for its length; use .size"))
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        return iter([self[place] for place in range(len(self))])
+
+    def __getitem__(self, key: object) -> "Tensor":
+        return operate("take_part", self, key)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise refused(TensorTypeError("a tensor must not be written; use where, concat, or slices of it"))
+
+    def _decide(self, asked: str) -> TensorError:
+        return refused(
+            TensorError(
+                f"{asked} must not be asked of a tensor, here of shape {self.shape} and {self.dtype.name}: no control "
+                "flow can depend on elements; use where, or .numpy() outside of what is compiled"
+            )
+        )
+
+    def __bool__(self) -> bool:
+        raise self._decide("bool()")
+
+    def __int__(self) -> int:
+        raise self._decide("int()")
+
+    def __float__(self) -> float:
+        raise self._decide("float()")
+
+    def __complex__(self) -> complex:
+        raise self._decide("complex()")
+
+    def __index__(self) -> int:
+        raise self._decide("an index")
+
+    def __contains__(self, value: object) -> bool:
+        raise self._decide("`in`")
+
+
+def as_tensor(what: str, value: object, beside: DType | None = None) -> Tensor:
+    """An operand as a tensor: a tensor, an array of NumPy, or a number beside a tensor.
+
+    Args:
+        what: Name of the operation, for the message.
+        value: Operand as it was given.
+        beside: Element type of a tensor that stands beside it; a number takes it.
+
+    Raises:
+        TensorTypeError: The value is none of them.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (bool, int, float)) and beside is not None:
+        return operate("scalar", what, value, beside)
+    if isinstance(value, np.ndarray):
+        return operate("asarray", value)
+    raise TensorTypeError(
+        f"operands of {what} must be tensors, arrays or numbers, got {type(value).__name__}; use asarray"
+    )
+
+
+def operands(what: str, *values: object) -> list[Tensor]:
+    """Operands of an operation as tensors; numbers take the element type of the tensors beside them.
+
+    Raises:
+        TensorTypeError: One is no tensor, array or number, or all are numbers.
+    """
+    known = [value for value in values if isinstance(value, (Tensor, np.ndarray))]
+    beside = as_tensor(what, known[0]).dtype if known else None
+    return [as_tensor(what, value, beside) for value in values]

@@ -1,0 +1,90 @@
+"""Tracing: a function of tensors, called once with tensors that stand for arrays, becomes a graph."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune.core.errors import TensorTypeError
+from autotune.core.payload import Array
+from autotune.tensor.creation import asarray
+from autotune.tensor.graph import INPUT, Node
+from autotune.tensor.program import write_program
+from autotune.tensor.tensor import Tensor
+from autotune.tensor.views import squeezed
+
+Nested = Any  # an array, or tuples, lists and dictionaries of arrays
+
+
+class Traced:
+    """A function of tensors at some shapes, as a graph.
+
+    Args:
+        function: Function to trace: it is called once, with tensors in the place of arrays.
+        arguments: Arguments to call it with; numbers, texts and `None` are constants of the graph.
+        named: More of them, by name.
+
+    Attributes:
+        program: What it computes.
+    """
+
+    def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+        self._inputs: list[Node] = []
+        given = [self._stand_in(value) for value in arguments]
+        by_name = {name: self._stand_in(value) for name, value in named.items()}
+        results: list[Node] = []
+        self._template = template(function(*given, **by_name), results)
+        name = getattr(function, "__name__", type(function).__name__)
+        self.program = write_program(tuple(results), tuple(self._inputs), name)
+
+    def _stand_in(self, value: object) -> object:
+        if not isinstance(value, np.ndarray):
+            return value
+        node = asarray(value).node  # which refuses element types that tensors do not have
+        self._inputs.append(Node(INPUT, node.shape, node.dtype, attributes=(len(self._inputs),)))
+        return Tensor(self._inputs[-1])
+
+    def arrange(self, arrays: Sequence[Array]) -> Nested:
+        """What the function returns, from the arrays of its results."""
+        return arrays[0] if self._template == 0 else filled(self._template, arrays)
+
+
+def template(result: object, found: list[Node]) -> Nested:
+    """What a function returned, with a number in the place of each tensor; `found` takes their nodes.
+
+    Raises:
+        TensorTypeError: Something is no tensor.
+    """
+    if isinstance(result, Tensor):
+        found.append(result.node)
+        return len(found) - 1
+    if isinstance(result, (tuple, list)):
+        return type(result)([template(each, found) for each in result])
+    if isinstance(result, dict):
+        return {name: template(each, found) for name, each in result.items()}
+    raise TensorTypeError(f"a compiled function must return tensors, it returned {type(result).__name__}; use asarray")
+
+
+def filled(said: Nested, arrays: Sequence[Array]) -> Nested:
+    """A template with arrays in the place of numbers."""
+    if isinstance(said, int):
+        return arrays[said]
+    if isinstance(said, dict):
+        return {name: filled(each, arrays) for name, each in said.items()}
+    return type(said)([filled(each, arrays) for each in said])
+
+
+def stored(array: Array) -> Array:
+    """An array as an argument: sizes of 1 are left out."""
+    return array.reshape(squeezed(array.shape))
+
+
+def finished(results: Sequence[Node], written: Sequence[Array]) -> list[Array]:
+    """Arrays of a graph's results, from what its program writes."""
+    left = iter(written)
+    return [
+        np.empty(node.shape, node.dtype)
+        if 0 in node.shape
+        else next(left).astype(node.dtype, copy=False).reshape(node.shape)
+        for node in results
+    ]

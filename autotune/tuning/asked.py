@@ -1,0 +1,84 @@
+"""What a search asks an evaluator, and what decides that two trials are of the same work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from autotune.compiler.lower import compilation
+from autotune.core.evaluator import Evaluation, Job
+from autotune.core.family import Family
+from autotune.core.machine import Machine
+from autotune.core.own_family import OwnFamily
+from autotune.core.script import DESTINATIONS, LOWERING
+from autotune.core.space import Space, Value
+from autotune.core.task import Task
+from autotune.core.trial import Trial
+
+SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A config that is to be evaluated.
+
+    Attributes:
+        config: Value of every knob.
+        body: Script that the config writes.
+        key: Identity of the trial that it will be.
+        job: Work for an evaluator.
+    """
+
+    config: Mapping[str, Value]
+    body: str
+    key: str
+    job: Job
+
+    def trial(self, found: Evaluation, *, task: str, number: int, family: str, twin: Trial | None) -> Trial:
+        """The trial of what became of it.
+
+        Args:
+            found: What became of it.
+            task: Tag of the task.
+            number: Position in the task's search.
+            family: Name of the family.
+            twin: The earlier trial that it is the same as; `None` if there is none.
+        """
+        return Trial(
+            task=task,
+            number=number,
+            config=dict(self.config),
+            outcome=found.outcome,
+            key=self.key,
+            family=family,
+            samples=found.samples,
+            max_error=found.max_error,
+            diagnostic=found.diagnostic,
+            phases=found.phases,
+            scheduled=found.scheduled,
+            compiled=found.compiled,
+            twin=twin.key if twin is not None else "",
+        )
+
+
+def shared(threads: int) -> str:
+    """What every candidate of so many threads goes through after its schedule."""
+    return DESTINATIONS + LOWERING + compilation(threads)
+
+
+def identity_of(task: Task, family: Family, machine: Machine, space: Space, compiler: str) -> dict[str, str]:
+    """What must be equal for the trials of two sweeps of a task, by a version of the compiler, to be comparable."""
+    identity = {
+        "payload_sha256": task.payload.sha256,
+        "machine": machine.fingerprint,
+        "compiler": compiler,
+        "pipeline": sha256(shared(machine.threads).encode()).hexdigest(),
+        "schedule": family.name,
+        "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
+    }
+    if isinstance(family, OwnFamily):
+        identity["script"] = family.script.digest
+    if machine.pages != "huge":
+        identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
+    if machine.threads > 1:
+        identity["threads"] = str(machine.threads)
+    return identity

@@ -1,0 +1,150 @@
+"""Emitters of convolutions as linalg on tensors: named ops on a zero-filled init, after a ``tensor.pad``.
+
+Channels first: x ``(N, C, H, W)``, kernel ``(F, C / G, K, K)``; channels last: x ``(N, H, W, C)``, kernel
+``(K, K, C / G, F)``; G groups.
+"""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from autotune.core.graph import OpNode
+from payload import ops
+from payload.builder import Builder, Value, affine_map
+
+
+@dataclass(frozen=True)
+class WindowSteps:
+    """How the windows of a convolution lie.
+
+    Attributes:
+        stride: Places from one window to the next.
+        padding: Zeros on every side.
+        dilation: Places from one element of a window to the next.
+        groups: Parts that channels are split into; each filter reads one.
+        channels_last: Whether the channels of a place lie side by side.
+    """
+
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+    groups: int = 1
+    channels_last: bool = False
+
+    def windows(self, places: int, kernel: int) -> int:
+        """Windows along one dimension, of so many places and the zeros around them; less than 1 where none fits."""
+        return (places + 2 * self.padding - self.dilation * (kernel - 1) - 1) // self.stride + 1
+
+    @property
+    def text(self) -> str:
+        """The attributes of a named op."""
+        pair = "dense<{0}> : tensor<2xi64>"
+        return f"{{dilations = {pair.format(self.dilation)}, strides = {pair.format(self.stride)}}}"
+
+
+def steps_of(node: OpNode) -> WindowSteps:
+    """The steps of an op ``conv`` of a graph."""
+    stride, padding, dilation, groups = (int(node[name]) for name in ("stride", "padding", "dilation", "groups"))
+    return WindowSteps(stride, padding, dilation, groups, bool(node["channels_last"]))
+
+
+def conv(f: Builder, x: Value, kernel: Value, steps: WindowSteps, name: str = "conv") -> Value:
+    """A convolution of two dimensions."""
+    x, steps = pad(f, x, steps), replace(steps, padding=0)
+    groups, channels = steps.groups, x.shape[3 if steps.channels_last else 1]
+    filters = kernel.shape[3 if steps.channels_last else 0]
+    if groups == 1:
+        op = "conv_2d_nhwc_hwcf" if steps.channels_last else "conv_2d_nchw_fchw"
+        return window_op(f, op, x, kernel, steps, filters=filters, name=name)
+    if groups == channels == filters:
+        together = ((0,), (1,), (2, 3)) if steps.channels_last else ((0, 1), (2,), (3,))
+        op = "depthwise_conv_2d_nhwc_hwc" if steps.channels_last else "depthwise_conv_2d_nchw_chw"
+        return window_op(f, op, x, collapse(f, kernel, together, "plain"), steps, filters=filters, name=name)
+    return grouped(f, x, kernel, steps, name)
+
+
+def pad(f: Builder, x: Value, steps: WindowSteps) -> Value:
+    """Zeros around every image."""
+    if not steps.padding:
+        return x
+    around = [0, steps.padding, steps.padding, 0] if steps.channels_last else [0, 0, steps.padding, steps.padding]
+    shape = tuple(size + 2 * more for size, more in zip(x.shape, around, strict=True))
+    zero = f.fresh("around")
+    f.emit(f"{zero} = arith.constant 0.0 : f32")
+    padded = f.define("padded", shape, f"tensor.pad {x.name} low{around} high{around} {{")
+    f.emit("^bb0(%n: index, %i: index, %j: index, %k: index):")
+    with f.indented():
+        f.emit(f"tensor.yield {zero} : f32")
+    f.emit(f"}} : {x.type} to {padded.type}")
+    return padded
+
+
+def window_op(f: Builder, op: str, x: Value, kernel: Value, steps: WindowSteps, *, filters: int, name: str) -> Value:
+    """A named convolution into zeros."""
+    side = kernel.shape[0 if steps.channels_last else -1]
+    images = x.shape[1:3] if steps.channels_last else x.shape[2:]
+    places = [steps.windows(size, side) for size in images]
+    shape = (x.shape[0], *places, filters) if steps.channels_last else (x.shape[0], filters, *places)
+    init = ops.fill(f, shape, "0.0", name)
+    reads = f"ins({x.name}, {kernel.name} : {x.type}, {kernel.type})"
+    return f.define(name, shape, f"linalg.{op} {steps.text} {reads} outs({init.name} : {init.type}) -> {init.type}")
+
+
+def grouped(f: Builder, x: Value, kernel: Value, steps: WindowSteps, name: str) -> Value:
+    """A convolution of which each filter reads the channels of its group: one more dimension, of groups."""
+    groups, side = steps.groups, kernel.shape[0 if steps.channels_last else -1]
+    at = 3 if steps.channels_last else 1
+    filters = kernel.shape[3 if steps.channels_last else 0]
+    split_x = expand(f, x, at, groups, "groups")
+    split_kernel = expand(f, kernel, at if steps.channels_last else 0, groups, "filters")
+    images = [x.shape[d] for d in range(4) if d not in (0, at)]
+    h, w = (steps.windows(size, side) for size in images)
+    n, inner = x.shape[0], filters // groups
+    shape = (n, h, w, groups, inner) if steps.channels_last else (n, groups, inner, h, w)
+    init = ops.fill(f, shape, "0.0", name)
+    reads = f"ins({split_x.name}, {split_kernel.name} : {split_x.type}, {split_kernel.type})"
+    into = f"outs({init.name} : {init.type})"
+    if steps.channels_last:
+        wide = f.define(f"{name}_groups", shape, f"linalg.generic {group_loops(steps)}")
+        f.emit(f"    {reads} {into} {{", "^bb0(%e0: f32, %e1: f32, %acc: f32):")
+        with f.indented():
+            f.emit("%m = arith.mulf %e0, %e1 : f32", "%y = arith.addf %acc, %m : f32", "linalg.yield %y : f32")
+        f.emit(f"}} -> {init.type}")
+        return collapse(f, wide, ((0,), (1,), (2,), (3, 4)), name)
+    op = f"linalg.conv_2d_ngchw_gfchw {steps.text} {reads} {into} -> {init.type}"
+    return collapse(f, f.define(f"{name}_groups", shape, op), ((0,), (1, 2), (3,), (4,)), name)
+
+
+def group_loops(steps: WindowSteps) -> str:
+    """Loops of a grouped convolution with channels last, for which upstream has no op with such a kernel."""
+    # loops: n, g, f, h, w as d0 to d4; c, i, j as d5 to d7
+    rows, columns = (f"d{3 + d} * {steps.stride} + d{6 + d} * {steps.dilation}" for d in range(2))
+    places = (f"d0, {rows}, {columns}, d1, d5", "d6, d7, d5, d1, d2", "d0, d3, d4, d1, d2")
+    loops = affine_map(8, []).partition(" ->")[0]
+    maps = ", ".join(f"{loops} -> ({place})>" for place in places)
+    kinds = ", ".join(['"parallel"'] * 5 + ['"reduction"'] * 3)
+    return f"{{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
+
+
+def collapse(f: Builder, x: Value, together: tuple[tuple[int, ...], ...], name: str) -> Value:
+    """Dimensions made one."""
+    shape = tuple(prod(x.shape[d] for d in dims) for dims in together)
+    text = f"tensor.collapse_shape {x.name} {[list(dims) for dims in together]} : {x.type} into"
+    return f.define(name, shape, f"{text} {Value('', shape).type}")
+
+
+def expand(f: Builder, x: Value, at: int, parts: int, name: str) -> Value:
+    """A dimension as two, the first of so many parts."""
+    shape = (*x.shape[:at], parts, x.shape[at] // parts, *x.shape[at + 1 :])
+    dims = [[d] if d < at else [at, at + 1] if d == at else [d + 1] for d in range(x.rank)]
+    text = f"tensor.expand_shape {x.name} {dims} output_shape {list(shape)} : {x.type} into"
+    return f.define(name, shape, f"{text} {Value('', shape).type}")
+
+
+def relu(f: Builder, x: Value, name: str = "relu") -> Value:
+    """``max(x, 0)``."""
+    return ops.elementwise(f, name, x, ["%zero = arith.constant 0.0 : f32", "%y = arith.maximumf %e0, %zero : f32"])
+
+
+def add_channel_bias(f: Builder, x: Value, bias: Value, *, channels_last: bool, name: str = "biased") -> Value:
+    """A number for each channel, added to every place."""
+    return ops.elementwise(f, name, x, ["%y = arith.addf %e0, %e1 : f32"], (bias, [3 if channels_last else 1]))

@@ -1,0 +1,56 @@
+"""The dialect in IRDL, written from the ops: names of operands and attributes are those of the Python interface.
+
+IRDL knows how many operands, results and regions an op has, and which attributes it must have. What it cannot say,
+that two sizes agree, is said by `infer`.
+"""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+
+from payload.dialect.op import Op
+
+BODY = "body"  # the parameter of an op with a region
+
+
+def define(name: str, ops: Sequence[type[Op]]) -> str:
+    """The module that defines a dialect.
+
+    Args:
+        name: Name of the dialect.
+        ops: Ops of the dialect.
+    """
+    lines = [f"irdl.dialect @{name} {{", *(f"  {line}" for op in ops for line in define_op(op)), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def define_op(op: type[Op]) -> list[str]:
+    """The definition of an op."""
+    parameters = list(inspect.signature(op.infer).parameters.values())[1:]
+    has_body = parameters[0].name == BODY
+    operands = [(each.name, variadicity(each)) for each in parameters if each.name != BODY]
+    results = [(f"result{i}", "") for i in range(len(op.gives))]
+    if has_body:  # gives what it carries
+        results = [(f"{each}_next", how) for each, how in operands]
+    lines = [*define_values("operands", operands), *define_values("results", results)]
+    needed = [field.name for field in fields(op) if field.default is MISSING]  # type: ignore[arg-type]  # a dataclass
+    if needed:
+        lines += [f"%attribute_{each} = irdl.any" for each in needed]
+        said = ", ".join(f'"{each}" = %attribute_{each}' for each in needed)
+        lines.append(f"irdl.attributes {{{said}}}")
+    if has_body:
+        lines += [f"%{BODY} = irdl.region with size 1", f"irdl.regions({BODY}: %{BODY})"]
+    return [f"irdl.operation @{op.name} {{", *(f"  {line}" for line in lines), "}"]
+
+
+def define_values(what: str, values: Sequence[tuple[str, str]]) -> list[str]:
+    """Operands or results, each of a type of its own."""
+    types = [f"%{name} = irdl.any" for name, _ in values]
+    return [*types, f"irdl.{what}({', '.join(f'{name}: {how}%{name}' for name, how in values)})"] if values else []
+
+
+def variadicity(parameter: inspect.Parameter) -> str:
+    """How often an operand may stand: once, at most once, or any number of times."""
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return "variadic "
+    return "" if parameter.default is inspect.Parameter.empty else "optional "

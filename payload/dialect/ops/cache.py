@@ -1,0 +1,80 @@
+"""Caches of keys and values, ``(L, H, P, D)``: rows that are appended in place, and those that are filled."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from payload import cached, reference
+from payload.builder import Builder, DynamicSize, Value
+from payload.dialect.op import Cost, Kind, Kinds, Places, moved, need, need_index, need_tensors
+from payload.reference import Array
+
+
+@dataclass(frozen=True)
+class CacheAppendOp:
+    """The cache with ``(H, T, D)`` in a layer's rows from a position on, or from 0 where none is said."""
+
+    name: ClassVar[str] = "cache_append"
+    gives: ClassVar[tuple[str, ...]] = ("cache_next",)
+
+    def infer(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> Kinds:
+        """The shape of the cache."""
+        need_tensors(cache=(cache, 4), rows=(rows, 3))
+        need_index(layer=layer, position=position)
+        _, heads, places, depth = cache.shape
+        need(
+            (rows.shape[0], rows.shape[2]) == (heads, depth) and rows.shape[1] <= places,
+            f"rows must fit a layer of cache, rows is {rows} and cache is {cache}; its last three sizes are heads, "
+            "places and width",
+        )
+        return (cache,)
+
+    def places(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> Places:
+        """One of the layers; a position with room for the rows."""
+        return {"layer": (0, cache.shape[0] - 1), "position": (0, cache.shape[2] - rows.shape[1])}
+
+    def reference(self, cache: Array, rows: Array, layer: int, position: int = 0) -> tuple[Array, ...]:
+        """A copy of the cache with the rows."""
+        grown = reference.double(cache).copy()
+        grown[layer, :, position : position + rows.shape[1]] = rows
+        return (grown,)
+
+    def cost(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> Cost:
+        """The rows, read and written."""
+        return Cost(bytes=moved(rows, rows))
+
+    def lower(  # noqa: PLR0917 - its operands
+        self, f: Builder, names: tuple[str, ...], cache: Value, rows: Value, layer: str, position: str = "0"
+    ) -> list[Value]:
+        """An insertion, in place."""
+        return [cached.store_rows(f, cache, rows, layer=layer, position=position, name=names[0])]
+
+
+@dataclass(frozen=True)
+class CacheRowsOp:
+    """The rows of a layer that are filled, as many as an index says: ``(L, H, P, D)`` to ``(H, n, D)``, n at most P."""
+
+    name: ClassVar[str] = "cache_rows"
+    gives: ClassVar[tuple[str, ...]] = ("past",)
+
+    def infer(self, cache: Kind, layer: Kind, filled: Kind) -> Kinds:
+        """A number of rows that is known at run time only."""
+        need_tensors(cache=(cache, 4))
+        need_index(layer=layer, filled=filled)
+        _, heads, places, depth = cache.shape
+        return (Kind((heads, DynamicSize(places, ""), depth)),)
+
+    def places(self, cache: Kind, layer: Kind, filled: Kind) -> Places:
+        """One of the layers; at least a row, and at most all."""
+        return {"layer": (0, cache.shape[0] - 1), "filled": (1, cache.shape[2])}
+
+    def reference(self, cache: Array, layer: int, filled: int) -> tuple[Array, ...]:
+        """The rows."""
+        return (reference.double(cache[layer, :, :filled]),)
+
+    def cost(self, cache: Kind, layer: Kind, filled: Kind) -> Cost:
+        """A view."""
+        return Cost()
+
+    def lower(self, f: Builder, names: tuple[str, ...], cache: Value, layer: str, filled: str) -> list[Value]:
+        """A slice."""
+        return [cached.rows_so_far(f, cache, layer, DynamicSize(cache.shape[2], filled), names[0])]

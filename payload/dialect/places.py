@@ -1,0 +1,56 @@
+"""Where a program reads and writes: an index, or an id, must be a place that there is, or other memory is touched."""
+
+import inspect
+from collections.abc import Sequence
+
+from autotune.core.errors import PayloadError
+from payload.dialect.op import Places
+from payload.dialect.ops.block import BlockOp
+from payload.dialect.ops.tables import IndexOp, LayerOp, ShiftOp
+from payload.dialect.program import OpCall, OpProgram
+
+Ranges = dict[str, tuple[int, int]]  # least and largest number that a value holds, by name
+
+
+def check_places(program: OpProgram) -> None:
+    """Raise unless every place that an op reads or writes is one that there is, whatever the arguments hold.
+
+    Raises:
+        PayloadError: An index or an id may lie outside; the error has the op's place, and both ranges.
+    """
+    held = {f"%{a.name}": (int(a.low), int(a.high) - 1) for a in program.arguments if a.dtype.startswith("i")}
+    check_calls(program.calls, held)
+
+
+def check_calls(calls: Sequence[OpCall], ranges: Ranges) -> None:
+    """Check ops in order; ranges of what they give are added."""
+    for call in calls:
+        names = [operand.name for operand in call.operands]
+        if hasattr(call.op, "places"):
+            check_call(call, call.op.places(*(operand.kind for operand in call.operands)), ranges)
+        if isinstance(call.op, IndexOp | LayerOp) and names[0] in ranges:
+            ranges[call.results[0].name] = ranges[names[0]]
+        if isinstance(call.op, ShiftOp):
+            least, most = ranges[names[0]]
+            ranges[call.results[0].name] = (least + call.op.by, most + call.op.by)
+        if isinstance(call.op, BlockOp) and call.body is not None:
+            check_calls(call.body.calls, {**ranges, call.body.arguments[0].name: (0, call.op.layers - 1)})
+
+
+def check_call(call: OpCall, allowed: Places, ranges: Ranges) -> None:
+    """Check the indices and ids that an op reads.
+
+    Raises:
+        PayloadError: One may lie outside.
+    """
+    names = list(inspect.signature(call.op.infer).parameters)
+    for name, (least, most) in allowed.items():
+        number = names.index(name)
+        if number >= len(call.operands):
+            continue
+        low, high = ranges[call.operands[number].name]
+        if low < least or high > most:
+            raise PayloadError(
+                f"{call.place}{call.name}: {name} must be from {least} to {most}, it is from {low} to {high}; "
+                "see layers of the block, or autotune.low and autotune.high of the argument"
+            )

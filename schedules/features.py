@@ -1,0 +1,87 @@
+"""What decides how fast a contraction's config is, in numbers: for models that learn from measured configs.
+
+Footprints are binary logarithms of bytes over a cache's, so that what was learnt on one machine and one size holds on
+others. The nest is the one of `schedules.matmul`: blocks of B in L2, strips of A in L1, register tiles.
+"""
+
+from math import log2
+
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine
+from autotune.core.space import Config
+from schedules.blocking import DIMS, Region, regions, register_loops
+from schedules.fused_shape import Shape, block_columns, contraction_config, suffix, tile_of
+from schedules.matmul_model import RegisterTile, flow, score
+from schedules.matmul_space import BYTES, cut_all
+
+
+def contraction_features(c: Contraction, config: Config, machine: Machine) -> dict[str, float]:
+    """Numbers of one contraction's nest; all are finite, and none depends on a clock.
+
+    Args:
+        c: Contraction, as large as it is where the nest begins.
+        config: Value of every knob of `schedules.matmul`.
+        machine: Host that the script is for.
+    """
+    parts = list(regions(cut_all(c, config)))
+    main, lanes = parts[0], machine.lanes
+    rows, columns = main["m"].register, main["n"].register
+    vectors = -(-columns // lanes)
+    fmas = [p["m"].register * -(-p["n"].register // lanes) for p in parts]
+    tile = RegisterTile(rows, int(config["register_n"]), int(config["vector_width"]))
+    return {
+        "accumulators": rows * vectors,
+        "fmas_a_load": rows * vectors / (rows + vectors),
+        "filled_lanes": columns / (vectors * lanes),
+        "left_over": 1 - volume(main) / (c.m * c.n * c.k),
+        "regions": log2(len(parts)),
+        "unrolled": log2(sum(fmas) * int(config["unroll_k"])),
+        "model": score(c, tile, machine) * flow(c, config, machine),
+        **footprints(main, machine),
+        **traffic(main, str(config["order"])),
+        "copied": float(config["pack_b"] == "panels") / c.m,
+        "strided": float(config["pack_b"] == "none") * log2(1 + BYTES * (c.k if c.transposed_b else c.n)),
+        "register_loops": len(register_loops(main, "nm")),
+    }
+
+
+def volume(region: Region) -> int:
+    """Multiply-adds of a region."""
+    return region["m"].size * region["n"].size * region["k"].size
+
+
+def footprints(main: Region, machine: Machine) -> dict[str, float]:
+    """Binary logarithms of bytes over a cache's: what the loops of a region go over again and again."""
+    m, n, k = (main[dim] for dim in DIMS)
+    l1, l2, l3 = machine.l1_bytes, machine.l2_bytes, max(machine.l3_bytes, machine.l2_bytes)
+    return {
+        "strip_in_l1": log2(BYTES * m.register * k.cache / l1),
+        "panel_in_l1": log2(BYTES * k.cache * n.register / l1),
+        "block_in_l2": log2(BYTES * k.cache * n.cache / l2),
+        "rows_in_l2": log2(BYTES * m.cache * k.cache / l2),
+        "sums_in_l2": log2(BYTES * m.cache * n.cache / l2),
+        "weight_in_l3": log2(BYTES * n.size * k.size / l3),
+    }
+
+
+def traffic(main: Region, order: str) -> dict[str, float]:
+    """How often each operand is gone over, as a binary logarithm, and how far out the loop over each dimension is."""
+    passes = {dim: log2(main[dim].size / main[dim].cache) for dim in DIMS}
+    places = {f"place_{dim}": float(order.index(dim)) if main[dim].looped else 3.0 for dim in DIMS}
+    return {"passes_a": passes["n"], "passes_b": passes["m"], "passes_c": passes["k"], **places}
+
+
+def group_features(shape: Shape, config: Config, machine: Machine) -> dict[str, float]:
+    """Numbers of a group's loops and of each of its contractions, as large as they are inside those loops."""
+    rows = int(config["rows"])
+    columns = block_columns(config) or shape.columns or shape.width
+    found = {
+        "blocks": log2(max(1, shape.most_rows // rows)),
+        "row_block_in_l1": log2(BYTES * rows * columns / machine.l1_bytes),
+        "row_block_in_l2": log2(BYTES * rows * columns / machine.l2_bytes),
+    }
+    for index in range(len(shape.contractions)):
+        tile, chosen = tile_of(shape, config, index), contraction_config(shape, config, index)
+        inner = contraction_features(tile, chosen, machine)
+        found |= {name + suffix(shape, index): value for name, value in inner.items()}
+    return found

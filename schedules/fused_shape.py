@@ -1,0 +1,131 @@
+"""Groups as their loops see them: sizes of rows and columns, and each contraction as it is inside the fused loops."""
+
+from dataclasses import dataclass, replace
+
+from autotune.core.loop_nest import Contraction, rows_of
+from autotune.core.space import Config, Value
+from autotune.core.task import Task
+from schedules.blocking import DIMS, cut, nest_order
+from schedules.matmul_space import columns_of
+from schedules.shares import is_shared, pieces
+
+INHERITED = (
+    "tile_n",
+    "tile_k",
+    "register_order",
+    "register_m",
+    "register_n",
+    "vector_width",
+    "unroll_k",
+    "pack_b",
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the loops of a group run over.
+
+    Attributes:
+        sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be cut.
+        rows: Number of loops in `sizes` that are rows.
+        contractions: Contractions in program order, each whole.
+        width: Elements of a row.
+        causal: A causal mask hides columns from rows; the last contraction sums over them.
+        keys: Columns that may come block by block; 0 if there are none.
+        along: Name of the dimension that `keys` counts, for every contraction; empty if it has none of them.
+    """
+
+    sizes: tuple[int, ...]
+    rows: int
+    contractions: tuple[Contraction, ...]
+    width: int = 1
+    causal: bool = False
+    keys: int = 0
+    along: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> int:
+        """Columns that can be cut into blocks; 0 where rows must stay whole."""
+        return self.sizes[-1] if len(self.sizes) > self.rows else 0
+
+    @property
+    def most_rows(self) -> int:
+        """Trip count of the innermost loop over rows."""
+        return self.sizes[self.rows - 1]
+
+
+def shape_of(task: Task) -> Shape:
+    """The loops of a group: the root's rows, and its columns if nothing is summed along them but in a contraction."""
+    root = task.members[0]
+    parallel = [s for s, i in zip(root.nest.sizes, root.nest.iterators, strict=True) if i == "parallel"]
+    elementwise = len(parallel) == len(root.nest.sizes)
+    rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
+    cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
+    sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
+    found = [m for m in reversed(task.members) if m.contraction]
+    return Shape(
+        sizes,
+        rows,
+        task.contractions,
+        width=root.nest.sizes[-1],
+        causal=any(m.masked_loop is not None for m in task.members),
+        keys=max((m.nest.sizes[m.online_loop] for m in task.members if m.online_loop is not None), default=0),
+        along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in found),
+    )
+
+
+def suffix(shape: Shape, index: int) -> str:
+    """What the knobs of a contraction end in: nothing if it is the only one."""
+    return f"_{index + 1}" if len(shape.contractions) > 1 else ""
+
+
+def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Value]:
+    """One contraction's config, as `schedules.matmul` knows it, for the tile it is inside the fused loops."""
+    end = suffix(shape, index)
+    chosen: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
+    c = tile_of(shape, config, index)
+    main_n = cut(c.n, int(chosen["tile_n"]), columns_of(chosen), powers_of_two=True)[0]
+    main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
+    return {**chosen, "tile_m": 0, "order": nest_order(main_n, main_k)}
+
+
+def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
+    """A contraction as it is inside the fused loops."""
+    c = replace(shape.contractions[index], batch=1, batched=False)
+    if not config["fuse"]:
+        return c
+    c = replace(c, m=int(config["rows"]), n=block_columns(config) or c.n)
+    columns, along = online_columns(config), shape.along[index]
+    if not columns or not along:
+        return c
+    return replace(c, n=columns) if along == "n" else replace(c, k=columns)
+
+
+def block_columns(config: Config) -> int:
+    """Columns of a block; 0 for all of them, which is so too where they cannot be cut."""
+    return int(config.get("columns", 0))
+
+
+def online_columns(config: Config) -> int:
+    """Columns of a block of an online softmax; 0 for whole rows."""
+    return int(config.get("online", 0))
+
+
+def inherited(c: Contraction) -> tuple[str, ...]:
+    """Knobs of a matmul that one of a group has; what it fetches ahead is a weight."""
+    return (*INHERITED, "prefetch") if c.constant_b else INHERITED
+
+
+def piece_of_group(shape: Shape, config: Config) -> Shape:
+    """A group as one thread computes it; the same where it is not shared out."""
+    if not is_shared(config):
+        return shape
+    sizes, columns = list(shape.sizes), pieces(config, "n")
+    sizes[0] //= pieces(config, "b")
+    sizes[shape.rows - 1] //= pieces(config, "m")
+    if not shape.columns:
+        return replace(shape, sizes=tuple(sizes))
+    sizes[-1] //= columns
+    return replace(
+        shape, sizes=tuple(sizes), contractions=tuple(replace(c, n=c.n // columns) for c in shape.contractions)
+    )

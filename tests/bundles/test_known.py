@@ -1,0 +1,138 @@
+"""What a record was read from: no path in a bundle or store is opened, only what the user named, of the same text."""
+
+import os
+import shutil
+import sys
+
+import pytest
+from bundle_support import edit_manifest, make_bundle, no_care
+from import_support import PRODUCT, describe, import_product, named
+
+from autotune.bundles.candidates import differences_now
+from autotune.bundles.replay import replay
+from autotune.core.errors import BundleError, PayloadError
+from autotune.core.machine import this_machine
+from autotune.store.bundle import read_bundle
+from autotune.worker.named import is_named, names, places_of, remember
+from autotune.worker.reading import open_payload
+
+OPENED = []
+sys.addaudithook(
+    lambda event, given: OPENED.append(given[0]) if event in ("open", "os.listdir", "os.scandir") else None
+)
+
+
+def opened_in(folder):
+    """Files in a folder that this process opened since the list was cleared."""
+    return [path for path in OPENED if isinstance(path, str | os.PathLike) and str(path).startswith(str(folder))]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """The folder of an imported product, and a bundle and a store of it."""
+    around = tmp_path_factory.mktemp("tuned")
+    model = import_product(around)
+    return model, make_bundle(around, str(model)), around / "store.journal"
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch):
+    """No test here is about speed."""
+    monkeypatch.setattr("autotune.bundles.replay.MOST_SESSIONS", 1)
+    monkeypatch.setattr("autotune.bundles.replay.MOST_UNSURE", 1)
+    with no_care():
+        yield
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Another account: nothing was ever named there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_bundle_of_what_the_user_named_knows_its_reference(tuned):
+    read = read_bundle(tuned[1])
+    assert read.payload.reference is not None
+    assert not any("not known" in difference for difference in differences_now(read, this_machine()))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_path_in_a_bundle_is_never_opened(tuned, autotune):
+    model, bundle, _ = tuned
+    OPENED.clear()
+    read = read_bundle(bundle)
+    code, _, said = autotune("inspect", bundle)
+    assert (read.payload.name, read.payload.reference, code) == (str(model), None, 0), said
+    assert opened_in(model) == []
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_path_in_a_store_is_never_opened(tuned, autotune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, _, store = tuned
+    code, out, said = autotune("inspect", store, "--json")
+    assert code == 0, said
+    key = read_keys(store)[0]
+    OPENED.clear()
+    autotune("inspect", store)
+    code, out, said = autotune("reproduce", key, "--store", store)
+    assert (code, out) == (2, "")
+    assert "must be installed, or named by you before" in said
+    assert opened_in(model) == []
+
+
+def read_keys(store):
+    """Keys of a store's trials."""
+    from autotune.store.store import Store
+
+    with Store.open(store, create=False, exclusive=False) as opened:
+        return [trial.key for sweep in opened.sweeps() for trial in sweep.trials()]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_bundle_replays_where_the_user_names_its_payload_once(tuned, autotune, refused, tmp_path):
+    model, bundle, _ = tuned
+    (tmp_path / "other.mlir").write_text(PRODUCT.replace("0.0", "1.0"))
+    (unknown,) = differences_now(read_bundle(bundle), this_machine())
+    assert unknown.endswith("`autotune replay BUNDLE --payload PAYLOAD` names it, once")
+    refused("replay", bundle, "--payload", tmp_path / "other.mlir", words="has another text or arguments")
+    _, out, said = autotune("replay", bundle, "--payload", model)
+    assert "right, max error" in out, said
+    assert "not known here" not in out
+    assert read_bundle(bundle).payload.reference is not None
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_random_data_that_overflow_say_that_the_payload_is_not_known(tuned, tmp_path):
+    """Weights of a deep model are no random data."""
+    folder = shutil.copytree(tuned[1], tmp_path / "bundle")
+
+    def change(manifest):
+        for argument in manifest["arguments"]:
+            argument["high"] = 9e37
+
+    edit_manifest(folder, change)
+    with pytest.raises(PayloadError, match=r"must give finite values.*--payload PAYLOAD"):
+        replay(folder)
+
+
+def test_a_payload_of_other_arguments_is_another(tuned, tmp_path):
+    other = import_product(tmp_path)
+    describe(other, arguments=[named("x", high=2.0), named("w", "weight"), named("y", "output")])
+    with pytest.raises(BundleError, match="has another text or arguments"):
+        read_bundle(tuned[1], open_payload(other))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_names_are_kept_the_last_first_and_damage_loses_them_at_most():
+    for spec in ("one.mlir", "two.mlir", "one.mlir", "bad\nname.mlir"):
+        remember(spec, "a" * 64)
+    assert [os.path.basename(place) for place in places_of("a" * 64)] == ["one.mlir", "two.mlir"]
+    assert is_named("two.mlir")
+    assert not is_named("/elsewhere/two.mlir")
+    names().write_bytes(b"\xff\n\n" + b"x" * 100)
+    assert places_of("a" * 64) == []
+    names().unlink()
+    names().mkdir()
+    remember("one.mlir", "a" * 64)
+    assert not is_named("one.mlir")

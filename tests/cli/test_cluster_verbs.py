@@ -1,0 +1,37 @@
+"""The verbs of clusters: what they refuse, in one line each, and sweeps for all kinds of machines."""
+
+import pytest
+
+from autotune.cli.machines import sweep_each
+from autotune.worker.slot import Slot
+
+SLOTS = [Slot(name, "software", "avx2", 1, 0.01, 1e-4, 1e-4) for name in ("0ff0", "92578e66")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tune", "nano", "--for", "92578e66"), "--for names machines of a cluster"),
+        (("tune", "nano", "--cluster", "somewhere"), "--cluster must be tcp://HOST:8786"),
+        (("doctor", "--cluster", "somewhere"), "--cluster must be tcp://HOST:8786"),
+        (("doctor", "--cluster", "tcp://head:8786", "--noise"), "--noise is of this machine"),
+        (("join", "somewhere"), "ADDRESS must be tcp://HOST:8786"),
+        (("join", "tcp://head:8786", "--slots", "0"), "slots must be from 1 to"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(refused, arguments, words):
+    refused(*arguments, words=words)
+
+
+@pytest.mark.parametrize("words", [["--for", "all"], ["--for=all"]])
+def test_a_sweep_for_all_is_one_command_a_kind_and_fails_as_the_worst_does(tmp_path, words):
+    script = tmp_path / "tune.py"
+    script.write_text(
+        "import sys, pathlib\n"
+        "kind = sys.argv[-1].removeprefix('--for=')\n"
+        f"(pathlib.Path({str(tmp_path)!r}) / kind).write_text(' '.join(sys.argv[1:-1]))\n"
+        "sys.exit(kind == '0ff0')\n"
+    )
+    assert sweep_each(SLOTS, [str(script), "tune", "nano", *words]) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"tune.py", "0ff0", "92578e66"}
+    assert (tmp_path / "92578e66").read_text().startswith("tune nano")

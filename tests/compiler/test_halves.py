@@ -1,0 +1,81 @@
+"""Floats of 16 bits: stored so, computed in f32; what is written is rounded to the nearest."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from bundle_support import no_care
+
+from autotune.bundles.call import compile_payload
+from autotune.bundles.candidates import default_candidate
+from autotune.compiler.tasks.partition import partition
+from autotune.core.evaluator import Job
+from autotune.core.machine import this_machine
+from autotune.worker.reading import open_payload
+from autotune.worker.worker import Worker
+
+LAYER = """
+func.func @layer(%x: tensor<8x24xT>, %w: tensor<40x24xT> {autotune.role = "weight"}, %b: tensor<40xT>)
+    -> tensor<8x40xT> {
+  %zero = arith.constant 0.0 : T
+  %te = tensor.empty() : tensor<24x40xT>
+  %t = linalg.transpose ins(%w : tensor<40x24xT>) outs(%te : tensor<24x40xT>) permutation = [1, 0]
+  %e = tensor.empty() : tensor<8x40xT>
+  %i = linalg.fill ins(%zero : T) outs(%e : tensor<8x40xT>) -> tensor<8x40xT>
+  %m = linalg.matmul ins(%x, %t : tensor<8x24xT>, tensor<24x40xT>) outs(%i : tensor<8x40xT>) -> tensor<8x40xT>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %b : tensor<8x40xT>, tensor<40xT>) outs(%e : tensor<8x40xT>) {
+    ^bb0(%p: T, %q: T, %o: T):
+      %s = arith.addf %p, %q : T
+      %u = arith.maximumf %s, %zero : T
+      linalg.yield %u : T
+  } -> tensor<8x40xT>
+  return %r : tensor<8x40xT>
+}
+"""
+NARROW = """
+func.func @narrow(%x: tensor<64xf32>) -> tensor<64xT> {
+  %e = tensor.empty() : tensor<64xT>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<64xf32>) outs(%e : tensor<64xT>) {
+    ^bb0(%p: f32, %o: T):
+      %n = arith.truncf %p : f32 to T
+      linalg.yield %n : T
+  } -> tensor<64xT>
+  return %r : tensor<64xT>
+}
+"""
+KINDS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+
+def written(folder, text, kind):
+    path = folder / "mine.mlir"
+    path.write_text(text.replace("T>", f"{kind}>").replace(": T", f": {kind}").replace("to T", f"to {kind}"))
+    return open_payload(str(path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_of_halves_agrees_with_float64_and_its_weight_is_read_as_stored(kind, tmp_path):
+    payload = written(tmp_path, LAYER, kind)
+    assert [a.dtype for a in payload.arguments] == [kind] * 4
+    parts, machine = partition(payload), this_machine()
+    (product,) = [c for task in parts.tasks for c in task.contractions]
+    assert (product.stored_b, product.constant_b) == (kind, True)
+    inputs = payload.make_inputs(0)
+    x, w, b = (array.astype(np.float64) for array in inputs.values())
+    exact = np.maximum(x @ w.T + b, 0).astype(KINDS[kind])
+    with no_care(), Worker() as worker:
+        job = Job(payload, (default_candidate(parts, machine),), machine)
+        (found,) = worker.evaluate(job)
+    assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
+    result, eps = compile_payload(payload)(**inputs), float(ml_dtypes.finfo(KINDS[kind]).eps)
+    np.testing.assert_allclose(result.astype(np.float64), exact.astype(np.float64), rtol=eps)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_rounded_to_the_nearest_and_of_two_to_the_even_one(kind, tmp_path):
+    function = compile_payload(written(tmp_path, NARROW, kind))
+    eps = float(ml_dtypes.finfo(KINDS[kind]).eps)
+    steps = np.arange(56) * (eps / 4) + 1
+    x = np.array([*steps, np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-30, 65504.0, -1.5], np.float32)
+    np.testing.assert_array_equal(function(x).astype(np.float32), x.astype(KINDS[kind]).astype(np.float32))
