@@ -53,7 +53,7 @@ def judge_cost(walled: Sequence[float], bare: Sequence[float]) -> Figure:
     """What the walls cost a trial, over pairs of processes; unlawful where that is certainly more than `MOST_COST`."""
     ratio = ratio_interval(walled, bare)
     said = f"95 % interval {ratio.low - 1:.1%} to {ratio.high - 1:.1%}; "
-    said += f"{len(bare)} pairs of processes, {BLOCK} trials in each"
+    said += f"processes in {len(bare)} pairs, {BLOCK} trials in each"
     return Figure(
         "time of a trial that the sandbox costs", ratio.estimate - 1, "at most 1 %", ratio.low <= 1 + MOST_COST, said
     )

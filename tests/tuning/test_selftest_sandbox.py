@@ -23,4 +23,4 @@ def test_holes_are_found_where_there_are_no_walls(sandboxed):
         holes, cost = check_sandbox(Amounts(trials=2), worker)
     assert holes.holds is (sandboxed and set(available_walls()) == {"landlock", "seccomp"})
     assert "write a file" in holes.detail
-    assert "2 trials each" in cost.detail
+    assert "trials in each" in cost.detail
