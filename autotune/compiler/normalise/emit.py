@@ -69,3 +69,16 @@ def unflat(value: ir.Value, groups: Sequence[Sequence[int]], shape: Sequence[int
 def filled(shape: Sequence[int], element: ir.Type, value: ir.Value) -> ir.Value:
     """A tensor that holds one number everywhere."""
     return linalg.fill(value, outs=[tensor.empty(list(shape), element)])
+
+
+def part_read(value: ir.Value, amap: ir.AffineMap, sizes: Sequence[int]) -> ir.Value:
+    """The part of a tensor that loops of some sizes read by a map: windows with steps may leave a rest.
+
+    Upstream drops loops of one step, and then takes the whole of a dimension for what is left of them.
+    """
+    last = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(size - 1) for size in sizes])
+    shape = [ir.AffineConstantExpr(place.compose(last)).value + 1 for place in amap.results]
+    if shape == list(value.type.shape):
+        return value
+    kind = ir.RankedTensorType.get(shape, value.type.element_type)
+    return tensor.extract_slice(kind, value, [], [], [], [0] * len(shape), shape, [1] * len(shape))

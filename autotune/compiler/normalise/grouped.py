@@ -9,9 +9,8 @@ Importers and payloads write one between an op that splits channels into groups 
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import tensor
 
-from autotune.compiler.normalise.emit import dims, filled, flat, generic, permuted, unflat
+from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read, permuted, unflat
 from autotune.compiler.normalise.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.windows import Window, window_of
 from autotune.compiler.values import maker
@@ -75,16 +74,5 @@ def sum_groups(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) ->
     rows, columns = h * down + i * window.dilations[0], w * across + j * window.dilations[1]
     places = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
     maps = [ir.AffineMap.get(8, 0, place) for place in places]
-    read = reached(x, kernel.type.shape[1:3], into.type.shape[1:3], window)
-    return generic([read, kernel], into, maps, ["parallel"] * 5 + ["reduction"] * 3, multiply_add)
-
-
-def reached(x: ir.Value, kernel: list[int], places: list[int], window: Window) -> ir.Value:
-    """The part of a tensor ``(n, h, w, ..)`` that windows reach: steps may leave a rest."""
-    steps = zip(places, window.strides, kernel, window.dilations, strict=True)
-    ends = [(count - 1) * stride + (side - 1) * dilation + 1 for count, stride, side, dilation in steps]
-    shape = [x.type.shape[0], *ends, *x.type.shape[3:]]
-    if shape == list(x.type.shape):
-        return x
-    kind = ir.RankedTensorType.get(shape, x.type.element_type)
-    return tensor.extract_slice(kind, x, [], [], [], [0] * len(shape), shape, [1] * len(shape))
+    sizes = [*into.type.shape, *kernel.type.shape[1:4]]
+    return generic([part_read(x, maps[0], sizes), kernel], into, maps, ["parallel"] * 5 + ["reduction"] * 3, multiply_add)

@@ -6,11 +6,11 @@ Dimensions of size 1 are then dropped from it, and a product and its sum may bec
 """
 
 from mlir import ir
-from mlir.dialects import arith, tensor
+from mlir.dialects import arith
 
 from autotune.compiler.laws import every_op
 from autotune.compiler.nests import dimensions, indexing_maps, loop_nest
-from autotune.compiler.normalise.emit import generic
+from autotune.compiler.normalise.emit import generic, part_read
 
 CONTRACT = "#arith.fastmath<contract>"
 OPERANDS = 3
@@ -39,8 +39,10 @@ def write_windows_out(module: ir.Module) -> None:
         written = dimensions(maps[-1])
         kinds = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
         x, kernel, into = op.operands
+        nest = loop_nest(op)
         with ir.InsertionPoint(op), op.location:
-            result = generic([read_part(op, x, maps[0]), kernel], into, maps, kinds, body)
+            read = part_read(x, maps[0], nest.sizes) if nest is not None else x
+            result = generic([read, kernel], into, maps, kinds, body)
         op.results[0].replace_all_uses_with(result)
         op.erase()
 
@@ -48,20 +50,3 @@ def write_windows_out(module: ir.Module) -> None:
 def holds_f32(value: ir.Value) -> bool:
     """Tell whether a value is a tensor of f32."""
     return isinstance(value.type, ir.RankedTensorType) and isinstance(value.type.element_type, ir.F32Type)
-
-
-def read_part(op: ir.Operation, x: ir.Value, amap: ir.AffineMap) -> ir.Value:
-    """The part of an input that windows of an op reach: steps may leave a rest.
-
-    Upstream drops loops of one step, and then takes the whole of a dimension for what is left of them.
-    """
-    nest = loop_nest(op)
-    if nest is None:
-        return x
-    last = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(size - 1) for size in nest.sizes])
-    sizes = [ir.AffineConstantExpr(place.compose(last)).value + 1 for place in amap.results]
-    if sizes == list(x.type.shape):
-        return x
-    kind = ir.RankedTensorType.get(sizes, x.type.element_type)
-    rank = len(sizes)
-    return tensor.extract_slice(kind, x, [], [], [], [0] * rank, sizes, [1] * rank)
