@@ -97,7 +97,8 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     ours = our_contenders(payload, parts, bundles, options, machine=machine, listener=told)
     theirs = [library_contender(library, payload, options.seed, told, threads) for library in libraries]
     if threads > 1:
-        alone = our_contenders(payload, parts, bundles, options, machine=this_machine(), listener=SILENT)
+        own = replace(options, bundle=None)  # the bundle that is named is of several threads
+        alone = our_contenders(payload, parts, bundles, own, machine=this_machine(), listener=SILENT)
         alone += [library_contender(library, payload, options.seed, SILENT) for library in libraries]
         theirs += map(on_one_thread, alone)
     with (
@@ -138,11 +139,18 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
 
 
 def with_efficiency(rows: tuple[Row, ...], threads: int) -> tuple[Row, ...]:
-    """The rows, with the efficiency of those that ran on several threads: their time on one, over that of all cores."""
-    alone = {row.name.removesuffix(ON_ONE): row.seconds for row in rows if row.name.endswith(ON_ONE)}
+    """The rows, with the efficiency of those that ran on several threads: the time on one, over that of all cores.
+
+    Our own are compared with the fastest of ours on one thread: a bundle is of so many threads, and no other.
+    """
+    alone = {
+        row.name.removesuffix(ON_ONE): row.seconds.estimate for row in rows if row.name.endswith(ON_ONE) and row.seconds
+    }
+    ours = min((alone[name] for name in ANCHORS if name in alone), default=None)
+    known = {**alone, **({} if ours is None else dict.fromkeys(ANCHORS, ours))}
     return tuple(
-        replace(row, efficiency=one.estimate / (threads * row.seconds.estimate))
-        if row.seconds is not None and (one := alone.get(row.name)) is not None
+        replace(row, efficiency=known[row.name] / (threads * row.seconds.estimate))
+        if row.seconds is not None and row.name in known
         else row
         for row in rows
     )

@@ -192,6 +192,18 @@ def test_efficiency_is_the_time_on_one_thread_over_that_of_all_cores():
     assert with_efficiency(rows, 2)[0].to_json()["efficiency"] == 0.75
 
 
+def test_efficiency_of_ours_is_over_the_fastest_of_ours_on_one_thread():
+    def rows(**seconds):
+        return tuple(Row(name.replace("_", " "), "ok", seconds=Interval(s, s, s)) for name, s in seconds.items())
+
+    def found(**seconds):
+        return {row.name: row.efficiency for row in with_efficiency(rows(**seconds), 2) if row.efficiency is not None}
+
+    assert found(best=2.0, default=4.0, default_on_one=3.0) == {"best": 0.75, "default": 0.375}
+    assert found(best=2.0, default=4.0, default_on_one=3.0, best_on_one=2.0) == {"best": 0.5, "default": 0.25}
+    assert found(best=2.0, numpy=1.0, numpy_on_one=1.0) == {"numpy": 0.5}
+
+
 def test_what_runs_on_one_thread_besides_has_a_row_of_its_own():
     payload = load_payload(TINY)
     contender = library_contender(load_comparator("numpy"), payload, 0, SILENT, threads=3)
