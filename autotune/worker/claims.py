@@ -26,6 +26,7 @@ class CoreClaim:
 
     Attributes:
         cores: CPUs to measure on, each of a physical core, ascending; as many as were asked for, if there are so many.
+        shared: Those of them that another tuner holds, too, or may.
     """
 
     def __init__(self, threads: int, cores: tuple[int, ...] = ()) -> None:
@@ -40,6 +41,7 @@ class CoreClaim:
         with _lock:
             _claims += not cores
             self.cores = cores or claim(threads)
+            self.shared = () if cores else tuple(core for core in self.cores if core not in _held)
 
     def release(self) -> None:
         """Give the cores back."""

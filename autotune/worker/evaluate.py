@@ -1,7 +1,7 @@
 """What a worker does with a job: compile, verify and time candidates. Runs in the isolated process only."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.program import BoundProgram, Program, compile_program
@@ -24,15 +24,66 @@ FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candi
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
 
 
+@dataclass(frozen=True)
+class ReadyJob:
+    """A job whose candidates are compiled and verified, and not timed.
+
+    Attributes:
+        job: The job.
+        bench: Testbench of its payload.
+        found: What became of each candidate so far.
+        right: Number of each candidate that is right, and its program.
+    """
+
+    job: Job
+    bench: Testbench
+    found: tuple[Evaluation, ...]
+    right: tuple[tuple[int, BoundProgram], ...]
+
+
+_waiting: list[ReadyJob] = []  # what is to be timed in this process, one at most
+
+
 def evaluate(job: Job) -> list[Evaluation]:
     """Compile and verify every candidate, time those that are right, and look whether they still are."""
+    return time_prepared(prepared(job))
+
+
+def prepare(job: Job) -> list[Evaluation]:
+    """Compile and verify every candidate; `time_waiting` times those that are right, in this process."""
+    _waiting.clear()
+    reference_run(job.machine)  # compiled now, not when it is timed
+    found = prepared(job)
+    _waiting.append(found)
+    return list(found.found)
+
+
+def time_waiting(quiet_reference: float) -> list[Evaluation]:
+    """Time what `prepare` prepared; nothing if that was in another process.
+
+    Args:
+        quiet_reference: The reference kernel's best time so far.
+    """
+    if not _waiting:
+        return []
+    found = _waiting.pop()
+    return time_prepared(replace(found, job=replace(found.job, quiet_reference=quiet_reference)))
+
+
+def prepared(job: Job) -> ReadyJob:
+    """Compile and verify every candidate."""
     bench = open_testbench(job.payload, job.seed, job.machine.pages)
     built = []
     for number, candidate in enumerate(job.candidates):
         REPORTER.candidate = number
         built.append(build_and_verify(job.payload, candidate, bench, job.known))
-    found = [evaluation for _, evaluation in built]
-    right = [(number, bound) for number, (bound, _) in enumerate(built) if bound is not None]
+    found = tuple(evaluation for _, evaluation in built)
+    return ReadyJob(job, bench, found, tuple((n, bound) for n, (bound, _) in enumerate(built) if bound is not None))
+
+
+def time_prepared(ready: ReadyJob) -> list[Evaluation]:
+    """Time the candidates that are right, and look whether they still are."""
+    job, bench, right, found = ready.job, ready.bench, ready.right, list(ready.found)
     watch = Stopwatch()
     with watch.phase("measure"):
         samples = time_all([bench.runs(bound) for _, bound in right], [found[n].first_call for n, _ in right], job)

@@ -29,17 +29,26 @@ MOST_DISTURBED = 5.0  # times a limit of processor time: a candidate that sleeps
 LATEST = 30  # trials looked at: a search asks before each of its trials
 
 
-def check_memory(payload: Payload) -> None:
+def worker_memory(workers: int = 1) -> int:
+    """Most address space of each of so many workers, in bytes."""
+    return int(psutil.virtual_memory().total * MEMORY_SHARE) // workers
+
+
+def check_memory(payload: Payload, workers: int = 1) -> None:
     """Refuse what cannot be run here.
+
+    Args:
+        payload: Payload to run.
+        workers: Number of workers that run it at once.
 
     Raises:
         PayloadError: The arguments alone take more memory than a worker may.
     """
-    total = psutil.virtual_memory().total
-    if payload.bytes > total * MEMORY_SHARE:
+    most, way_out = worker_memory(workers), "choose smaller sizes" if workers == 1 else "choose fewer --jobs"
+    if payload.bytes > most:
         raise PayloadError(
-            f"arguments of {payload.name} must fit the memory of a worker, {total * MEMORY_SHARE / 2**30:.0f} GiB; "
-            f"they take {payload.bytes / 2**30:.0f} GiB; choose smaller sizes"
+            f"arguments of {payload.name} must fit the memory of a worker, {most / 2**30:.0f} GiB; "
+            f"they take {payload.bytes / 2**30:.0f} GiB; {way_out}"
         )
 
 

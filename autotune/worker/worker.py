@@ -4,29 +4,25 @@ The process persists from job to job; when one ends it, the candidate gets an ou
 """
 
 import pickle
+import signal
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
 from multiprocessing.connection import wait
-from statistics import median
 from types import TracebackType
 from typing import TypeVar
-
-import psutil
 
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
-from autotune.core.stats import quiet_time
 from autotune.worker.answers import MOMENT, check_answer, evaluations, read_answer
 from autotune.worker.cause import find_cause, overdue
 from autotune.worker.claims import CoreClaim
+from autotune.worker.drift import Drift
 from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
-from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, MEMORY_SHARE, CallTimeline
+from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, CallTimeline, worker_memory
 from autotune.worker.process import Call, Limits, Raised, Returned, Surroundings
 from autotune.worker.scratch import Scratch
 
@@ -34,7 +30,6 @@ A = TypeVar("A")
 T = TypeVar("T")
 SECONDS = 60.0
 ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
-LATEST = 32  # programs over which the machine's drift is seen: some ten seconds
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 PRELOAD = ("autotune.worker.evaluate",)
 LIBRARY_PRELOAD = ("autotune.worker.libraries",)
@@ -52,6 +47,7 @@ class Worker:
             MLIR in the process, whose LLVM may not be that of the library.
         threads: Threads that may compute at once, of a core each.
         cores: CPUs that the process stays on, as many as threads; by default the highest that no other tuner claims.
+        drift: Drift of the core that it measures on, where it is not the only one.
     """
 
     def __init__(
@@ -63,9 +59,10 @@ class Worker:
         library: bool = False,
         threads: int = 1,
         cores: tuple[int, ...] = (),
+        drift: Drift | None = None,
     ) -> None:
         self.seconds = seconds
-        self.memory_bytes = memory_bytes or int(psutil.virtual_memory().total * MEMORY_SHARE)
+        self.memory_bytes = memory_bytes or worker_memory()
         self._preload = LIBRARY_PRELOAD if library else PRELOAD
         self._scratch = Scratch()
         limit = None if library else self.memory_bytes
@@ -76,8 +73,7 @@ class Worker:
         self._keeper = Keeper(self._around, self._preload)
         self._process: IsolatedProcess | None = None
         self._timeline = CallTimeline()
-        self._quiet = inf  # the reference kernel's best time in any process of this worker
-        self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
+        self._drift = drift or Drift()
 
     def __enter__(self) -> "Worker":
         return self
@@ -94,6 +90,13 @@ class Worker:
         self._scratch.close()
         self._claim.release()
 
+    def kill(self) -> None:
+        """Kill the process; from another thread, while it works: its candidate is as one that crashed."""
+        process = self._process
+        if process is not None:
+            with suppress(OSError):
+                signal.pidfd_send_signal(process.gone, signal.SIGKILL)
+
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
         """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
 
@@ -108,8 +111,8 @@ class Worker:
         limits = Limits(memory, self._around.threads * seconds)
         found: dict[int, Evaluation] = {}
         while left := [place for place in range(len(job.candidates)) if place not in found]:
-            rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._quiet)
-            answer = self._call(Call(evaluate, rest, limits), time_limits)
+            rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._drift.quiet)
+            answer = self._try(rest, limits, time_limits)
             if isinstance(answer, list) and (good := evaluations(answer, len(left))):
                 found.update(zip(left, good, strict=True))
                 continue
@@ -119,16 +122,11 @@ class Worker:
             moment = self._timeline.moment
             guilty = left if moment is None or moment.phase == "measure" else left[moment.candidate :][:1]
             found.update(dict.fromkeys(guilty or left, answer))
-        return [self._place_in_time(found[place]) for place in range(len(job.candidates))]
+        return [self._drift.place(found[place]) for place in range(len(job.candidates))]
 
-    def _place_in_time(self, found: Evaluation) -> Evaluation:
-        """Record the reference kernel's time, and give the samples the median of the recent ones."""
-        samples = found.samples
-        if samples is None or not samples.quiet_reference:
-            return found
-        self._quiet = min(self._quiet, samples.quiet_reference)
-        self._levels.append(quiet_time(samples.reference_seconds))
-        return replace(found, samples=replace(samples, reference_level=median(self._levels)))
+    def _try(self, job: Job, limits: Limits, time_limits: TimeLimits) -> list[Evaluation] | Evaluation:
+        """Compile, verify and time candidates, until the process ends over one."""
+        return self._call(Call(evaluate, job, limits), time_limits)
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
         """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.

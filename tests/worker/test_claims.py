@@ -67,8 +67,16 @@ def test_workers_of_one_tuner_share_its_cores_until_the_last_is_closed():
 
 def test_more_threads_than_cores_are_given_all_of_them():
     claim = CoreClaim(5)
-    assert claim.cores == (0, 1, 2)
+    assert (claim.cores, claim.shared) == ((0, 1, 2), ())
     claim.release()
+
+
+def test_a_claim_says_which_cores_it_shares():
+    running, _ = other(1)
+    claim = CoreClaim(3)
+    assert (claim.cores, claim.shared) == ((0, 1, 2), (2,))
+    claim.release()
+    running.communicate()
 
 
 def test_cores_that_somebody_allotted_are_not_claimed():
