@@ -1,0 +1,191 @@
+"""Crews of real workers: one at a time measures, nobody else on its core; what fails takes no other with it."""
+
+import os
+import random
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from listener_support import Recorder
+from test_worker import FAULTS, GOOD, job
+
+from autotune.core.cores import physical_cores
+from autotune.core.machine import this_machine
+from autotune.registry import load_payload
+from autotune.store.store import Store
+from autotune.tuning.running import run_on_slots
+from autotune.tuning.tune import TuneOptions, open_searches
+from autotune.worker import measuring_core
+from autotune.worker.crew import Crew
+from autotune.worker.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of
+from autotune.worker.reading import partition
+from autotune.worker.worker import Worker
+
+CORES = (physical_cores() * 2)[-2:]  # twice the only one of a machine that has no more
+BAD = ("code-aborts", "wrong-result", "script-that-finds-nothing", "code-exits-as-if-all-were-well", "compiler-aborts")
+
+
+@pytest.fixture(scope="module")
+def crew():
+    with Crew(CORES, 20.0).searching() as shared:
+        yield shared
+
+
+def evaluate(crew, candidates):
+    """What becomes of candidates, as many under way as there may be, by the order they were given in."""
+    numbers, found, left = [], {}, list(candidates)
+    while left or len(found) < len(numbers):
+        while left and len(numbers) - len(found) < crew.count():
+            numbers.append(crew.submit(job(left.pop(0))))
+        number, (answer,) = crew.wait()
+        assert number not in found
+        found[number] = answer
+    return [found[number] for number in numbers]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_job_is_done_once_and_one_that_fails_takes_no_other_with_it(crew, seed):
+    wanted = [("ok", GOOD)] * 8 + [(FAULTS[fault][1], FAULTS[fault][0]) for fault in BAD]
+    random.Random(seed).shuffle(wanted)
+    found = evaluate(crew, [candidate for _, candidate in wanted])
+    assert [each.outcome for each in found] == [outcome for outcome, _ in wanted], found
+    good = [each for each in found if each.outcome == "ok"]
+    assert all(set(each.phases) == {"transform", "lower", "jit", "verify", "measure"} for each in good)
+    assert all(len(each.samples.seconds) == len(each.samples.reference_seconds) == 3 for each in good)
+
+
+def test_a_crew_judges_as_a_worker_does(crew):
+    candidates = [GOOD, *(FAULTS[fault][0] for fault in BAD)]
+    with Worker(20.0) as worker:
+        alone = [found for each in candidates for found in worker.evaluate(job(each))]
+    together = evaluate(crew, candidates)
+    judged = [[(e.outcome, e.max_error, e.scheduled, e.compiled) for e in found] for found in (alone, together)]
+    assert judged[0] == judged[1]
+
+
+@contextmanager
+def watched(crew, monkeypatch):
+    """Notes of each change of who measures: the process or none, and where every process of the crew may run then."""
+    seen, give = [], crew.core._give
+
+    def and_note(process):
+        give(process)
+        seen.append((process, {each: os.sched_getaffinity(each) for each in processes_of(crew)}))
+
+    monkeypatch.setattr(crew.core, "_give", and_note)
+    yield seen
+    monkeypatch.undo()
+
+
+def processes_of(crew):
+    return [each._process.pid for each in crew._workers if each._process is not None]
+
+
+def test_one_at_a_time_measures_and_nobody_else_is_on_its_core(crew, monkeypatch):
+    evaluate(crew, [GOOD] * 2)
+    with watched(crew, monkeypatch) as seen:
+        evaluate(crew, [GOOD] * 10)
+    assert len(seen) == 20
+    assert all((process is None) == bool(number % 2) for number, (process, _) in enumerate(seen))
+    for process, places in seen:
+        for each, place in places.items():
+            if process is None:
+                assert place == set(crew.core.cores)
+            else:
+                assert place == ({crew.core.core} if each == process else set(crew.core.others))
+
+
+def test_tuner_keeps_off_the_core_while_there_is_a_crew_and_comes_back(crew):
+    assert os.sched_getaffinity(0) == set(crew.core.others)
+    with this_process_on({CORES[-1]}):
+        started = threading.Thread(target=time.sleep, args=(0.5,))
+        started.start()
+        assert all(os.sched_getaffinity(each) == {CORES[-1]} for each in threads_of(os.getpid()))
+    assert all(os.sched_getaffinity(each) == set(crew.core.others) for each in threads_of(os.getpid()))
+    started.join()
+
+
+def test_process_that_is_gone_is_no_matter():
+    assert threads_of(0) == threads_of(2**22 + 1) == set()
+    keep_to(2**22 + 1, CORES)
+    with MeasuringCore(CORES).hold(2**22 + 1):
+        pass
+
+
+def test_thread_that_a_thread_starts_meanwhile_is_moved_too(monkeypatch):
+    numbers = [{1}, {1, 2}, {1, 2, 3}, {1, 2, 3}]
+    moved = []
+    monkeypatch.setattr(measuring_core, "threads_of", lambda _: numbers.pop(0))
+    monkeypatch.setattr(measuring_core.os, "sched_setaffinity", lambda thread, _: moved.append(thread))
+    keep_to(1, CORES)
+    assert moved == [1, 2, 3]
+
+
+def at_the_next_measurement(crew, monkeypatch, end):
+    """Do something to whoever measures next, once."""
+    give = crew.core._give
+    left = [1]
+
+    def then(process):
+        give(process)
+        if process is not None and left:
+            left.pop()
+            end(process)
+
+    monkeypatch.setattr(crew.core, "_give", then)
+
+
+def test_process_that_is_killed_costs_its_candidate_alone(crew, monkeypatch):
+    evaluate(crew, [GOOD] * 2)
+    at_the_next_measurement(crew, monkeypatch, lambda process: os.kill(process, signal.SIGKILL))
+    outcomes = [each.outcome for each in evaluate(crew, [GOOD] * 6)]
+    assert sorted(outcomes) == ["ok"] * 5 + ["out-of-memory"]  # who else kills so
+
+
+def test_keeper_that_is_killed_costs_nothing(crew, monkeypatch):
+    evaluate(crew, [GOOD] * 2)
+    at_the_next_measurement(crew, monkeypatch, lambda process: psutil.Process(process).parent().kill())
+    assert [each.outcome for each in evaluate(crew, [GOOD] * 6)] == ["ok"] * 6
+
+
+def test_closing_ends_what_is_under_way_at_once():
+    crew, places = Crew(CORES, 60.0), os.sched_getaffinity(0)
+    evaluate(crew, [GOOD] * 2)
+    for _ in range(2):
+        crew.submit(job(FAULTS["code-loops-for-ever"][0]))
+    time.sleep(0.3)
+    running, begun = processes_of(crew), time.monotonic()
+    assert running
+    crew.close()
+    crew.close()
+    assert time.monotonic() - begun < 15
+    assert not [each for each in running if psutil.pid_exists(each)]
+    assert os.sched_getaffinity(0) == places
+
+
+def sweep(path, trials, heard):
+    payload = load_payload("matmul,m=32,n=32,k=32")
+    with Store.open(path) as store, Crew(CORES, 20.0).searching() as crew:
+        options = TuneOptions(trials=trials)
+        searches = open_searches(payload, partition(payload).tasks, this_machine(), store, options)
+        run_on_slots(searches, options, crew, heard)
+
+
+def recorded(path):
+    with Store.open(path) as store:
+        return [trial.key for each in store.sweeps() for trial in each.recorded]
+
+
+def test_sweep_that_is_interrupted_resumes_and_runs_nothing_twice(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path / "s", 10, Recorder(interrupt_after=4))
+    before = recorded(tmp_path / "s")
+    assert len(before) == 4
+    heard = Recorder()
+    sweep(tmp_path / "s", 10, heard)
+    after = recorded(tmp_path / "s")
+    assert after[:4] == before
+    assert len(set(after)) == len(after) == len(heard.trials) >= 10
