@@ -32,18 +32,22 @@ def reader(read: Callable[[str], T], name: str) -> Callable[[str], T]:
 whole, real = reader(read_whole, "INTEGER"), reader(read_real, "FLOAT")
 
 
-def read_threads(text: str) -> int:
-    """Number of threads that a text spells.
+def count_of(name: str) -> Callable[[str], int]:
+    """What reads an option that counts cores.
 
-    Raises:
-        OptionError: No machine has as many cores.
+    Args:
+        name: Name of the option, as laws call it.
     """
-    count = read_whole(text)
-    check_whole("threads", count, 1, MOST_THREADS)
-    return count
+
+    def read(text: str) -> int:
+        count = read_whole(text)
+        check_whole(name, count, 1, MOST_THREADS)
+        return count
+
+    return reader(read, "INTEGER")
 
 
-threads = reader(read_threads, "INTEGER")
+threads, jobs_of = count_of("threads"), count_of("jobs")
 
 Payloads = Annotated[
     list[str],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, Exact, Payloads, RuleFile, StorePath, Threads, real, whole
+from autotune.cli.options import AsJson, Exact, Payloads, RuleFile, StorePath, Threads, jobs_of, real, whole
 from autotune.cli.say import complain
 from autotune.core.machine import this_machine
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
@@ -44,6 +44,9 @@ def tune(
     rules: RuleFile = "",
     exact: Exact = False,
     threads: Threads = 1,
+    jobs: Annotated[
+        int, typer.Option(parser=jobs_of, metavar="N", help="Candidates worked on at once; one at a time measures.")
+    ] = 1,
     cluster: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Machines that measure: tcp://HOST:8786, a scheduler file, local:N.")
     ] = "",
@@ -60,6 +63,8 @@ def tune(
 
     With --schedule, or where the payload's file holds `@__transform_main`, that script is tuned: its transform.tune
     knobs and alternatives, under its transform.smt laws.
+
+    With --jobs, idle cores compile while one measures; the order of trials is then no longer the seed's alone.
 
     With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
 
@@ -79,6 +84,8 @@ def tune(
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
+    if cluster and jobs > 1:
+        raise typer.BadParameter("--jobs is of this machine, a cluster has a job a slot: give --cluster or --jobs")
     options = TuneOptions(
         trials=trials,
         seconds=seconds,
@@ -88,6 +95,7 @@ def tune(
         baseline=baseline,
         timeout=timeout,
         threads=threads,
+        jobs=jobs,
     )
     if kind and not cluster:
         raise typer.BadParameter("--for names machines of a cluster: give --cluster, or leave it out")

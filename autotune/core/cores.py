@@ -43,12 +43,30 @@ def check_threads(threads: object) -> None:
     Raises:
         OptionError: There are not as many cores, or it is no count.
     """
-    check_whole("threads", threads, 1, MOST_THREADS)
+    check_cores("threads", threads)
+
+
+def check_jobs(jobs: object, threads: int) -> None:
+    """Raise unless so many jobs have a physical core each, and measure programs of one thread.
+
+    Raises:
+        OptionError: There are not as many cores, it is no count, or programs have several threads.
+    """
+    if jobs != 1 and threads > 1:
+        raise OptionError(f"jobs must be 1 where programs have {threads} threads; got {jobs}; leave out one of the two")
+    check_cores("jobs", jobs)
+
+
+def check_cores(name: str, value: object) -> None:
+    """Raise unless an option is a count of physical cores that may be used.
+
+    Raises:
+        OptionError: There are not as many cores, or it is no count.
+    """
+    check_whole(name, value, 1, MOST_THREADS)
     cores = len(physical_cores())
-    if isinstance(threads, int) and threads > cores:
-        raise OptionError(
-            f"threads must be at most {cores}, the cores this process may use; got {threads}; try {cores}"
-        )
+    if isinstance(value, int) and value > cores:
+        raise OptionError(f"{name} must be at most {cores}, the cores this process may use; got {value}; try {cores}")
 
 
 def own_cores() -> int:

@@ -37,6 +37,7 @@ def tune(
     task: str = "*",
     family: str = "",
     threads: int = 1,
+    jobs: int = 1,
     rules: str | Path | None = None,
     exact: bool = False,
     listener: Listener = SILENT,
@@ -61,6 +62,7 @@ def tune(
         task: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
         family: Family of schedules to search, an installed one's name or ``mine.py:FAMILY``.
         threads: Threads that programs may use, of a core each.
+        jobs: Candidates that are worked on at once, of a core each.
         rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
         exact: Leave out rewrite rules that change rounding.
         listener: Notified of stages and trials.
@@ -81,7 +83,7 @@ def tune(
         wanted = replace(wanted, rules=read_rules(rules, exact=exact))
     known = () if cold else tuple(read_known(recorded_folders(), wanted.name))
     learnt = () if cold else recordings_for(sampler, recorded_spaces())
-    options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known, learnt, threads=threads)
+    options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known, learnt, threads=threads, jobs=jobs)
     own = own_script(wanted, file_of(schedule)) if not family else None
     floor = read_floor(place, this_machine(threads))
     options = replace(options, least_floor=floor, script=own, tasks=task, family=family)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from autotune.core.cores import MOST_THREADS
+from autotune.core.cores import MOST_THREADS, check_jobs
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
@@ -60,6 +60,7 @@ class TuneOptions:
         tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
         family: Family to search, an installed one's name or ``mine.py:FAMILY``; empty for the first that covers a task.
         threads: Threads that programs may use; with one they have no parallel loops.
+        jobs: Candidates that are worked on at once, of a core each; one at a time measures.
     """
 
     trials: int = 100
@@ -75,6 +76,7 @@ class TuneOptions:
     tasks: str = "*"
     family: str = ""
     threads: int = 1
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         check_whole("trials", self.trials, 1, MOST_COUNT)
@@ -83,6 +85,7 @@ class TuneOptions:
         check_seed(self.seed)
         check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
         check_whole("threads", self.threads, 1, MOST_THREADS)
+        check_jobs(self.jobs, self.threads)
         check_sampler(self.sampler)
 
     def command(self, payload: str) -> list[str]:
@@ -94,6 +97,7 @@ class TuneOptions:
         own += ["--task", self.tasks] if self.tasks != "*" else []
         own += ["--family", self.family] if self.family else []
         own += ["--threads", str(self.threads)] if self.threads > 1 else []
+        own += ["--jobs", str(self.jobs)] if self.jobs > 1 else []
         return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
 
@@ -124,11 +128,11 @@ def tune(
     """
     start = time.perf_counter()
     if team is None:
-        check_memory(payload)
+        check_memory(payload, options.jobs)
     with_room(partial(check_target, bundle), bundle, store.pause)
     baseline = load_baseline(options.baseline)
     own = read_own(payload, options)
-    with open_workplace(options.threads, options.timeout, team) as place:
+    with open_workplace(options.threads, options.timeout, team, options.jobs) as place:
         machine, worker = place.machine, place.benches()[0]
         listener.stage("partitioning the payload")
         parts = parts_of(payload, own)
@@ -146,7 +150,8 @@ def tune(
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
         listener.stage("searching")
-        ran = run_on_slots(searches, options, place.slots, listener)
+        with place.searchers() as slots:
+            ran = run_on_slots(searches, options, slots, listener)
         listener.stage("measuring finalists")
         choices = choose_all(searches, baseline, floor, place.benches())
         listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")

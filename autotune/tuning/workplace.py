@@ -1,13 +1,15 @@
 """Where a payload is tuned: the machine, the slots that search, and the bench that finalists race on."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from autotune.compiler.openmp import threads_or_why
 from autotune.core.evaluator import OneSlot, Slots
 from autotune.core.machine import Machine, this_machine
 from autotune.worker.bench import Bench
+from autotune.worker.claims import CoreClaim
+from autotune.worker.crew import Crew
 from autotune.worker.remote import RemoteBench
 from autotune.worker.team import Team
 from autotune.worker.worker import Worker
@@ -19,27 +21,28 @@ class Workplace:
 
     Attributes:
         machine: Machine that candidates are tuned for.
-        slots: Whoever evaluates candidates in the search.
+        searchers: Function that opens whoever evaluates candidates in the search, for as long as it takes.
         benches: A bench a slot, the calmest first: a race is run on one of them, races of several tasks on all.
         another: Function that gives a bench on the same machine with a fresh process, for so many seconds a job.
         notes: Sentences on what is not as it was asked for.
     """
 
     machine: Machine
-    slots: Slots
+    searchers: Callable[[], AbstractContextManager[Slots]]
     benches: Callable[[], Sequence[Bench]]
     another: Callable[[float], AbstractContextManager[Bench]]
     notes: tuple[str, ...] = ()
 
 
 @contextmanager
-def open_workplace(threads: int, timeout: float, team: Team | None = None) -> Iterator[Workplace]:
-    """A worker of this machine, or a team of a cluster.
+def open_workplace(threads: int, timeout: float, team: Team | None = None, jobs: int = 1) -> Iterator[Workplace]:
+    """Workers of this machine, or a team of a cluster.
 
     Args:
         threads: Threads that programs may use.
         timeout: Seconds that one candidate may take.
         team: Team; `None` for this machine.
+        jobs: Candidates of this machine that are worked on at once in the search, of a core each.
 
     Yields:
         The workplace, until the block ends.
@@ -51,14 +54,33 @@ def open_workplace(threads: int, timeout: float, team: Team | None = None) -> It
     if team is not None:
         yield Workplace(
             team.machine,
-            team,
+            lambda: nullcontext(team),
             lambda: [RemoteBench(team, member.address) for member in team.members],
             lambda seconds: RemoteBench(team, team.members[0].address).another(seconds),
         )
         return
     threads, notes = threads_or_why(threads)
-    machine = this_machine(threads)
-    with Worker(timeout, threads=threads) as worker:
+    with Worker(timeout, threads=threads) as worker, ExitStack() as stack:
+        cores = stack.enter_context(claimed(jobs)) if jobs > 1 else ()
+        if len(cores) < jobs > 1:
+            notes += (f"other tuners hold cores of this machine: {max(1, len(cores))} of {jobs} jobs are worked on",)
+        crew = (
+            stack.enter_context(Crew(cores, timeout)) if len(cores) > 1 else None
+        )  # it loads while roofs are measured
         yield Workplace(
-            machine, OneSlot(worker), lambda: [worker], lambda seconds: Worker(seconds, threads=threads), notes
+            this_machine(threads),
+            crew.searching if crew is not None else lambda: nullcontext(OneSlot(worker)),
+            lambda: [worker],
+            lambda seconds: Worker(seconds, threads=threads),
+            notes,
         )
+
+
+@contextmanager
+def claimed(count: int) -> Iterator[tuple[int, ...]]:
+    """As many cores as are free of other tuners, at most so many, until the block ends; the last is measured on."""
+    claim = CoreClaim(count)
+    try:
+        yield tuple(core for core in claim.cores if core not in claim.shared)
+    finally:
+        claim.release()

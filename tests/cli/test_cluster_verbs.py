@@ -13,6 +13,9 @@ SLOTS = [Slot(name, "software", "avx2", 1, 0.01, 1e-4, 1e-4) for name in ("0ff0"
     [
         (("tune", "nano", "--for", "92578e66"), "--for names machines of a cluster"),
         (("tune", "nano", "--cluster", "somewhere"), "--cluster must be tcp://HOST:8786"),
+        (("tune", "nano", "--jobs", "2", "--threads", "2"), "jobs must be 1 where programs have 2 threads; got 2"),
+        (("tune", "nano", "--jobs", "2", "--cluster", "local:2"), "--jobs is of this machine"),
+        (("tune", "nano", "--jobs", "4000"), "jobs must be at most"),
         (("doctor", "--cluster", "somewhere"), "--cluster must be tcp://HOST:8786"),
         (("doctor", "--cluster", "tcp://head:8786", "--noise"), "--noise is of this machine"),
         (("join", "somewhere"), "ADDRESS must be tcp://HOST:8786"),

@@ -1,0 +1,68 @@
+"""Who searches on this machine: the one worker, as ever, or a crew on cores that nobody else holds."""
+
+import subprocess
+import sys
+
+import pytest
+from bundle_support import no_care
+from listener_support import Recorder
+
+from autotune.core.cores import physical_cores
+from autotune.core.evaluator import OneSlot
+from autotune.registry import load_payload
+from autotune.store.store import Store
+from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.workplace import open_workplace
+from autotune.worker import claims
+from autotune.worker.crew import Crew
+
+TWO = physical_cores()[-2:]
+needs_two = pytest.mark.skipif(len(TWO) < 2, reason="needs two cores")
+HOLD = "import sys\nfrom autotune.worker.claims import CoreClaim\nCoreClaim(1)\nprint(flush=True)\nsys.stdin.read()"
+
+
+@pytest.fixture(autouse=True)
+def cores_of_no_other(monkeypatch, tmp_path):
+    """A folder of locks that no real tuner uses."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(claims.tempfile, "tempdir", None)
+    monkeypatch.setattr(claims, "_held", {})
+    monkeypatch.setattr(claims, "_claims", 0)
+
+
+def test_one_job_is_the_worker_itself():
+    with open_workplace(1, 20.0) as place, place.searchers() as slots:
+        assert isinstance(slots, OneSlot)
+        assert [slots._evaluator] == list(place.benches())
+        assert (slots.count(), slots.is_ordered, len(claims._held)) == (1, True, 1)
+
+
+@needs_two
+def test_several_jobs_are_a_crew_on_cores_of_their_own_that_measures_where_the_worker_does():
+    with open_workplace(1, 20.0, jobs=2) as place, place.searchers() as slots:
+        assert isinstance(slots, Crew)
+        assert set(slots.core.cores) == set(claims._held) == set(TWO)
+        assert place.benches()[0]._around.cores == (slots.core.core,)
+    assert not claims._held
+
+
+@needs_two
+def test_cores_that_another_tuner_holds_are_left_to_it_with_a_note(monkeypatch):
+    monkeypatch.setattr(claims, "physical_cores", lambda: TWO)
+    other = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    other.stdout.readline()
+    with open_workplace(1, 20.0, jobs=2) as place, place.searchers() as slots:
+        assert slots.count() == 1
+        assert place.notes == ("other tuners hold cores of this machine: 1 of 2 jobs are worked on",)
+    other.communicate()
+
+
+@needs_two
+def test_a_payload_is_tuned_by_several_jobs_and_the_bundle_says_so(tmp_path):
+    heard = Recorder()
+    with no_care(), Store.open(tmp_path / "s") as store:
+        payload, options = load_payload("matmul,m=33,n=47,k=21"), TuneOptions(trials=8, jobs=2)
+        result = tune(payload, store, tmp_path / "bundle", options, heard)
+    assert result.evaluated == 8
+    assert len({trial.key for trial in heard.trials}) == len(heard.trials)
+    assert '"--jobs",' in (tmp_path / "bundle" / "manifest.json").read_text()
