@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from autotune.reports.holdings import Holdings
+    from autotune.reports.overview import Overview
     from autotune.reports.pictures.gallery import Picture
 
 
@@ -57,7 +59,8 @@ def inspect(
     """
     from autotune.reports.glance import glance
     from autotune.reports.holdings import read_holdings
-    from autotune.reports.overview import describe_sweeps
+    from autotune.reports.overview import overview_of
+    from autotune.reports.streaming import read_overview
     from autotune.reports.versus import compare_sweeps
     from autotune.store.database.address import shown
 
@@ -82,22 +85,39 @@ def inspect(
         typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
         return
     shows = top or (MANY if full or as_json else 1)
-    is_glance = all(option is None for option in (where, csv, parquet, plots))
-    holdings = glance(location, payload, shows) if is_glance else read_holdings(location, payload=payload, where=where)
+    if parquet is not None or plots is not None:
+        holdings = read_holdings(location, payload=payload, where=where)
+        overview = overview_of(holdings, shows)
+        write_whole(holdings, csv, parquet)
+        if plots is not None:
+            save(chain(draw_holdings(holdings), draw_past(location, history, payload)), plots)
+    elif where is not None or csv is not None:
+        overview = read_overview(location, shows, payload=payload, where=where, csv=csv)
+    else:
+        overview = glance(location, payload, shows)
+    show_store(overview, full=full, as_json=as_json)
+
+
+def show_store(overview: "Overview", *, full: bool, as_json: bool) -> None:
+    """Print what a store holds."""
+    from autotune.cli.inspect_store import show_overview
+
+    typer.echo(json.dumps(overview.describe())) if as_json else show_overview(overview, full=full)
+
+
+def draw_holdings(holdings: "Holdings") -> "Iterable[Picture]":
+    """Every picture of a store."""
+    from autotune.reports.pictures.gallery import draw_all
+
+    return draw_all(holdings)
+
+
+def write_whole(holdings: "Holdings", csv: Path | None, parquet: Path | None) -> None:
+    """Write all trials, which are in memory."""
     if csv is not None:
         holdings.frame.to_csv(csv, index=False)
     if parquet is not None:
         write_parquet(holdings.frame, parquet)
-    if plots is not None:
-        from autotune.reports.pictures.gallery import draw_all
-
-        save(chain(draw_all(holdings), draw_past(location, history, payload)), plots)
-    if as_json:
-        typer.echo(json.dumps(describe_sweeps(holdings.frame, shows, holdings.roofs, holdings.defaults)))
-    else:
-        from autotune.cli.inspect_store import show_holdings
-
-        show_holdings(holdings, shows, full=full)
 
 
 def write_parquet(frame: "pd.DataFrame", path: Path) -> None:

@@ -7,11 +7,11 @@ from rich.console import Console
 
 from autotune.cli.curve import draw_curve
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
+from autotune.core.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.task_names import tell_apart
 from autotune.reports.format import above_roof, duration, out, percent
-from autotune.reports.holdings import Holdings
-from autotune.reports.overview import describe_sweeps
+from autotune.reports.overview import Overview
 from autotune.reports.versus import Side, SweepPair, Versus
 
 COLUMNS = (
@@ -32,27 +32,26 @@ VERSUS = (
 )
 
 
-def show_holdings(holdings: Holdings, top: int, *, full: bool = False) -> None:
+def show_overview(overview: Overview, *, full: bool = False) -> None:
     """Print everything at a glance: best configs, how the search got there, where the workers' time went.
 
     Args:
-        holdings: What a store holds.
-        top: Configs of a task.
+        overview: What a store holds.
         full: Print every knob and outcome, not only what differs from the default config.
     """
     console = out()
-    sweeps = describe_sweeps(holdings.frame, top, holdings.roofs, holdings.defaults)
-    for payload, rows in holdings.frame.groupby("payload", sort=False):
+    sweeps = overview.describe()
+    for payload in dict.fromkeys(sweep["payload"] for sweep in sweeps):
         mine = [sweep for sweep in sweeps if sweep["payload"] == payload]
-        show_table(console, sweep_table(str(payload), mine, holdings.names(str(payload)), full=full))
-        for line in draw_curve(rows, console.width):
+        show_table(console, sweep_table(payload, mine, overview.names(payload), full=full))
+        for line in draw_curve(overview.courses(payload), console.width):
             console.print(line, markup=False)
         console.print()
     if not sweeps:
         show_sentence(console, "no trials")
         return
     show_sentence(console, spending(sweeps))
-    show_legend(console, holdings, sweeps, full=full)
+    show_legend(console, overview.roofs, sweeps, full=full)
 
 
 def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, str], *, full: bool) -> Table:
@@ -129,11 +128,11 @@ def spending(sweeps: list[dict[str, Any]]) -> str:
     return f"workers: {duration(total)} for {ran} trials, {ran / total:.2g} a second; {shares}"
 
 
-def show_legend(console: Console, holdings: Holdings, sweeps: list[dict[str, Any]], *, full: bool) -> None:
+def show_legend(console: Console, roofs: Roofs | None, sweeps: list[dict[str, Any]], *, full: bool) -> None:
     """Say what shares and gains are of, or why they are unknown."""
     said = ["time: the machine's drift divided out"]
-    if holdings.roofs is not None:
-        rate = f"{holdings.roofs.flops / 1e9:.1f} GFLOP/s"
+    if roofs is not None:
+        rate = f"{roofs.flops / 1e9:.1f} GFLOP/s"
         said.append(f"roof: share of the FMA roof, {rate} as the newest run measured it")
     bests = [best for sweep in sweeps for best in sweep["best"]]
     if any(best["changed"] is not None for best in bests):

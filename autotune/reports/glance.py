@@ -1,34 +1,48 @@
 """What a store holds, read for a glance: of a store on a server only what is shown, however many trials there are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from sqlalchemy import Connection
 
-from autotune.core.errors import StoreError
+from autotune.core.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.trial import Trial
-from autotune.reports.holdings import DefaultConfig, Holdings, read_holdings, roofs_of
-from autotune.reports.overview import SWEEP
+from autotune.reports.courses import Course
+from autotune.reports.holdings import DefaultConfig, roofs_of
+from autotune.reports.overview import Overview, SweepFigures, describe_trial
+from autotune.reports.streaming import Abouts, check_payload, facts_of, names_in, read_overview
+from autotune.store.database import totals
 from autotune.store.database.address import is_postgres
-from autotune.store.database.brief import CHUNK, read_briefs, read_trials
-from autotune.store.database.postgres import Database
-from autotune.store.frames import PHASES
+from autotune.store.database.brief import read_trials
+from autotune.store.frames import PHASES, row
 from autotune.store.plain_errors import plain_errors
 from autotune.store.store import Store
 
 FIRST = 1000  # trials of a sweep among which its default config is looked for; a search begins with it
-Abouts = Mapping[str, dict[str, Any]]
 
 
-def glance(location: str | Path, payload: str | None, top: int) -> Holdings:
-    """What `describe_sweeps` needs of a store.
+@dataclass(frozen=True)
+class Answers:
+    """What a server said of studies, by their ids.
 
-    On a server that is a line of numbers a trial, and the whole of the best ones and of the default configs; its frame
-    has knobs in one column, ``config``, of the best alone. Other stores are read as by `read_holdings`.
+    Attributes:
+        counted: Totals by outcome.
+        improved: Trials that were faster than all before them.
+        best: Best trials, fastest first.
+        defaults: Default configs, where they are recorded.
+    """
+
+    counted: Mapping[int, list[totals.Total]]
+    improved: Mapping[int, list[totals.Improvement]]
+    best: Mapping[int, list[Trial]]
+    defaults: Mapping[int, DefaultConfig]
+
+
+def glance(location: str | Path, payload: str | None, top: int) -> Overview:
+    """An overview of a store; one on a server adds up what is shown, other stores are read.
 
     Args:
         location: A path, or a database URL.
@@ -39,85 +53,91 @@ def glance(location: str | Path, payload: str | None, top: int) -> Holdings:
         StoreError: The store is missing or damaged, or holds no such payload.
     """
     if not is_postgres(location):
-        return read_holdings(location, payload=payload)
+        return read_overview(location, top, payload=payload)
     with Store.open(location, create=False, exclusive=False) as store, plain_errors(store.where):
-        summaries = [one for one in store.summaries() if payload in (None, one.get("payload"))]
-        abouts = {name: about for name, about in store.abouts().items() if payload in (None, about["payload"])}
-        if store.database is None:
-            return Holdings(pd.DataFrame())
-        frame, defaults = read_numbers(store.database, abouts, top)
-        if payload is not None and frame.empty:
-            held = ", ".join(sorted({about["payload"] for about in store.abouts().values()})) or "none at all"
-            raise StoreError(f"the store must hold trials of {payload!r}, it holds {held}; leave out --payload")
-    names = {(about["payload"], about["task"]): about["name"] for about in abouts.values() if "name" in about}
-    return Holdings(frame, roofs_of(summaries), tuple(summaries), defaults, names)
+        roofs = roofs_of([one for one in store.summaries() if payload in (None, one.get("payload"))])
+        every = store.abouts()
+        abouts = {name: about for name, about in every.items() if payload in (None, about["payload"])}
+        if store.database is None or not abouts:
+            check_payload(payload, every, found=False)
+            return Overview((), top, roofs)
+        ids = store.database.ids(abouts)
+        only = None if payload is None else list(ids.values())
+        answers = store.database.server.run(lambda connection: ask(connection, abouts, ids, only, top))
+    held = {name: study for name, study in ids.items() if study in answers.counted}
+    check_payload(payload, every, found=bool(held))
+    figures = tuple(figures_of(name, abouts[name], study, answers, roofs) for name, study in held.items())
+    return Overview(figures, top, roofs, names_in(abouts))
 
 
-def read_numbers(database: Database, abouts: Abouts, top: int) -> tuple[pd.DataFrame, dict[str, DefaultConfig]]:
-    """The frame of all trials, and the default configs of sweeps."""
-    ids = database.ids(abouts)
-
-    def read(connection: Connection) -> tuple[pd.DataFrame, dict[str, DefaultConfig]]:
-        briefs = read_briefs(connection, list(ids.values()))
-        frame = with_sweeps(briefs, abouts, ids)
-        chosen = best_rows(frame, top)
-        trials = read_trials(connection, frame["trial"].loc[chosen].tolist())
-        configs, families = np.full((2, len(frame)), None, dtype=object)
-        for row in chosen:
-            trial = trials[int(frame["trial"].iloc[row])]
-            configs[row], families[row] = dict(sorted(trial.config.items())), trial.family
-        frame = frame.assign(config=configs, family=pd.Series(families, dtype="string"))
-        rows = dict(tuple(briefs.groupby("study", sort=False)["trial"]))
-        wanted = {name: about["default"] for name, about in abouts.items() if "default" in about and ids[name] in rows}
-        found = {name: read_default(connection, rows[ids[name]].tolist(), wanted[name]) for name in wanted}
-        missing = {name: DefaultConfig(a["default"], None) for name, a in abouts.items() if "default" in a}
-        return frame, missing | found
-
-    return database.server.run(read)
+def ask(connection: Connection, abouts: Abouts, ids: Mapping[str, int], only: totals.Studies, top: int) -> Answers:
+    """Let a server add up what is shown of some sweeps."""
+    wanted = set(ids.values())
+    improved: dict[int, list[totals.Improvement]] = {}
+    for measured in totals.read_improvements(connection, only):
+        improved.setdefault(measured.study, []).append(measured)
+    rows = {study: [trials[-1].trial] for study, trials in improved.items()}
+    if top > 1:
+        rows = totals.read_best(connection, only, top)
+    rows = {study: rows[study] for study in rows.keys() & wanted}
+    trials = read_trials(connection, [one for some in rows.values() for one in some])
+    best = {study: [trials[one] for one in some if one in trials] for study, some in rows.items()}
+    return Answers(read_counts(connection, wanted, only), improved, best, read_defaults(connection, abouts, ids))
 
 
-def with_sweeps(briefs: pd.DataFrame, abouts: Abouts, ids: Mapping[str, int]) -> pd.DataFrame:
-    """Trials in short with what their sweeps are of, sweep by sweep and by number: columns as of `to_frame`."""
-    order = {study: place for place, study in enumerate(ids.values())}
-    place = briefs["study"].map(order).to_numpy(dtype=np.int64)
-    sorted_rows = np.lexsort((briefs["trial"], briefs["number"], place))
-    rows, place = briefs.iloc[sorted_rows].reset_index(drop=True), place[sorted_rows]
-    facts = [facts_of(name, abouts[name]) for name in ids]
-    texts = {
-        name: pd.Series(np.array([fact[name] for fact in facts], dtype=object)[place], dtype="string")
-        for name in ("payload", "machine", "compiler", "sweep", "task")
-    }
-    flops = np.array([float(fact["flops"]) or np.nan for fact in facts])[place]
-    measured = {name: rows[name] for name in ("outcome", "seconds_median", "seconds_normalised")}
-    return pd.DataFrame(
-        {**texts, "number": rows["number"], **measured}
-        | {"gflops": flops / rows["seconds_median"] / 1e9, "trial": rows["trial"]}
-        | {f"{phase}_seconds": rows[phase] for phase in PHASES}
+def read_counts(connection: Connection, wanted: Set[int], only: totals.Studies) -> dict[int, list[totals.Total]]:
+    """Totals by outcome of some studies; what has no line of numbers is read whole."""
+    found = [total for total in totals.read_totals(connection, only) if total.study in wanted]
+    bare = [total.study for total in found if not total.outcome]
+    counted: dict[int, list[totals.Total]] = {}
+    for total in found + (totals.read_bare(connection, bare) if bare else []):
+        if total.outcome:
+            counted.setdefault(total.study, []).append(total)
+    return counted
+
+
+def figures_of(name: str, about: Mapping[str, Any], study: int, answers: Answers, roofs: Roofs | None) -> SweepFigures:
+    """What a study comes to, of a server's answers."""
+    counted, improved = answers.counted[study], answers.improved.get(study, [])
+    outcomes: dict[str, int] = {}
+    for total in counted:
+        outcomes[total.outcome] = outcomes.get(total.outcome, 0) + total.trials
+    places, seconds = tuple(each.position - 1 for each in improved), tuple(each.seconds for each in improved)
+    default = answers.defaults.get(study)
+    described = (describe_trial(plain(trial, about), roofs, default) for trial in answers.best.get(study, []))
+    return SweepFigures(
+        **facts_of(about),
+        outcomes=outcomes,
+        phases={phase: sum(total.phases[phase] for total in counted) for phase in PHASES},
+        best=tuple(described),
+        course=Course(sum(outcomes.values()), places, seconds),
     )
 
 
-def facts_of(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What every trial of a sweep has in common."""
-    identity = about.get("identity", {})
-    return {
-        "payload": about["payload"],
-        "machine": str(identity.get("machine", "")),
-        "compiler": str(identity.get("compiler", "")),
-        "sweep": name,
-        "task": about["task"],
-        "flops": about.get("flops", 0.0),
-    }
+def plain(trial: Trial, about: Mapping[str, Any]) -> dict[str, Any]:
+    """A trial as a row, with its knobs in one field."""
+    return row(trial, dict(about)) | {"config": dict(sorted(trial.config.items()))}
 
 
-def best_rows(frame: pd.DataFrame, top: int) -> list[int]:
-    """Rows of the trials that `describe_sweeps` shows."""
-    right = frame.loc[frame["outcome"] == "ok", [*SWEEP, "seconds_normalised"]]
-    groups = right.groupby(list(SWEEP), sort=False)["seconds_normalised"]
-    return [int(row) for _, seconds in groups for row in seconds.nsmallest(top).index]
+def read_defaults(connection: Connection, abouts: Abouts, ids: Mapping[str, int]) -> dict[int, DefaultConfig]:
+    """Default configs of sweeps, with the time of their trials: nearly always the first ones."""
+    wanted = {ids[name]: about["default"] for name, about in abouts.items() if "default" in about}
+    first = totals.read_first(connection, list(wanted)) if wanted else {}
+    found = {}
+    for study, config in wanted.items():
+        trial = first.get(study)
+        if trial is None:
+            found[study] = DefaultConfig(config, None)
+        elif trial.config == config and not trial.twin:
+            found[study] = DefaultConfig(config, trial.seconds if trial.outcome == "ok" else None)
+        else:
+            found[study] = read_default(connection, study, config)
+    return found
 
 
-def read_default(connection: Connection, rows: list[int], config: Config) -> DefaultConfig:
+def read_default(connection: Connection, study: int, config: Config) -> DefaultConfig:
     """The default config of a sweep, and the time of its trial, or of the one that this is a duplicate of."""
+    rows = totals.read_beginning(connection, study, FIRST)
     trial = next((found for found in in_turn(connection, rows) if found.config == config), None)
     if trial is not None and trial.twin:
         twin = trial.twin
@@ -128,7 +148,7 @@ def read_default(connection: Connection, rows: list[int], config: Config) -> Def
 def in_turn(connection: Connection, rows: list[int]) -> Iterator[Trial]:
     """The first trials of a sweep, read whole: one, then more at a time."""
     start, size = 0, 1
-    while start < min(len(rows), FIRST):
+    while start < len(rows):
         found = read_trials(connection, rows[start : start + size])
         yield from (found[row] for row in rows[start : start + size] if row in found)
-        start, size = start + size, min(8 * size, CHUNK)
+        start, size = start + size, 8 * size

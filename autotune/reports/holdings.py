@@ -1,6 +1,6 @@
 """What a store holds, read for looking at: trials as a frame, filtered; default configs; roofs of the machine."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,18 @@ class Holdings:
     def names(self, payload: str) -> dict[str, str]:
         """A name for people for every task of a payload, by tag; where none is recorded, what the tag alone tells."""
         tags = self.frame.loc[self.frame["payload"] == payload, "task"].unique()
-        return tell_apart(
-            {str(tag): self.task_names.get((payload, str(tag))) or readable_name(str(tag)) for tag in tags}
-        )
+        return names_of(payload, map(str, tags), self.task_names)
+
+
+def names_of(payload: str, tags: Iterable[str], known: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """A name for people for every task of a payload, by tag.
+
+    Args:
+        payload: Name of the payload.
+        tags: Tags of its tasks.
+        known: Names that are recorded, by payload and tag.
+    """
+    return tell_apart({tag: known.get((payload, tag)) or readable_name(tag) for tag in tags})
 
 
 def read_holdings(location: str | Path, *, payload: str | None = None, where: str | None = None) -> Holdings:
@@ -122,21 +131,35 @@ def keep(frame: pd.DataFrame, where: str) -> pd.DataFrame:
         >>> keep(frame, "tile_m >= 8")["knob_tile_m"].tolist()
         [8]
     """
+    chosen = frame[evaluate(frame, where)]
+    if chosen.empty and not frame.empty:
+        raise nothing_left(where, len(frame))
+    return chosen
+
+
+def evaluate(frame: pd.DataFrame, where: str) -> "pd.Series[bool]":
+    """Whether a query is true of each trial.
+
+    Raises:
+        StoreError: The text is no query, or names what there is not.
+    """
     names = {c: c.removeprefix(KNOB) for c in frame.columns if c.removeprefix(KNOB) not in frame.columns}
     plain = frame.rename(columns=names)
     try:
         truth = pd.Series(plain.eval(where, engine="python", local_dict={}, global_dict={}), index=frame.index)
         if not is_bool_dtype(truth):
             raise ValueError("it must be true or false of a trial")
-        chosen = frame[truth.astype("boolean").fillna(False).astype(bool)]
+        return truth.astype("boolean").fillna(False).astype(bool)
     except Exception as error:  # pandas evaluates what the user wrote: it may raise anything
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreError(
             f"--where must be a pandas query over {', '.join(plain.columns)}; got {where!r}: {said}"
         ) from error
-    if chosen.empty and not frame.empty:
-        raise StoreError(f"--where must leave trials to look at, {where!r} is true of none of {len(frame)}")
-    return chosen
+
+
+def nothing_left(where: str, trials: int) -> StoreError:
+    """What to raise where a query is true of no trial."""
+    return StoreError(f"--where must leave trials to look at, {where!r} is true of none of {trials}")
 
 
 def roofs_of(summaries: list[dict[str, Any]]) -> Roofs | None:

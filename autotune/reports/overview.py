@@ -1,26 +1,91 @@
-"""A frame of trials as plain data: what each sweep tried, found and spent, and how it got there."""
+"""What a store holds as plain data: what each sweep tried, found and spent, and how it got there."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from autotune.core.machine import Roofs
 from autotune.core.space import Config, Value
-from autotune.reports.holdings import DefaultConfig
+from autotune.reports.courses import Course, Curve, course_of
+from autotune.reports.holdings import DefaultConfig, Holdings, names_of
 from autotune.store.frames import KNOB, PHASES
 
+Row: TypeAlias = "pd.Series[Any] | Mapping[str, Any]"  # a trial
 SWEEP = ("payload", "task", "machine", "compiler")  # columns that tell sweeps apart
 
-Curve = npt.NDArray[np.float64]
+
+@dataclass(frozen=True)
+class SweepFigures:
+    """What the trials of one study come to.
+
+    Attributes:
+        payload: Name of the payload.
+        task: Tag of the task.
+        machine: Fingerprint of the machine.
+        compiler: Version of MLIR.
+        outcomes: Number of trials by outcome.
+        phases: Seconds that the worker spent in each phase.
+        best: The best trials as `describe_trial` gives them, fastest first.
+        course: How the search came along.
+    """
+
+    payload: str
+    task: str
+    machine: str
+    compiler: str
+    outcomes: Mapping[str, int]
+    phases: Mapping[str, float]
+    best: tuple[dict[str, Any], ...]
+    course: Course
 
 
-def describe_sweeps(
-    frame: pd.DataFrame, top: int, roofs: Roofs | None = None, defaults: Mapping[str, DefaultConfig] | None = None
-) -> list[dict[str, Any]]:
-    """Each task's outcomes, costs and best configs, as plain data.
+@dataclass(frozen=True)
+class Overview:
+    """What a store holds, without its trials.
+
+    Attributes:
+        figures: What each study comes to, oldest first; those without trials are left out.
+        top: Most configs of a task that are shown.
+        roofs: Roofs as the newest finished run measured them; `None` where none was finished.
+        task_names: Names of tasks for people by payload and tag, where they are recorded.
+    """
+
+    figures: tuple[SweepFigures, ...] = ()
+    top: int = 1
+    roofs: Roofs | None = None
+    task_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each task's outcomes, costs and best configs, as plain data."""
+        groups: dict[tuple[str, ...], list[SweepFigures]] = {}
+        for each in self.figures:
+            groups.setdefault((each.payload, each.task, each.machine, each.compiler), []).append(each)
+        return [dict(zip(SWEEP, key, strict=True)) | describe_sweep(mine, self.top) for key, mine in groups.items()]
+
+    def courses(self, payload: str) -> list[Course]:
+        """How the searches of a payload came along."""
+        return [each.course for each in self.figures if each.payload == payload]
+
+    def names(self, payload: str) -> dict[str, str]:
+        """A name for people for every task of a payload, by tag."""
+        tags = dict.fromkeys(each.task for each in self.figures if each.payload == payload)
+        return names_of(payload, tags, self.task_names)
+
+
+def overview_of(holdings: Holdings, top: int) -> Overview:
+    """An overview of trials that were read."""
+    figures = figures_of(holdings.frame, top, holdings.roofs, holdings.defaults)
+    return Overview(figures, top, holdings.roofs, holdings.task_names)
+
+
+def figures_of(
+    frame: pd.DataFrame, top: int, roofs: Roofs | None, defaults: Mapping[str, DefaultConfig]
+) -> tuple[SweepFigures, ...]:
+    """What trials come to, study by study.
 
     Args:
         frame: Trials, one row each.
@@ -28,32 +93,38 @@ def describe_sweeps(
         roofs: Roofs of the machine; `None` leaves shares of the FMA roof unknown.
         defaults: Default configs by the name of the sweep; without, what differs from them and its gain are unknown.
     """
-    groups = frame.groupby(list(SWEEP), sort=False)
-    return [
-        dict(zip(SWEEP, map(str, names), strict=True)) | describe_sweep(rows, top, roofs, defaults or {})
-        for names, rows in groups
-    ]
+    found = []
+    for (payload, task, machine, compiler, sweep), rows in frame.groupby([*SWEEP, "sweep"], sort=False):
+        best = rows[rows["outcome"] == "ok"].nsmallest(top, "seconds_normalised")
+        described = tuple(describe_trial(row, roofs, defaults.get(str(sweep))) for _, row in best.iterrows())
+        outcomes = {str(k): int(v) for k, v in rows["outcome"].value_counts().items()}
+        key = (str(payload), str(task), str(machine), str(compiler))
+        found.append(SweepFigures(*key, outcomes, phase_seconds(rows), described, course_of(rows)))
+    return tuple(found)
 
 
-def describe_sweep(
-    rows: pd.DataFrame, top: int, roofs: Roofs | None, defaults: Mapping[str, DefaultConfig]
-) -> dict[str, Any]:
-    """One task's share of `describe_sweeps`."""
-    best = rows[rows["outcome"] == "ok"].nsmallest(top, "seconds_normalised")
-    spent = phase_seconds(rows)
-    total = sum(spent.values())
-    run = int((rows["outcome"] != "duplicate").sum())
+def describe_sweep(figures: Iterable[SweepFigures], top: int) -> dict[str, Any]:
+    """One task's share of `Overview.describe`: what its studies, of other searches of it, come to."""
+    counts: Counter[str] = Counter()
+    spent = dict.fromkeys(PHASES, 0.0)
+    best: list[dict[str, Any]] = []
+    for each in figures:
+        counts.update(each.outcomes)
+        spent = {phase: spent[phase] + each.phases[phase] for phase in PHASES}
+        best += each.best
+    total, trials = sum(spent.values()), counts.total()
+    run = trials - counts["duplicate"]
     return {
-        "trials": len(rows),
-        "outcomes": {str(k): int(v) for k, v in rows["outcome"].value_counts().items()},
-        "seconds_per_trial": total / len(rows) if len(rows) else 0.0,
+        "trials": trials,
+        "outcomes": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+        "seconds_per_trial": total / trials if trials else 0.0,
         "phase_seconds": spent,
         "trials_per_second": run / total if total else None,
-        "best": [describe_trial(row, roofs, defaults.get(row["sweep"])) for _, row in best.iterrows()],
+        "best": sorted(best, key=lambda trial: float(trial["seconds_normalised"]))[:top],
     }
 
 
-def describe_trial(row: "pd.Series[Any]", roofs: Roofs | None, default: DefaultConfig | None) -> dict[str, Any]:
+def describe_trial(row: Row, roofs: Roofs | None, default: DefaultConfig | None) -> dict[str, Any]:
     """A measured trial; what differs from the default config is null where that is not recorded."""
     config = config_of(row)
     if default is not None:
@@ -95,15 +166,15 @@ def phase_seconds(rows: pd.DataFrame) -> dict[str, float]:
     return {phase: float(rows[f"{phase}_seconds"].sum()) for phase in PHASES}
 
 
-def roof_fraction(row: "pd.Series[Any]", roofs: Roofs | None) -> float | None:
+def roof_fraction(row: Row, roofs: Roofs | None) -> float | None:
     """A trial's rate over the FMA roof, the machine's drift divided out; `None` where either is unknown."""
     if roofs is None or pd.isna(row["gflops"]):
         return None
     return float(row["gflops"] * 1e9 * row["seconds_median"] / row["seconds_normalised"] / roofs.flops)
 
 
-def config_of(row: "pd.Series[Any]") -> dict[str, Any]:
-    """The knobs of a trial's row; those of `autotune.reports.glance` have them in one column."""
+def config_of(row: Row) -> dict[str, Any]:
+    """The knobs of a trial's row; of those that are not in a frame, ``config``."""
     if "config" in row:
         return dict(row["config"])
     return {
@@ -116,13 +187,6 @@ def config_of(row: "pd.Series[Any]") -> dict[str, Any]:
 def knobs_of(rows: pd.DataFrame) -> list[str]:
     """Columns of the knobs that took more than one value in these trials."""
     return [str(c) for c in rows if str(c).startswith(KNOB) and rows[c].nunique(dropna=True) > 1]
-
-
-def best_so_far(rows: pd.DataFrame) -> Curve:
-    """After each trial, the least seconds a call seen, drift divided out; NaN before the first success."""
-    ordered = rows.sort_values("number", kind="stable")
-    seconds = ordered["seconds_normalised"].where(ordered["outcome"] == "ok")
-    return np.asarray(seconds.cummin().ffill(), dtype=np.float64)
 
 
 def seconds_so_far(rows: pd.DataFrame) -> Curve:

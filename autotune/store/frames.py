@@ -1,7 +1,7 @@
 """Trials as a pandas frame: one row a trial, failures included, units in the column names."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import pandas as pd
@@ -62,8 +62,17 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
 
 def knob_column(values: list[Value | None]) -> "pd.Series[Any]":
     """A knob's values in one type that files can hold; `None` where a trial lacks the knob."""
-    kinds = {type(value) for value in values} - {type(None)}
-    dtype = "Int64" if kinds == {int} else "boolean" if kinds == {bool} else "string"
+    dtype = knob_dtype({type(value) for value in values} - {type(None)})
     if dtype == "string":
         values = [None if value is None else str(value) for value in values]
     return pd.Series(values, dtype=pandas_dtype(dtype))
+
+
+def knob_dtype(kinds: Set[type]) -> str:
+    """The type of a column that holds values of some types.
+
+    Example:
+        >>> knob_dtype({int}), knob_dtype({bool}), knob_dtype({int, str})
+        ('Int64', 'boolean', 'string')
+    """
+    return "Int64" if kinds == {int} else "boolean" if kinds == {bool} else "string"

@@ -7,7 +7,7 @@ rebuilt from `Sweep.trials`.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -169,10 +169,12 @@ class Store:
                 log.tell("sweep", wanted)
             return Sweep(log, wanted, self.where, self.locks or NoLocks())
 
-    def sweeps(self) -> list[Sweep]:
-        """Every sweep, oldest first."""
-        with plain_errors(self.where):
-            return [Sweep(self.log(name, TRIAL), about, self.where, NoLocks()) for name, about in self.abouts().items()]
+    def sweeps(self, abouts: Mapping[str, dict[str, Any]] | None = None) -> Iterator[Sweep]:
+        """Every sweep or those that `abouts` told of, oldest first; each is read when it is asked for."""
+        for name, about in (self.abouts() if abouts is None else abouts).items():
+            with plain_errors(self.where):
+                sweep = Sweep(self.log(name, TRIAL), about, self.where, NoLocks())
+            yield sweep
 
     def abouts(self) -> dict[str, dict[str, Any]]:
         """What each sweep is of, by the name of its study, oldest first; without reading any trial."""
@@ -255,5 +257,4 @@ def trials(location: str | Path) -> pd.DataFrame:
         StoreError: The store is missing, damaged or of another format.
     """
     with Store.open(location, create=False, exclusive=False) as store:
-        sweeps = [(sweep, sweep.about) for sweep in store.sweeps()]
-        return to_frame([(trial, about) for sweep, about in sweeps for trial in sweep.trials()])
+        return to_frame([(trial, sweep.about) for sweep in store.sweeps() for trial in sweep.trials()])

@@ -98,7 +98,7 @@ RESULT = TuneResult(
 
 def reproduction(place):
     with Store.open(fill_wide_store(place / "w")) as store:
-        trial = store.sweeps()[0].trials()[-1]
+        trial = next(store.sweeps()).trials()[-1]
     show_reproduction(Reproduction(replace(trial, diagnostic=FAILED), Evaluation("ok"), Path("trial"), NOTE))
 
 

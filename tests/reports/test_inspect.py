@@ -4,6 +4,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from autotune.cli.curve import draw_curve
 from autotune.core.errors import StoreError
 from autotune.core.stats import Interval
 from autotune.core.trial import OUTCOMES
+from autotune.reports.courses import best_so_far, course_of, speed_shares
 from autotune.reports.holdings import keep, read_holdings
 from autotune.reports.importance import knob_importance
-from autotune.reports.overview import best_so_far, describe_sweeps, seconds_so_far
+from autotune.reports.overview import overview_of, seconds_so_far
 from autotune.reports.pictures.gallery import draw_all, save_all, to_svg
 from autotune.reports.pictures.style import DARK, HEIGHT, INK, MOST_BARS, OUTCOME_COLOURS, WIDTH, shorten
 from autotune.reports.pictures.whole import budget, gains
@@ -55,17 +57,28 @@ def test_best_so_far_never_rises_and_ends_at_the_best(factors):
         assert not len(known)
 
 
+@given(st.lists(st.one_of(st.none(), st.floats(1e-3, 1e3)), min_size=1, max_size=30))
+def test_course_is_the_best_so_far_at_every_place(factors):
+    rows = rows_of(factors)
+    course = course_of(rows)
+    assert course.trials == len(rows)
+    np.testing.assert_array_equal(course.at(np.arange(len(rows))), best_so_far(rows))
+    shares = speed_shares([course, course_of(rows_of([1.0]))], 7)
+    assert (np.diff(shares) >= 0).all()
+    assert shares[-1] == pytest.approx(1)
+
+
 def test_seconds_so_far_end_at_all_that_was_spent(holdings):
     rows = holdings.frame[holdings.frame["task"] == "first"]
-    (first, _) = describe_sweeps(holdings.frame, 1)
+    (first, _) = overview_of(holdings, 1).describe()
     assert seconds_so_far(rows)[-1] == pytest.approx(sum(first["phase_seconds"].values()))
     assert first["trials_per_second"] == pytest.approx(57 / sum(first["phase_seconds"].values()))
 
 
 def test_share_of_the_roof_is_that_of_the_recorded_roofs(holdings):
-    best = describe_sweeps(holdings.frame, 1, holdings.roofs)[0]["best"][0]
+    best = overview_of(holdings, 1).describe()[0]["best"][0]
     assert best["roof_fraction"] == pytest.approx(FLOPS / (QUARTILE * 2.5e-4) / 1e11)
-    assert describe_sweeps(holdings.frame, 1)[0]["best"][0]["roof_fraction"] is None
+    assert overview_of(replace(holdings, roofs=None), 1).describe()[0]["best"][0]["roof_fraction"] is None
 
 
 def test_where_takes_knobs_by_their_own_names(holdings):
@@ -146,11 +159,11 @@ def test_pictures_where_nothing_succeeded_tell_what_became_of_the_trials(tmp_pat
     found = read_holdings(tmp_path / "s", where="outcome != 'ok'")
     names = [picture.name for picture in draw_all(found)]
     assert names == ["mine-outcomes", "mine-phases"]
-    assert draw_curve(found.frame, 80) == ["no trial succeeded"]
+    assert draw_curve(overview_of(found, 1).courses("mine"), 80) == ["no trial succeeded"]
 
 
 def test_curve_on_the_terminal_ends_full(holdings):
-    head, *bars, foot = draw_curve(holdings.frame, 48)
+    head, *bars, foot = draw_curve(overview_of(holdings, 1).courses("mine"), 48)
     assert "120" not in head
     assert all(line.endswith("█") for line in bars)
     assert {len(line) for line in (*bars, foot)} == {48}

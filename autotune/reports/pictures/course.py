@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from autotune.core.trial import OUTCOMES
-from autotune.reports.overview import Curve, best_so_far, seconds_so_far
+from autotune.reports.courses import Curve, best_so_far
+from autotune.reports.overview import seconds_so_far
 from autotune.reports.pictures.style import (
     OUTCOME_COLOURS,
     colour_of,

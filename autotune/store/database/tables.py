@@ -74,7 +74,6 @@ ATTRIBUTES, SYSTEM_ATTRIBUTES = (
     for kind in ("user", "system")
 )
 OPTUNA = frozenset({"studies", "trials", "version_info", "alembic_version"})  # that Optuna's databases have
-BLOCK = 20_000  # trials whose lines are one answer
 
 # Statements of every trial, made once: that is half of the time of one. Id, number and an attribute of trials, those
 # without it too; those of a study behind an id; the row of a study, for nobody else to lock.
@@ -114,23 +113,6 @@ def read_values(connection: Connection, trials: Sequence[int], key: str) -> dict
     """An attribute of some trials by their ids."""
     found = connection.execute(ATTRIBUTE.where(TRIALS.c.trial_id.in_(trials)), {"key": key})
     return {row: load(text) for row, _, text in found}
-
-
-def read_lines(connection: Connection, studies: Sequence[int], key: str) -> Iterator[str]:
-    """Lines ``study,trial,text`` of all trials of studies, `BLOCK` at a time: `text` is a system attribute, a string.
-
-    The server joins the lines, so that a million of them are fifty answers; what lacks the attribute has no text.
-    """
-    first, last = connection.execute(select(func.min(TRIALS.c.trial_id), func.max(TRIALS.c.trial_id))).one()
-    has = and_(SYSTEM_ATTRIBUTES.c.trial_id == TRIALS.c.trial_id, SYSTEM_ATTRIBUTES.c.key == key)
-    text = func.btrim(SYSTEM_ATTRIBUTES.c.value_json, '"')
-    line = func.concat_ws(",", TRIALS.c.study_id, TRIALS.c.trial_id, text)
-    lines = select(func.string_agg(line, "\n")).select_from(TRIALS.outerjoin(SYSTEM_ATTRIBUTES, has))
-    for start in range(first or 0, (last or 0) + 1, BLOCK):
-        block = lines.where(TRIALS.c.trial_id >= start, TRIALS.c.trial_id < start + BLOCK)
-        found = connection.execute(block.where(TRIALS.c.study_id.in_(studies))).scalar_one()
-        if found:
-            yield found
 
 
 def append(connection: Connection, study: int, number: int, records: Sequence[FrozenTrial]) -> None:

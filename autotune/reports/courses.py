@@ -1,0 +1,71 @@
+"""How searches came along: the best so far of each, kept as the trials that were an improvement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Curve = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Course:
+    """The best so far of one search.
+
+    Attributes:
+        trials: Trials of the search.
+        places: Trials, counted from 0, that were faster than all before them; rising.
+        seconds: Seconds a call of each, drift divided out; falling.
+    """
+
+    trials: int
+    places: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def at(self, places: npt.NDArray[np.int64]) -> Curve:
+        """Seconds a call of the best after the trials at some places; NaN before the first success."""
+        found = np.searchsorted(np.array(self.places, dtype=np.int64), places, side="right")
+        return np.concatenate(([np.nan], self.seconds))[found]
+
+
+def best_so_far(rows: pd.DataFrame) -> Curve:
+    """After each trial, the least seconds a call seen, drift divided out; NaN before the first success."""
+    ordered = rows.sort_values("number", kind="stable")
+    seconds = ordered["seconds_normalised"].where(ordered["outcome"] == "ok")
+    return np.asarray(seconds.cummin().ffill(), dtype=np.float64)
+
+
+def course_of(rows: pd.DataFrame) -> Course:
+    """The course of a search.
+
+    Args:
+        rows: Trials of it, one row each.
+
+    Example:
+        >>> trials = {"number": [0, 1, 2], "outcome": ["crashed", "ok", "ok"], "seconds_normalised": [None, 2.0, 1.0]}
+        >>> course_of(pd.DataFrame(trials))
+        Course(trials=3, places=(1, 2), seconds=(2.0, 1.0))
+    """
+    curve = best_so_far(rows)
+    known = np.where(np.isnan(curve), np.inf, curve)
+    places = np.flatnonzero(known < np.concatenate(([np.inf], known[:-1])))
+    return Course(len(curve), tuple(places.tolist()), tuple(curve[places].tolist()))
+
+
+def speed_shares(courses: Sequence[Course], columns: int) -> Curve:
+    """How near all searches of a payload are to their own ends, as the geometric mean of speeds.
+
+    Args:
+        courses: Searches; none if nothing succeeded.
+        columns: Places from the first trial of the longest search to its last; a shorter one is stretched.
+    """
+    known = [course for course in courses if course.places]
+    if not known:
+        return np.array([np.nan])
+    longest = max(course.trials for course in known)
+    picked = np.linspace(0, longest - 1, columns).round() / max(1, longest - 1)
+    stretched = [course.at((picked * (course.trials - 1)).round().astype(np.int64)) for course in known]
+    shares = [course.seconds[-1] / seconds for course, seconds in zip(known, stretched, strict=True)]
+    return np.asarray(np.exp(np.mean(np.log(np.nan_to_num(shares, nan=1e-9)), axis=0)))
