@@ -67,6 +67,13 @@ def test_stages_in_the_documents_are_those_there_are():
     assert tuple(re.findall(r"^\| `([\w-]+)` \|", page, re.M)) == STAGES
 
 
+def test_from_one_laptop_to_two_machines_are_ten_commands():
+    page = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
+    section = page.split("\n## From one laptop to two machines\n")[1].split("\n## ")[0]
+    assert len(re.findall(r"^\$ ", section, re.M)) == 10
+    assert "Ten commands." in section
+
+
 def test_payload_in_the_documents_can_be_tuned(tmp_path):
     (text,) = re.findall(r"```mlir .*?\n(.*?)```", (ROOT / "docs" / "how-to" / "payload.md").read_text(), re.S)
     (tmp_path / "mine.mlir").write_text(text)
