@@ -16,6 +16,9 @@ def report(
     explained: Annotated[
         bool, typer.Option("--explain", help="Measure what each technique is worth, as `explain` does.")
     ] = False,
+    analysis: Annotated[
+        bool, typer.Option("--analysis", help="What can be known before it runs, as `show --stage analysis`.")
+    ] = False,
 ) -> None:
     """Write one self-contained page: what was gained, where a call's time goes, each task, the search, how to replay.
 
@@ -23,6 +26,7 @@ def report(
 
     Example: autotune report results/MACHINE/bundles/nano --store results/MACHINE/store.journal -o nano.html
     """
+    from autotune.reports.analysis.analysed import analyse_bundle
     from autotune.reports.explain import explain
     from autotune.reports.holdings import read_holdings
     from autotune.reports.page import report_bundle, report_store
@@ -35,9 +39,11 @@ def report(
         payload = read_winner(Path(source)).payload
         checks = read_history(past, payload) if past is not None else None
         holdings = read_holdings(store, payload=payload) if store is not None else None
-        page = report_bundle(Path(source), holdings, explain(Path(source)) if explained else None, checks)
-    elif store is not None or explained:
-        raise typer.BadParameter(f"--store and --explain go with a bundle, {shown(source)} is none")
+        explanation = explain(Path(source)) if explained else None
+        known = analyse_bundle(Path(source)) if analysis else None
+        page = report_bundle(Path(source), holdings, explanation, checks, known)
+    elif store is not None or explained or analysis:
+        raise typer.BadParameter(f"--store, --explain and --analysis go with a bundle, {shown(source)} is none")
     else:
         checks = read_history(past) if past is not None else None
         name = shown(source) if "://" in source else Path(source).name

@@ -14,8 +14,8 @@ def show(
     stage: Annotated[
         str,
         typer.Option(
-            help="dialect, payload, rewritten, tasks, space, schedule, scheduled, bufferized, lowered, llvm, asm, "
-            "code, a step."
+            help="dialect, payload, rewritten, tasks, analysis, space, schedule, scheduled, bufferized, lowered, "
+            "llvm, asm, code, a step."
         ),
     ] = "schedule",
     task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone; `--stage tasks` lists them.")] = None,
@@ -49,6 +49,8 @@ def show(
     `rewritten` is the payload after rewrite rules, and on stderr which fired where; `--diff payload rewritten` is what
     they changed.
 
+    `analysis` is what can be known before it runs: operations and bytes, what is fused and why not, ranges of values
+    and what precision each needs, the arena over time, reuse distances and what each cache fetches.
     `space` is what may be chosen: knobs with their values, laws, and how many combinations differ and obey.
     `asm` is the hot loop, with its instruction mix and llvm-mca's cycles beside measured ones; `code` is all of it.
 

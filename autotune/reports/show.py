@@ -18,6 +18,7 @@ from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import families_for, load_family
+from autotune.reports.analysis.text import analyse_and_describe
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.rules import rewriting_difference, rewritten
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
@@ -28,8 +29,8 @@ from autotune.tuning.own import open_own, own_of, own_script, parts_of
 from autotune.worker.reading import ScriptFile, compile_to, open_payload, script_text
 from autotune.worker.rule_files import read_rules
 
-REWRITTEN = "rewritten"
-STAGES = ("dialect", "payload", REWRITTEN, "tasks", "space", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
+REWRITTEN, ANALYSIS = "rewritten", "analysis"
+STAGES = ("dialect", "payload", REWRITTEN, "tasks", ANALYSIS, "space", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
 DEFAULT = "default"
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
 
@@ -69,7 +70,7 @@ def show(
             empty text changes none.
         schedule: A transform script of the user's own; by default the bundle's, or that of the payload's file.
         family: Family to show schedules of, an installed one's name or ``mine.py:FAMILY``.
-        opened: Show stage ``schedule`` of one task with the family's knobs open, as a script to edit and tune.
+        opened: Show stage ``schedule`` of one task with the family's knobs open.
         rules: File of rewrite rules of a payload; ``none`` for none; empty for those that come with the tool.
         exact: Leave out rewrite rules that change rounding.
 
@@ -101,13 +102,13 @@ def show(
         why = "one task is opened" if opened else "a config is of one task"
         alone = as_recorded(only(parts.tasks, task, why), recorded, machine, own)
         chosen = with_knobs(alone, config, machine) if config else alone
-        return show_opened(chosen, machine) if opened else show_alone(stage, chosen, machine)
+        return show_opened(chosen, machine) if opened else show_tasks(stage, chosen.task.payload, [chosen], machine)
     if stage == "tasks":
         return Shown("\n".join(list_tasks(parts.tasks, recorded, machine, own)))
-    if bundle is not None and (own is None or stage != "scheduled"):
+    if bundle is not None and stage != ANALYSIS and (own is None or stage != "scheduled"):
         return render(stage, payload, recorded_candidate(bundle), machine)
-    tasks = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
-    return render(stage, payload, candidate_of(tasks, machine, parts.payload.text), machine)
+    whole = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
+    return show_tasks(stage, payload, whole, machine, parts.payload.text)
 
 
 def list_tasks(
@@ -166,11 +167,16 @@ def show_opened(alone: Scheduled, machine: Machine) -> Shown:
     return Shown(open_text(alone.family, alone.task, machine, alone.config))
 
 
-def show_alone(stage: str, alone: Scheduled, machine: Machine) -> Shown:
-    """A stage of one task alone."""
+def show_tasks(
+    stage: str, payload: Payload, tasks: Sequence[Scheduled], machine: Machine, text: str | None = None
+) -> Shown:
+    """A stage of tasks in their tagged module `text`, or of the only one alone."""
     if stage == "tasks":
-        return Shown(describe(alone.task.tag, alone.record()))
-    return render(stage, alone.task.payload, candidate_of([alone], machine), machine)
+        return Shown("\n".join(describe(each.task.tag, each.record()) for each in tasks))
+    candidate = candidate_of(tasks, machine, text)
+    if stage == ANALYSIS:
+        return Shown(analyse_and_describe(payload, text or payload.text, candidate, tasks, machine))
+    return render(stage, payload, candidate, machine)
 
 
 def read_own(payload: Payload, schedule: Path | None) -> OwnFamily | None:

@@ -4,7 +4,7 @@ A group has a root, whose rows are cut into blocks, and members that feed it: ea
 row by row. Softmax, layer norm, a contraction with what is added to it, and attention are found by this one rule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
@@ -151,24 +151,44 @@ def next_member(
 
 def fits(group: Group, root: GroupShape, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
     """Tell whether a producer can be computed block of rows by block of rows, where its reader is."""
+    return next(objections(group, root, op, reader, number), None) is None
+
+
+def objections(group: Group, root: GroupShape, op: ir.Operation, reader: ir.Operation, number: int) -> Iterator[str]:
+    """Why a producer cannot be computed block of rows by block of rows, where its reader is; nothing if it can.
+
+    Args:
+        group: Group of the reader.
+        root: Shape of its root.
+        op: Producer.
+        reader: Op that reads it.
+        number: Operand number there.
+    """
     mine, theirs = shape_of(op), shape_of(reader)
     if mine is None or theirs is None:
-        return False
+        yield "one of them moves elements about, gathers, or has no vectors"
+        return
     rows = list(range(root.rows))
-    same_rows = dimensions(theirs.maps[number])[: len(rows)] == rows and dimensions(mine.maps[-1])[: len(rows)] == rows
-    if not same_rows or len(dimensions(mine.maps[-1])) > len(rows) + 1:
-        return False
+    if dimensions(theirs.maps[number])[: len(rows)] != rows or dimensions(mine.maps[-1])[: len(rows)] != rows:
+        yield "rows of one are no rows of the other"
+    if len(dimensions(mine.maps[-1])) > len(rows) + 1:
+        yield "it gives more than a row to each row"
     others = [shape_of(member) for member in group.ops]
     if mine.windows or any(other is not None and other.windows for other in others):
-        return not theirs.windows and mine.rows == root.rows and all(map(follows_windows, (mine, *others)))
+        if theirs.windows or mine.rows != root.rows or not all(map(follows_windows, (mine, *others))):
+            yield "windows go with element-wise ops of the same rows alone"
+        return
     batched = len(rows) > 1
     if theirs.contraction and not (batched and number == 0):
-        return False  # a producer of B, or of the A of a plain matmul, would be computed again and again
+        yield "a product reads it again and again, so it would be computed as often"
     if not mine.contraction:
-        return len(mine.iterators) <= len(rows) + 1
+        if len(mine.iterators) > len(rows) + 1:
+            yield "it sums over more than a row"
+        return
     contractions = sum(other is not None and other.contraction for other in others)
     epilogue = all(other is not None and other.elementwise for other in others)
-    return mine.rows == root.rows and ((batched and contractions <= 1) or (epilogue and contractions == 0))
+    if mine.rows != root.rows or not ((batched and contractions <= 1) or (epilogue and contractions == 0)):
+        yield "a product goes with what is done to each of its elements alone"
 
 
 def follows_windows(shape: GroupShape | None) -> bool:
