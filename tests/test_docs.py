@@ -170,7 +170,7 @@ def test_readme_is_short_and_its_links_lead_somewhere():
 
 def test_notebooks_are_numbered_without_a_gap():
     assert [path.stem[:3] for path in NOTEBOOKS] == [f"{number:02}_" for number in range(1, len(NOTEBOOKS) + 1)]
-    assert NOTEBOOKS[-1].stem == "07_own_schedule"
+    assert NOTEBOOKS[-1].stem == "08_tensors"
 
 
 def fragments(source):
