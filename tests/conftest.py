@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 from golden_files import GOLDEN
 from postgres_support import NoServerError, execute, own_postgres
+from warm_pythons import COLD, KEEPER, WarmPython
 
 from autotune import cli
 
@@ -29,6 +30,24 @@ def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("MPLCONFIGDIR", fonts)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_keepers():
+    """Keepers of this process start in milliseconds."""
+    keepers = WarmPython(KEEPER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.worker.keeper.start_keeping", keepers.start_keeping)
+        yield keepers
+    keepers.close()
+
+
+@pytest.fixture(scope="module")
+def cold_keepers():
+    """Keepers start as the tool starts them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.worker.keeper.start_keeping", COLD)
         yield
 
 

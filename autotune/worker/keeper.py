@@ -72,10 +72,7 @@ class Keeper:
         """
         self._control, theirs = Pipe()
         with theirs:
-            handle = theirs.fileno()
-            # No process of `multiprocessing`: that would run the caller's script once more, to have its functions.
-            code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import keep; keep({handle})"
-            self._process = Popen([sys.executable, "-c", code], pass_fds=[handle])
+            self._process = start_keeping(theirs.fileno(), preload)
         self._control.send((around, tuple(preload)))
 
     def start(self) -> IsolatedProcess:
@@ -111,6 +108,18 @@ class Keeper:
         except TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
+    """Start a process that keeps, a new Python: its memory lies elsewhere than that of the one before.
+
+    Args:
+        handle: Descriptor that it is told over.
+        preload: Modules that it will be told to load.
+    """
+    # No process of `multiprocessing`: that would run the caller's script once more, to have its functions.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import keep; keep({handle})"
+    return Popen([sys.executable, "-c", code], pass_fds=[handle])
 
 
 def keep(handle: int) -> None:

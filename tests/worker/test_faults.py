@@ -21,6 +21,8 @@ from autotune.tuning.search import Search
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.worker import Worker
 
+pytestmark = pytest.mark.usefixtures("cold_keepers")
+
 M, N = OUTPUT.shape
 K = TASK.contraction.k
 A, B = (a.name for a in PAYLOAD.arguments if a.role != "output")
@@ -211,7 +213,7 @@ def search_all(path, worker):
 
 
 @pytest.fixture(scope="module")
-def worker():
+def worker(cold_keepers):
     """Without a sandbox, which refuses some of the faults: isolation must hold where there are no walls, too."""
     with Worker(30.0, memory_bytes=4 << 30, sandboxed=False) as shared:
         yield shared

@@ -7,6 +7,7 @@ import signal
 import pytest
 from test_faults import product
 from test_worker import GOOD, OUTPUT, instead, job
+from warm_pythons import COLD
 
 from autotune.worker.probe import ATTEMPTS, attempt_all, find_holes
 from autotune.worker.sandbox import available_walls
@@ -85,7 +86,11 @@ HARM = {
 
 @pytest.fixture(scope="module")
 def worker():
-    with Worker(20.0) as shared:
+    """With a keeper as the tool starts it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.worker.keeper.start_keeping", COLD)
+        shared = Worker(20.0)
+    with shared:
         yield shared
 
 

@@ -1,0 +1,186 @@
+"""Processes for tests that start in milliseconds: forked from one that has everything loaded, not imported again.
+
+A keeper of the tool's own is a new Python, and imports for a second, as a converter of models does. That its memory
+lies elsewhere each time matters to times, and to no test. Tests of keepers, and of what ends them, have the tool's own.
+"""
+
+import os
+import pickle
+import runpy
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing, suppress
+from importlib import import_module
+from pathlib import Path
+
+from autotune.worker import keeper  # and no more: what has MLIR of ours loaded cannot be a converter
+
+PLACE = "AUTOTUNE_TESTS_KEEPERS"  # environment variable: the socket at which programs that tests start ask for one
+WITHOUT_CARE = Path(__file__).parent / "without_care"
+MOST_BYTES = 1 << 17  # of a request: a path, a folder and an environment
+COLD = keeper.start_keeping
+KEEPER = ("autotune.worker.evaluate",)
+CONVERTER = (
+    "onnx.reference.ops._op_list",
+    "payload.importers.folder",
+    "payload.importers.onnx_oracle",
+    "payload.importers.onnx_values",
+    "torch_mlir.dialects.torch",
+    "torch_mlir.extras.onnx_importer",
+    "torch_mlir.passmanager",
+)
+
+
+class WarmPython:
+    """A process that others are forked from, for as long as this is open; it has these modules loaded."""
+
+    def __init__(self, preload):
+        self._folder = Path(tempfile.mkdtemp(prefix="warm-"))
+        self.place = str(self._folder / "socket")
+        with closing(new_socket()) as listening:
+            listening.bind(self.place)
+            listening.listen(64)
+            what = f"from {__name__} import fork_for_all; fork_for_all({listening.fileno()}, {tuple(preload)})"
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {what}"],
+                stdin=subprocess.PIPE,
+                pass_fds=[listening.fileno()],
+                env={**os.environ, "PYTHONPATH": str(WITHOUT_CARE)},
+            )
+
+    def start_keeping(self, handle, preload):
+        """Stand in for `autotune.worker.keeper.start_keeping`."""
+        return start_keeping(self.place, handle, preload)
+
+    def run_module(self, module, arguments, said):
+        """Stand in for `payload.importers.converter.run_module`."""
+        with asked(self.place, run_module, [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
+            answers.recv(MOST_BYTES)  # its number
+            return int(answers.recv(MOST_BYTES) or -1)
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        shutil.rmtree(self._folder)
+
+
+def new_socket(handle=None):
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=handle)
+
+
+def asked(place, function, arguments, handles):
+    """Ask for a process that calls a function, with the path, folder, cores and environment of this one."""
+    answers = new_socket()
+    answers.connect(place)
+    request = pickle.dumps((sys.path, os.getcwd(), os.sched_getaffinity(0), dict(os.environ), function, arguments))
+    socket.send_fds(answers, [request], handles)
+    return answers
+
+
+def start_keeping(place, handle, preload):
+    """A keeper as the tool starts it."""
+    if tuple(preload) != KEEPER:
+        return COLD(handle, preload)
+    with asked(place, keep, [], [0, 1, 2, handle]) as answers:
+        return WarmProcess(int(answers.recv(MOST_BYTES)))
+
+
+class WarmProcess:
+    """A process that is somebody else's child, with what `subprocess.Popen` has of it."""
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def wait(self, timeout=3600.0):
+        """Wait until it is gone, its number too."""
+        until = time.monotonic() + timeout
+        with suppress(ProcessLookupError):
+            gone = os.pidfd_open(self.pid)
+            try:
+                ended = select.select([gone], [], [], timeout)[0]
+            finally:
+                os.close(gone)
+            if not ended:
+                raise subprocess.TimeoutExpired("keeper", timeout)
+            while time.monotonic() < until:
+                os.kill(self.pid, 0)
+                time.sleep(1e-4)
+
+    def kill(self):
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def fork_for_all(handle, preload):
+    """Fork whenever asked, until the tests are gone."""
+    listening = new_socket(handle)
+    for module in preload:
+        import_module(module)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, wait_for_all)
+    while sys.stdin not in (ready := select.select([sys.stdin, listening], [], [])[0]):
+        if ready:
+            with closing(listening.accept()[0]) as answers:
+                answers.send(str(fork_for(answers, listening)).encode())
+
+
+def fork_for(answers, listening):
+    """Fork a process as it is asked for; its number."""
+    request, handles, _, _ = socket.recv_fds(answers, MOST_BYTES, 4)
+    pid = os.fork()
+    if pid == 0:
+        listening.close()
+        os._exit(be_new(answers, request, handles))
+    for handle in handles:
+        os.close(handle)
+    return pid
+
+
+def wait_for_all(*_):
+    """Wait for every process that has ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def be_new(answers, request, handles):
+    """Do what was asked for, as if started anew by whoever asked; an exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.path[:], folder, cores, environment, function, arguments = pickle.loads(request)
+    os.chdir(folder)
+    os.sched_setaffinity(0, cores)
+    os.environ.clear()
+    os.environ.update(environment)
+    for stream in range(3):
+        os.dup2(handles[stream], stream)
+        os.close(handles[stream])
+    return function(answers, *handles[3:], *arguments)
+
+
+def keep(answers, handle):
+    answers.close()
+    keeper.keep(handle)
+    return 0
+
+
+def run_module(answers, module, *arguments):
+    """Run a module as a program; also tells its exit code."""
+    sys.argv, code = ["", *arguments], 1
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    answers.send(str(code).encode())
+    return code
