@@ -1,4 +1,7 @@
-"""What README and the how-to pages show runs: every block of Python and of shell, in order, in an empty folder."""
+"""What README and the how-to pages show runs: every block of Python and of shell, in order, in an empty folder.
+
+It runs as it stands, but is measured without care, as no page is about speed; see `without_care/sitecustomize.py`.
+"""
 
 import fcntl
 import os
@@ -9,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_pythons import PLACE, WITHOUT_CARE
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
@@ -29,7 +33,7 @@ SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory):
+def shared(tmp_path_factory, warm_keepers):
     """The folder that the command several pages begin with leaves behind; it is run once, whichever page is first."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-page"
@@ -38,7 +42,7 @@ def shared(tmp_path_factory):
         if not (folder / "mine.bundle").exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            run([("sh", SHARED)], folder)
+            run([("sh", SHARED)], folder, {PLACE: warm_keepers.place})
     return folder
 
 
@@ -54,7 +58,7 @@ def test_every_block_is_run_or_said_to_be_shown(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_blocks_of_a_page_run_in_an_empty_folder(page, request, tmp_path):
+def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warm_keepers, tmp_path):
     blocks = blocks_of(page)
     for name, text in ((name, text) for _, name, text in blocks if name):
         (tmp_path / name).write_text(text)
@@ -64,14 +68,13 @@ def test_blocks_of_a_page_run_in_an_empty_folder(page, request, tmp_path):
     if steps[0] == ("sh", SHARED):
         shutil.copytree(request.getfixturevalue("shared"), tmp_path, dirs_exist_ok=True)
         steps = steps[1:]
-    run(steps, tmp_path)
+    run(steps, tmp_path, {} if page.name == "README.md" else {PLACE: warm_keepers.place})  # README starts its own
 
 
-def run(steps, folder):
+def run(steps, folder, where):
     """Run blocks as one program, so that what Python defines is there for the next block."""
     program = "".join(
-        text if language == "python" else f"import subprocess\nsubprocess.run({text!r}, shell=True, check=True)\n"
-        for language, text in steps
+        text if language == "python" else f"import shell\nshell.run({text!r})\n" for language, text in steps
     )
     (folder / "page.py").write_text(program)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -81,6 +84,6 @@ def run(steps, folder):
         text=True,
         check=False,
         cwd=folder,
-        env={**os.environ, "PATH": path, "MPLBACKEND": "agg"},
+        env={**os.environ, "PATH": path, "MPLBACKEND": "agg", "PYTHONPATH": str(WITHOUT_CARE), **where},
     )
     assert done.returncode == 0, done.stderr[-3000:]
