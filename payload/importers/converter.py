@@ -3,9 +3,10 @@
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from autotune.core.errors import PayloadError
 from payload.importers.linalg import UnsupportedError
@@ -40,19 +41,28 @@ def start_converter(
     given = [f"{name}={size}" for name, size in sizes.items()]
     with tempfile.TemporaryFile() as said:
         try:
-            command = [sys.executable, "-m", module, str(path), str(folder), *given]
-            done = subprocess.run(command, stdout=said, stderr=said, timeout=SECONDS, check=False)
+            code = run_module(module, [str(path), str(folder), *given], said)
         except subprocess.TimeoutExpired as error:
             raise PayloadError(
                 f"{path} must be imported within {SECONDS:g} s, it is not; import a smaller part"
             ) from error
         said.seek(0)
         lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
-    if done.returncode == REFUSED:
+    if code == REFUSED:
         raise PayloadError(f"{path} cannot be imported: {lines[-1]}")
-    if done.returncode:
+    if code:
         why = lines[-1][:300] if lines else "it said nothing"
-        raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {done.returncode}): {why}")
+        raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
+
+
+def run_module(module: str, arguments: Sequence[str], said: IO[bytes]) -> int:
+    """Run a module as a program, in a new Python that says all it says into a file; its exit code.
+
+    Raises:
+        TimeoutExpired: The module takes longer than `SECONDS`.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, stdout=said, stderr=said, timeout=SECONDS, check=False).returncode
 
 
 def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> None:

@@ -28,6 +28,8 @@ from autotune.worker.worker import Worker
 from payload.comparators.tensor_module import write as write_module
 from payload.onnx_bert import BertSizes, write_bert
 
+pytestmark = pytest.mark.usefixtures("warm_converters")
+
 
 @pytest.fixture(scope="module")
 def worker():
