@@ -1,11 +1,16 @@
 """Bundles for tests: tuned without care, copied, spoilt, and signed again as a careful forger would."""
 
+import atexit
 import hashlib
 import json
 import re
+import shutil
 import sys
+import tempfile
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +35,8 @@ def no_care():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
         patch.setattr("autotune.tuning.sessions.SESSIONS", 1)
+        patch.setattr("autotune.tuning.choose.FINALISTS", 2)
+        patch.setattr("autotune.tuning.choose.PROCESSES", 1)
         modules = [module for name, module in sys.modules.items() if name.startswith("autotune.")]
         for module in modules:
             for name, value in list(vars(module).items()):
@@ -43,6 +50,18 @@ def make_bundle(folder, spec, trials=1, **options):
     with no_care(), Store.open(folder / "store.journal") as store:
         tune(open_payload(spec), store, folder / "bundle", TuneOptions(trials=trials, **options))
     return folder / "bundle"
+
+
+def shared_bundle(folder, spec):
+    """A bundle of a payload, tuned once for all tests that a process runs; gives the folder of a copy."""
+    return shutil.copytree(tuned_once(spec), folder / "bundle")
+
+
+@cache
+def tuned_once(spec):
+    folder = Path(tempfile.mkdtemp(prefix="bundle-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return make_bundle(folder, spec)
 
 
 def edit_manifest(folder, change):

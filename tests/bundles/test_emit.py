@@ -6,7 +6,7 @@ from pathlib import Path
 import mlir
 import numpy as np
 import pytest
-from bundle_support import make_bundle
+from bundle_support import make_bundle, shared_bundle
 from c_support import NEEDS_C, call_from_c
 
 from autotune.bundles.candidates import recorded_candidate
@@ -36,7 +36,10 @@ def bundles(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("schedules.fused.default_config", go_online)
-        return {name: make_bundle(tmp_path_factory.mktemp(name), spec) for name, spec in SPECS.items()}
+        made = {
+            name: make_bundle(tmp_path_factory.mktemp(name), spec) for name, spec in SPECS.items() if name != "plain"
+        }
+    return {"plain": shared_bundle(tmp_path_factory.mktemp("plain"), SPECS["plain"]), **made}
 
 
 def mlir_opt(script, module):

@@ -3,13 +3,13 @@
 import shutil
 
 import pytest
-from bundle_support import make_bundle
+from bundle_support import shared_bundle
 from hostile_corpus import CORPUS, SPEC
 
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    return make_bundle(tmp_path_factory.mktemp("pristine"), SPEC)
+    return shared_bundle(tmp_path_factory.mktemp("pristine"), SPEC)
 
 
 def test_corpus_is_large_and_every_case_has_a_name_and_an_aim():

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from bundle_support import compute_something_else, edit_file, edit_manifest, make_bundle, no_care
+from bundle_support import compute_something_else, edit_file, edit_manifest, no_care, shared_bundle
 
 from autotune.bundles import regress as gate
 from autotune.bundles.finding import RegressionFinding, RegressOptions
@@ -95,7 +95,7 @@ def test_an_alarm_needs_every_retry():
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    return make_bundle(tmp_path_factory.mktemp("pristine"), SPEC)
+    return shared_bundle(tmp_path_factory.mktemp("pristine"), SPEC)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Gathers: elements read at places that a tensor holds are a task of their own, copied in vectors, and right."""
 
+from functools import cache
+
 import pytest
 from tuning_support import MACHINES, agrees, default_steps, random_configs, run, tensor_payload
 
@@ -51,8 +53,15 @@ SHIFTED = gather_payload(
 )
 
 
-def scheduled(payload, machine):
-    parts = partition(payload)
+@cache
+def model(more=""):
+    """A GPT, and its parts."""
+    payload = load_payload(ODD + more)
+    return payload, partition(payload)
+
+
+def scheduled(payload, machine, parts=None):
+    parts = parts or partition(payload)
     steps = default_steps(parts, machine)
     return Candidate(assemble(steps), TAIL, parts.payload.text, panels_of(steps))
 
@@ -106,12 +115,12 @@ def test_places_that_are_computed_are_left_to_the_plain_lowering():
 @pytest.mark.parametrize("more", ["", ",weights=bf16", ",weights=int8", ",function=prefill"])
 @pytest.mark.parametrize("machine", ["avx2", "avx512"])
 def test_embedding_of_a_gpt_is_a_task_with_what_follows_it(more, machine):
-    payload = load_payload(ODD + more)
-    (task,) = [task for task in partition(payload).tasks if task.gathers]
+    payload, parts = model(more)
+    (task,) = [task for task in parts.tasks if task.gathers]
     assert task.tag.startswith("gather_17x72_")
     assert family_for(task) is load_family("gather")
     assert not load_family("vectorize").covers(task)
-    candidate = scheduled(payload, MACHINES[machine])
+    candidate = scheduled(payload, MACHINES[machine], parts)
     inputs = payload.make_inputs(0)
     if more != ",function=prefill":  # whose states need more than one call's arrays
         got = run(payload, inputs, candidate.script, TAIL, text=candidate.text, panels=candidate.panels)
@@ -121,12 +130,12 @@ def test_embedding_of_a_gpt_is_a_task_with_what_follows_it(more, machine):
 def test_a_gather_is_no_member_of_a_group():
     norm = load_payload("layer_norm,rows=17,cols=72")
     assert len(partition(norm).tasks[0].members) > 1
-    for task in partition(load_payload(ODD)).tasks:
+    for task in model()[1].tasks:
         assert not (task.gathers and task.members)
 
 
 def test_bf16_rows_are_widened_in_vectors():
-    payload = load_payload(ODD + ",weights=bf16")
-    text = compile_to("scheduled", payload, scheduled(payload, MACHINES["avx2"])).text
+    payload, parts = model(",weights=bf16")
+    text = compile_to("scheduled", payload, scheduled(payload, MACHINES["avx2"], parts)).text
     assert "vector.transfer_read" in text
     assert "vector.gather" not in text

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bundle_support import make_bundle
+from bundle_support import shared_bundle
 from hypothesis import given
 from hypothesis import strategies as st
 from optuna.storages import JournalStorage
@@ -190,7 +190,7 @@ def test_optuna_dashboard_opens_the_store(tmp_path):
 
 
 def test_a_bundle_is_read_at_a_glance(tmp_path):
-    folder = make_bundle(tmp_path, "softmax,rows=5,cols=37")
+    folder = shared_bundle(tmp_path, "softmax,rows=5,cols=37")
     winner = read_winner(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert winner.seconds.low <= winner.seconds.estimate <= winner.seconds.high

@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from bundle_support import edit_manifest, make_bundle
+from bundle_support import edit_manifest, shared_bundle
 
 from autotune.compiler.lower import ARENA_PASS, TAIL
 from autotune.compiler.module import context, parse
@@ -27,7 +27,7 @@ def without_notes(text):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A bundle of the default config."""
-    return make_bundle(tmp_path_factory.mktemp("recorded"), MATMUL)
+    return shared_bundle(tmp_path_factory.mktemp("recorded"), MATMUL)
 
 
 @pytest.fixture

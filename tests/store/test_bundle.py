@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bundle_support import edit_file, edit_manifest, make_bundle
+from bundle_support import edit_file, edit_manifest, shared_bundle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -26,7 +26,7 @@ FILES = ("payload.mlir", "tagged.mlir", "schedule.mlir", "tasks/{tag}.mlir", "sc
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    return make_bundle(tmp_path_factory.mktemp("pristine"), SPEC)
+    return shared_bundle(tmp_path_factory.mktemp("pristine"), SPEC)
 
 
 @pytest.fixture
