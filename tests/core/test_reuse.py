@@ -45,6 +45,7 @@ def convolution(places, kernel, channels):
 OPS = {
     "matmul": matmul(16, 32, 32),
     "thin matmul": matmul(2, 64, 48),
+    "short rows": matmul(32, 8, 16),
     "rows": rows(24, 64),
     "turned": op((32, 48), array(0, (32, 48), [(0, 1)], [(1, 1)]), array(1, (48, 32), [(1, 1)], [(0, 1)])),
     "windows": convolution(20, 3, 32),

@@ -42,19 +42,23 @@ def reuses(op: OpFacts) -> tuple[Reuse, ...]:
 
 
 def lines_touched(access: Access, sizes: Sequence[int], outermost: int) -> float:
-    """Lines of an operand that the loops from `outermost` inward touch, those around them standing still."""
-    run, rows, whole = access.element_bytes, 1, True
+    """Lines of an operand that the loops from `outermost` inward touch, those around them standing still.
+
+    What lies less than a line apart is one stretch of memory, and so are rows that are touched to their ends.
+    """
+    stretch = stride = access.element_bytes
+    stretches = 1
     for size, terms in reversed(list(zip(access.shape, access.indices, strict=True))):
         moving = [(loop, c) for loop, c in terms if loop >= outermost]
         extent = min(size, 1 + sum(c * (sizes[loop] - 1) for loop, c in moving))
         count = min(extent, prod(sizes[loop] for loop, _ in moving))
-        if whole:
-            run, whole = run * extent, extent == size
-            first = count
+        step = stride * (extent - 1) / max(1, count - 1)
+        if stretches == 1 and step <= max(stretch, LINE):
+            stretch += stride * (extent - 1)
         else:
-            rows *= count
-    dense = ceil(run / LINE)
-    return float(rows * (min(dense, first) if len(access.shape) == 1 else dense)) if access.shape else 1.0
+            stretches *= count
+        stride *= size
+    return float(stretches * ceil(stretch / LINE))
 
 
 def misses(found: Sequence[Reuse], lines: float) -> float:
