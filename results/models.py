@@ -115,7 +115,8 @@ def run_measured(command: list[str]) -> Finished:
 def part(folder: Path) -> str:
     """A recorded machine's models, then its single ops."""
     found = {name: data for name in ZOO if (data := read(folder, name))}
-    blocks = [table(HEAD, [row(name, found[name]) for name in names if name in found]) for names in (MODELS, OPS)]
+    kinds = [[row(name, found[name]) for name in names if name in found] for names in (MODELS, OPS)]
+    blocks = [table(HEAD, rows) for rows in kinds if rows]
     return f"\nIn `results/{folder.parent.name}`, one thread, default configs.\n\n" + "\n".join(blocks)
 
 
