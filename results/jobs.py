@@ -2,7 +2,8 @@
 
 Each seed searches a payload from an empty store with one job and with several, as `autotune tune --cold --jobs N` does.
 Then the fastest trials of both race each other, all interleaved in one process, and nothing else runs: what is compared
-is the time of the best of one and of the best of the other, over all tasks. Takes ten minutes on two quiet cores.
+is the time of the best of one and of the best of the other, over all tasks. Takes fifteen minutes on two quiet cores;
+`--only PAYLOAD --begin SEED` goes on where it was stopped.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import Only, keep, read, serve, table
+from blocks import Only, home, keep, read, serve, table
 
 from autotune.core.evaluator import Effort, Slots
 from autotune.core.stats import quiet_time
@@ -29,13 +30,14 @@ from autotune.worker.noise import measure_noise
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
-PAYLOADS = {"matmul,m=512,n=512,k=512": 60, "nano": 90}  # trials of each
+PAYLOADS = {"matmul,m=512,n=512,k=512": 60, "nano": 60}  # trials of each
 JOBS = 2
 SEEDS = 10
 FINALISTS = 4  # of each sweep and task
 EFFORT = Effort(samples=40, seconds=2.0)
 AGAIN = 40  # times that one program is compiled and timed as a trial
 SECONDS = 60.0
+PAIRS = 2  # A/A comparisons before each sweep
 HEAD = (
     "payload",
     "trials a minute, 1 job",
@@ -49,18 +51,18 @@ HEAD = (
 )
 
 
-def measure(only: Only = "", seeds: int = SEEDS) -> None:
-    """Search every payload with one job and with several, and race what they found."""
+def measure(only: Only = "", seeds: int = SEEDS, begin: int = 0) -> None:
+    """Search every payload with one job and with several, and race what they found; seeds from `begin` on."""
     for spec, trials in PAYLOADS.items():
         if only not in spec:
             continue
         found: dict[str, Any] = {"trials": trials, "jobs": JOBS, "rates": {"1": [], str(JOBS): []}, "floors": []}
-        found["winners"], found["again"] = [], {}
-        for seed in range(seeds):
+        found |= {"winners": [], "again": {}} | (read(home() / "jobs", spec) if begin else {})
+        for seed in range(begin, seeds):
             swept = {jobs: sweep(spec, trials, seed, jobs, found) for jobs in alternate((1, JOBS), seed)}
             found["winners"].append(race(swept[1], swept[JOBS]))
-        keep("jobs", spec, found)
-        typer.echo(row(spec, found))
+            keep("jobs", spec, found)
+            typer.echo(row(spec, found))
 
 
 def alternate(jobs: tuple[int, int], seed: int) -> tuple[int, ...]:
@@ -77,7 +79,7 @@ def sweep(spec: str, trials: int, seed: int, jobs: int, found: dict[str, Any]) -
         open_workplace(1, SECONDS, jobs=jobs) as place,
     ):
         searches = open_searches(payload, partition(payload).tasks, place.machine, store, options)
-        found["floors"].append(measure_noise(place.machine, place.benches()[0]))
+        found["floors"].append(measure_noise(place.machine, place.benches()[0], PAIRS))
         with place.searchers() as slots:
             ran = run_on_slots(searches, options, slots)
             if seed == 0:
@@ -124,7 +126,7 @@ def row(spec: str, data: dict[str, Any]) -> str:
     """One line of the table."""
     one, several = data["rates"]["1"], data["rates"][str(data["jobs"])]
     more = [theirs / mine for mine, theirs in zip(one, several, strict=True)]
-    cells = [f"`{spec}`, {data['trials']} trials", f"{median(one):.0f}", f"{median(several):.0f}"]
+    cells = [f"`{spec}`, {data['trials']} trials, {len(one)} seeds", f"{median(one):.0f}", f"{median(several):.0f}"]
     cells += [f"{spread(more)} x", spread(data["winners"], 3), f"{median(data['floors']):.1%}"]
     alone, beside = data["again"]["1"], data["again"][str(data["jobs"])]
     cells += [f"{apart(alone):.1%}", f"{apart(beside):.1%}", f"{median(beside) / median(alone):.3f} x"]
