@@ -75,4 +75,6 @@ def sum_groups(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) ->
     places = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
     maps = [ir.AffineMap.get(8, 0, place) for place in places]
     sizes = [*into.type.shape, *kernel.type.shape[1:4]]
-    return generic([part_read(x, maps[0], sizes), kernel], into, maps, ["parallel"] * 5 + ["reduction"] * 3, multiply_add)
+    return generic(
+        [part_read(x, maps[0], sizes), kernel], into, maps, ["parallel"] * 5 + ["reduction"] * 3, multiply_add
+    )
