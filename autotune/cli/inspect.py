@@ -12,8 +12,6 @@ from autotune.cli.say import complain
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pandas as pd
-
     from autotune.reports.holdings import Holdings
     from autotune.reports.overview import Overview
     from autotune.reports.pictures.gallery import Picture
@@ -84,6 +82,8 @@ def inspect(
         found = compare_sweeps(location, against, payload)
         typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
         return
+    if parquet is not None:
+        check_parquet()
     shows = top or (MANY if full or as_json else 1)
     if parquet is not None or plots is not None:
         holdings = read_holdings(location, payload=payload, where=where)
@@ -117,23 +117,23 @@ def write_whole(holdings: "Holdings", csv: Path | None, parquet: Path | None) ->
     if csv is not None:
         holdings.frame.to_csv(csv, index=False)
     if parquet is not None:
-        write_parquet(holdings.frame, parquet)
+        holdings.frame.to_parquet(parquet, index=False)
 
 
-def write_parquet(frame: "pd.DataFrame", path: Path) -> None:
-    """Write a frame as Parquet.
+def check_parquet() -> None:
+    """Refuse to write Parquet before a store is read, where what writes it is missing.
 
     Raises:
         MachineError: pyarrow is not installed.
     """
+    from importlib.util import find_spec
+
     from autotune.core.errors import MachineError
 
-    try:
-        frame.to_parquet(path, index=False)
-    except ImportError as error:
+    if find_spec("pyarrow") is None:
         raise MachineError(
             "--parquet needs pyarrow, it is not installed; pip install 'mlir-schedule-autotune[parquet]', or use --csv"
-        ) from error
+        )
 
 
 def save(pictures: "Iterable[Picture]", folder: Path) -> None:
