@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from warm_pythons import PLACE, WITHOUT_CARE
+from warm_pythons import COMMAND, PLACE, WITHOUT_CARE, WarmPython
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 RUN = ("python", "sh")
+BIN = Path(sys.executable).parent
 SHOWN = (
     "console",
     "text",
@@ -33,7 +34,16 @@ SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory, warm_keepers):
+def warmly(tmp_path_factory, warm_keepers):
+    """An environment in which commands and keepers start in milliseconds."""
+    commands, folder = WarmPython(COMMAND), tmp_path_factory.mktemp("commands")
+    commands.write_command(folder / "autotune")
+    yield {PLACE: warm_keepers.place, "PATH": f"{folder}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}"}
+    commands.close()
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory, warmly):
     """The folder that the command several pages begin with leaves behind; it is run once, whichever page is first."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-page"
@@ -42,7 +52,7 @@ def shared(tmp_path_factory, warm_keepers):
         if not (folder / "mine.bundle").exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            run([("sh", SHARED)], folder, {PLACE: warm_keepers.place})
+            run([("sh", SHARED)], folder, warmly)
     return folder
 
 
@@ -58,7 +68,7 @@ def test_every_block_is_run_or_said_to_be_shown(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warm_keepers, tmp_path):
+def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warmly, tmp_path):
     blocks = blocks_of(page)
     for name, text in ((name, text) for _, name, text in blocks if name):
         (tmp_path / name).write_text(text)
@@ -68,7 +78,8 @@ def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warm_keepers, tm
     if steps[0] == ("sh", SHARED):
         shutil.copytree(request.getfixturevalue("shared"), tmp_path, dirs_exist_ok=True)
         steps = steps[1:]
-    run(steps, tmp_path, {} if page.name == "README.md" else {PLACE: warm_keepers.place})  # README starts its own
+    cold = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    run(steps, tmp_path, cold if page.name == "README.md" else warmly)
 
 
 def run(steps, folder, where):
@@ -77,13 +88,12 @@ def run(steps, folder, where):
         text if language == "python" else f"import shell\nshell.run({text!r})\n" for language, text in steps
     )
     (folder / "page.py").write_text(program)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "page.py"],
         capture_output=True,
         text=True,
         check=False,
         cwd=folder,
-        env={**os.environ, "PATH": path, "MPLBACKEND": "agg", "PYTHONPATH": str(WITHOUT_CARE), **where},
+        env={**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(WITHOUT_CARE), **where},
     )
     assert done.returncode == 0, done.stderr[-3000:]

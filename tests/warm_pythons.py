@@ -4,6 +4,7 @@ A keeper of the tool's own is a new Python, and imports for a second, as a conve
 lies elsewhere each time matters to times, and to no test. Tests of keepers, and of what ends them, have the tool's own.
 """
 
+import atexit
 import os
 import pickle
 import runpy
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -35,6 +37,37 @@ CONVERTER = (
     "torch_mlir.extras.onnx_importer",
     "torch_mlir.passmanager",
 )
+
+COMMAND = (
+    "autotune.bundles.emit",
+    "autotune.bundles.replay",
+    "autotune.bundles.retune",
+    "autotune.cli",
+    "autotune.cli.inspect_bundle",
+    "autotune.cli.inspect_store",
+    "autotune.reports.explain",
+    "autotune.reports.glance",
+    "autotune.reports.page",
+    "autotune.reports.pictures.gallery",
+    "autotune.reports.rules",
+    "autotune.reports.show",
+    "autotune.reports.task_lines",
+    "autotune.reports.versus",
+    "autotune.tuning.record_space",
+    "autotune.tuning.tune",
+    "matplotlib.pyplot",
+    "payload.kernels",
+    "schedules.matmul",
+)
+STUB = """#!{python} -IS
+import os, pickle, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as answers:
+    answers.connect({place!r})
+    request = pickle.dumps((None, os.getcwd(), os.sched_getaffinity(0), dict(os.environ), "run_command", sys.argv[1:]))
+    socket.send_fds(answers, [request], [0, 1, 2])
+    answers.recv(32)
+    sys.exit(int(answers.recv(32) or -1))
+"""
 
 
 class WarmPython:
@@ -60,9 +93,14 @@ class WarmPython:
 
     def run_module(self, module, arguments, said):
         """Stand in for `payload.importers.converter.run_module`."""
-        with asked(self.place, run_module, [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
+        with asked(self.place, "run_module", [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
             answers.recv(MOST_BYTES)  # its number
             return int(answers.recv(MOST_BYTES) or -1)
+
+    def write_command(self, file):
+        """Write a program that does what `autotune` does, here."""
+        file.write_text(STUB.format(python=sys.executable, place=self.place))
+        file.chmod(0o755)
 
     def close(self):
         self._process.stdin.close()
@@ -87,7 +125,7 @@ def start_keeping(place, handle, preload):
     """A keeper as the tool starts it."""
     if tuple(preload) != KEEPER:
         return COLD(handle, preload)
-    with asked(place, keep, [], [0, 1, 2, handle]) as answers:
+    with asked(place, "keep", [], [0, 1, 2, handle]) as answers:
         return WarmProcess(int(answers.recv(MOST_BYTES)))
 
 
@@ -153,7 +191,8 @@ def be_new(answers, request, handles):
     """Do what was asked for, as if started anew by whoever asked; an exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.path[:], folder, cores, environment, function, arguments = pickle.loads(request)
+    path, folder, cores, environment, function, arguments = pickle.loads(request)
+    sys.path[:] = path or sys.path
     os.chdir(folder)
     os.sched_setaffinity(0, cores)
     os.environ.clear()
@@ -161,7 +200,7 @@ def be_new(answers, request, handles):
     for stream in range(3):
         os.dup2(handles[stream], stream)
         os.close(handles[stream])
-    return function(answers, *handles[3:], *arguments)
+    return globals()[function](answers, *handles[3:], *arguments)
 
 
 def keep(answers, handle):
@@ -172,14 +211,30 @@ def keep(answers, handle):
 
 def run_module(answers, module, *arguments):
     """Run a module as a program; also tells its exit code."""
-    sys.argv, code = ["", *arguments], 1
+    sys.argv = ["", *arguments]
+    return run(answers, partial(runpy.run_module, module, run_name="__main__", alter_sys=True))
+
+
+def run_command(answers, *arguments):
+    """Run `autotune`; also tells its exit code."""
+    from autotune import cli
+
+    keeper.start_keeping = partial(start_keeping, os.environ[PLACE])
+    sys.argv = ["autotune", *arguments]
+    return run(answers, cli.main)
+
+
+def run(answers, program):
+    """Run a program to its end; also tells its exit code."""
+    code = 1
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        program()
         code = 0
     except SystemExit as end:
         code = end.code or 0
     except BaseException:
         sys.excepthook(*sys.exc_info())
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     answers.send(str(code).encode())
