@@ -296,7 +296,7 @@ def test_tune_prints_one_json_object_and_its_bundle_replays(autotune, place):
         code, out, said = autotune("replay", "b", "--json")
     found = json.loads(out)
     assert found["outcome"] == "ok"
-    assert code == (found["verdict"] == "weaker"), said  # as it may be beside other work
+    assert code == (found["verdict"] in ("weaker", "unknown")), said  # as it may be beside other work
     (place / "b" / "schedule.mlir").write_text("module {}")
     code, out, said = autotune("replay", "b")
     assert (code, out, len(said.splitlines())) == (2, "", 1)

@@ -12,7 +12,7 @@ from tuning_support import contraction_payload
 from autotune.bundles.replay import replay
 from autotune.core.errors import BundleError
 from autotune.core.machine import this_machine
-from autotune.core.trial import OUTCOMES, Samples
+from autotune.core.trial import OUTCOMES, RIGHT, Samples
 from autotune.registry import load_payload
 from autotune.reports.winner import read_winner
 from autotune.store.bundle import FILES, read_bundle
@@ -208,7 +208,7 @@ def test_payload_file_is_tuned_against_its_plain_lowering(tmp_path):
     path = tmp_path / "mine.mlir"
     path.write_text(contraction_payload(17, 19, 23).text)
     result, watcher = tune_into(tmp_path, open_payload(path), 3)
-    assert watcher.trials[0].outcome == "ok", watcher.trials[0].diagnostic
+    assert watcher.trials[0].outcome in RIGHT, watcher.trials[0].diagnostic
     assert result.payload == str(path)
     assert list(result.trials) == ["ok"]
     assert replay(tmp_path / "bundle").is_right
@@ -226,7 +226,7 @@ def test_payload_file_that_adds_to_a_matrix_is_tuned(tmp_path):
       return
     }}""")
     _, watcher = tune_into(tmp_path, open_payload(path), 2)
-    assert watcher.trials[0].outcome == "ok", watcher.trials[0].diagnostic
+    assert watcher.trials[0].outcome in RIGHT, watcher.trials[0].diagnostic
 
 
 def test_payload_without_a_contraction_is_tuned(tmp_path):

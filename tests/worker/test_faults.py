@@ -16,6 +16,7 @@ from autotune.core.evaluator import TimeLimits
 from autotune.core.family import Rewrites
 from autotune.core.machine import this_machine
 from autotune.core.space import Knob, Space
+from autotune.core.trial import RIGHT
 from autotune.store.store import Store
 from autotune.tuning.search import Search
 from autotune.tuning.task_search import TaskSearch
@@ -257,7 +258,7 @@ def test_nothing_that_candidates_start_outlives_them(worker):
     for fault in ("forks", "flees"):
         assert worker.evaluate(job(FAULTS[fault][0]))[0].outcome == "crashed"
         assert len(descendants(worker)) == 0
-    assert worker.evaluate(job(GOOD))[0].outcome == "ok"
+    assert worker.evaluate(job(GOOD))[0].outcome in RIGHT
     assert len(descendants(worker)) == 1
 
 
