@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from types import TracebackType
 
 from autotune.core.candidate import Candidate
+from autotune.core.closing import Closing
 from autotune.core.comparator import Comparator, LibraryVariant, Variants
 from autotune.core.evaluator import Effort
 from autotune.core.listener import Listener
@@ -39,7 +39,7 @@ class Prospect:
     standing: Standing
 
 
-class Contest:
+class Contest(Closing):
     """Processes of everybody who takes part; use as a context manager.
 
     Attributes:
@@ -54,12 +54,8 @@ class Contest:
         self._racing: dict[str, Contestant] = {}
         self._libraries: list[Worker] = []
 
-    def __enter__(self) -> "Contest":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the processes of the libraries; ours was lent."""
         for worker in self._libraries:
             worker.close()
 

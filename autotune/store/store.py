@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import optuna
@@ -18,6 +17,7 @@ import pandas as pd
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
 
+from autotune.core.closing import Closing
 from autotune.core.errors import StoreError
 from autotune.core.space import Config
 from autotune.store.database.address import is_postgres, shown
@@ -36,7 +36,7 @@ SUMMARY = "summary"
 T = TypeVar("T")
 
 
-class Store:
+class Store(Closing):
     """An open store; a context manager that gives its locks back.
 
     Attributes:
@@ -106,14 +106,6 @@ class Store:
             copy = f"autotune store copy {source} {where}"
             raise StoreError(f"a store must be whole, {where} is being copied into; finish `{copy}`")
         return store
-
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give all locks back; a closed store must not be written."""

@@ -40,6 +40,7 @@ from autotune.tuning.selftest_sandbox import check_sandbox
 from autotune.tuning.selftest_threads import check_threads
 from autotune.tuning.task_search import TaskSearch
 from autotune.worker.claims import CoreClaim
+from autotune.worker.measuring_core import this_process_on
 from autotune.worker.noise import floor_of, time_twins, time_unequal
 from autotune.worker.worker import Worker
 
@@ -102,13 +103,8 @@ def check_isolation(amounts: Amounts, worker: Worker) -> list[Figure]:
 @contextmanager
 def pinned() -> Iterator[None]:
     """Run on the core that candidates run on."""
-    affinity, claim = os.sched_getaffinity(0), CoreClaim(1)
-    os.sched_setaffinity(0, claim.cores)
-    try:
+    with CoreClaim(1) as claim, this_process_on(claim.cores):
         yield
-    finally:
-        os.sched_setaffinity(0, affinity)
-        claim.release()
 
 
 def check_kills(amounts: Amounts) -> list[Figure]:

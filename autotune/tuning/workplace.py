@@ -64,9 +64,8 @@ def open_workplace(threads: int, timeout: float, team: Team | None = None, jobs:
         cores = stack.enter_context(claimed(jobs)) if jobs > 1 else ()
         if len(cores) < jobs > 1:
             notes += (f"other tuners hold cores of this machine: {max(1, len(cores))} of {jobs} jobs are worked on",)
-        crew = (
-            stack.enter_context(Crew(cores, timeout)) if len(cores) > 1 else None
-        )  # it loads while roofs are measured
+        # A crew loads while roofs are measured.
+        crew = stack.enter_context(Crew(cores, timeout)) if len(cores) > 1 else None
         yield Workplace(
             this_machine(threads),
             crew.searching if crew is not None else lambda: nullcontext(OneSlot(worker)),
@@ -79,8 +78,5 @@ def open_workplace(threads: int, timeout: float, team: Team | None = None, jobs:
 @contextmanager
 def claimed(count: int) -> Iterator[tuple[int, ...]]:
     """As many cores as are free of other tuners, at most so many, until the block ends; the last is measured on."""
-    claim = CoreClaim(count)
-    try:
+    with CoreClaim(count) as claim:
         yield tuple(core for core in claim.cores if core not in claim.shared)
-    finally:
-        claim.release()

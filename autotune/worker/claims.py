@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
+from autotune.core.closing import Closing
 from autotune.core.cores import physical_cores
 
 PREFIX = "autotune-cores-"
@@ -21,8 +22,8 @@ _held: dict[int, int] = {}  # the descriptor of the file of each core that this 
 _claims = 0
 
 
-class CoreClaim:
-    """Cores of this process, of which all its workers share the highest; released with the last claim.
+class CoreClaim(Closing):
+    """Cores of this process, of which all its workers share the highest; given back with the last claim.
 
     Attributes:
         cores: CPUs to measure on, each of a physical core, ascending; as many as were asked for, if there are so many.
@@ -37,19 +38,19 @@ class CoreClaim:
             cores: Those that somebody has allotted, if so; then none is claimed.
         """
         global _claims  # noqa: PLW0603 - cores belong to the process
-        self._is_released = bool(cores)
+        self._is_closed = bool(cores)
         with _lock:
             _claims += not cores
             self.cores = cores or claim(threads)
             self.shared = () if cores else tuple(core for core in self.cores if core not in _held)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Give the cores back."""
         global _claims  # noqa: PLW0603
         with _lock:
-            if self._is_released:
+            if self._is_closed:
                 return
-            self._is_released = True
+            self._is_closed = True
             _claims -= 1
             if not _claims:
                 while _held:

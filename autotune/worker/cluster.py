@@ -14,10 +14,10 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from autotune.core.closing import Closing
 from autotune.core.cores import physical_cores
 from autotune.core.errors import MachineError, OptionError
 from autotune.worker.open_slot import software
@@ -56,7 +56,7 @@ class ClusterMember:
         return ""
 
 
-class Cluster:
+class Cluster(Closing):
     """A cluster that this process is connected to; use as a context manager.
 
     Attributes:
@@ -138,14 +138,6 @@ class Cluster:
             cluster.close()
             raise
         return cluster
-
-    def __enter__(self) -> "Cluster":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of what is under way, and end what was started here."""

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Thread
-from types import TracebackType
 
+from autotune.core.closing import Closing
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.worker.answers import evaluations
 from autotune.worker.drift import Drift
@@ -72,7 +72,7 @@ class CrewWorker(Worker):
         super()._drop_cell()
 
 
-class Crew:
+class Crew(Closing):
     """Evaluates as many jobs at once as it has cores: `autotune.core.evaluator.Slots`; use as a context manager.
 
     Attributes:
@@ -101,14 +101,6 @@ class Crew:
         self._threads = [Thread(target=self._work, args=(each,), daemon=True) for each in self._workers]
         for thread in self._threads:
             thread.start()
-
-    def __enter__(self) -> "Crew":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextmanager
     def searching(self) -> Iterator["Crew"]:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import wait
-from types import TracebackType
 from typing import TypeVar
 
+from autotune.core.closing import Closing
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
@@ -35,7 +35,7 @@ PRELOAD = ("autotune.worker.evaluate",)
 LIBRARY_PRELOAD = ("autotune.worker.libraries",)
 
 
-class Worker:
+class Worker(Closing):
     """One isolated process; use as a context manager.
 
     Args:
@@ -75,20 +75,12 @@ class Worker:
         self._timeline = CallTimeline()
         self._drift = drift or Drift()
 
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Stop the process, whatever it is doing."""
         self._drop_cell()
         self._keeper.close()
         self._scratch.close()
-        self._claim.release()
+        self._claim.close()
 
     def kill(self) -> None:
         """Kill the process; from another thread, while it works: its candidate is as one that crashed."""

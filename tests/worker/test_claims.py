@@ -48,7 +48,7 @@ def test_tuners_have_cores_of_their_own_and_share_the_highest_when_none_is_left(
     assert again == (0, 1)
     third.kill()
     third.communicate()
-    mine.release()
+    mine.close()
     fourth, highest = other(1)
     assert highest == (2,)
     fourth.communicate()
@@ -57,36 +57,36 @@ def test_tuners_have_cores_of_their_own_and_share_the_highest_when_none_is_left(
 def test_workers_of_one_tuner_share_its_cores_until_the_last_is_closed():
     one, two = CoreClaim(1), CoreClaim(2)
     assert (one.cores, two.cores) == ((2,), (1, 2))
-    two.release()
-    two.release()
+    two.close()
+    two.close()
     running, cores = other(1)
     assert cores == (0,)
     running.communicate()
-    one.release()
+    one.close()
 
 
 def test_more_threads_than_cores_are_given_all_of_them():
     claim = CoreClaim(5)
     assert (claim.cores, claim.shared) == ((0, 1, 2), ())
-    claim.release()
+    claim.close()
 
 
 def test_a_claim_says_which_cores_it_shares():
     running, _ = other(1)
     claim = CoreClaim(3)
     assert (claim.cores, claim.shared) == ((0, 1, 2), (2,))
-    claim.release()
+    claim.close()
     running.communicate()
 
 
 def test_cores_that_somebody_allotted_are_not_claimed():
     claim = CoreClaim(1, (0,))
     assert (claim.cores, claims._held) == ((0,), {})
-    claim.release()
+    claim.close()
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / f"{claims.PREFIX}{claims.os.geteuid()}").symlink_to(tmp_path)
     claim = CoreClaim(1)
     assert (claim.cores, claims._held) == ((2,), {})
-    claim.release()
+    claim.close()
