@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from without_care.less_care import CONSTANTS, EFFORT
 
 from autotune.core.evaluator import Effort
 from autotune.core.machine import Roofs
@@ -22,8 +23,7 @@ from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
 
 ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)
-# One sample of seven that is disturbed moves no median, and so few are never called noisy.
-QUICK = Effort(samples=7, seconds=0.2, sample_seconds=1e-4)
+QUICK = Effort(**EFFORT)
 MEASURING = ("autotune.bundles.replay", "autotune.bundles.regress", "autotune.bundles.reproduce")
 
 
@@ -34,9 +34,9 @@ def no_care():
         import_module(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
-        patch.setattr("autotune.tuning.sessions.SESSIONS", 1)
-        patch.setattr("autotune.tuning.choose.FINALISTS", 2)
-        patch.setattr("autotune.tuning.choose.PROCESSES", 1)
+        for place, constants in CONSTANTS.items():
+            for name, value in constants.items():
+                patch.setattr(f"{place}.{name}", value)
         modules = [module for name, module in sys.modules.items() if name.startswith("autotune.")]
         for module in modules:
             for name, value in list(vars(module).items()):

@@ -7,19 +7,18 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from less_care import CONSTANTS, EFFORT
+
 from autotune.core import evaluator
 
-ONCE = {
-    "autotune.tuning.choose": {"FINALISTS": 2, "PROCESSES": 1},
-    "autotune.tuning.sessions": {"SESSIONS": 1},
-    "autotune.worker.roofs": {"DRAM_BYTES": 1 << 26},
-}  # by module, as they are imported
+ONCE = CONSTANTS | {"autotune.worker.roofs": {"DRAM_BYTES": 1 << 26}}  # by module, as they are imported
 plain = evaluator.Effort.__init__
 
 
 def quick(self, samples=15, seconds=0.5, sample_seconds=1e-3):
-    """As few samples as no program is called noisy after."""
-    plain(self, min(samples, 7), min(seconds, 0.2), min(sample_seconds, 1e-4))
+    """No more care than this."""
+    asked = {"samples": samples, "seconds": seconds, "sample_seconds": sample_seconds}
+    plain(self, **{name: min(value, EFFORT[name]) for name, value in asked.items()})
 
 
 class Quickly(MetaPathFinder):
