@@ -1,11 +1,15 @@
 """Who searches on this machine: the one worker, as ever, or a crew on cores that nobody else holds."""
 
+import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 from bundle_support import no_care
+from cluster_support import children_of, wait_until
 from listener_support import Recorder
+from warm_pythons import WITHOUT_CARE
 
 from autotune.core.cores import physical_cores
 from autotune.core.evaluator import OneSlot
@@ -66,3 +70,45 @@ def test_a_payload_is_tuned_by_several_jobs_and_the_bundle_says_so(tmp_path):
     assert result.evaluated == 8
     assert len({trial.key for trial in heard.trials}) == len(heard.trials)
     assert '"--jobs",' in (tmp_path / "bundle" / "manifest.json").read_text()
+
+
+@needs_two
+def test_a_tuner_of_several_jobs_that_is_killed_leaves_no_process_and_repeats_nothing(tmp_path):
+    path, payload = tmp_path / "s", "matmul,m=33,n=47,k=21"
+    command = ("tune", payload, "--jobs", "2", "--cold", "--trials", "1000", "--store", str(path))
+    quickly = {**os.environ, "PYTHONPATH": os.pathsep.join([str(WITHOUT_CARE), *sys.path])}
+    tuner = subprocess.Popen(
+        [sys.executable, "-c", "from autotune.cli import main; main()", *command],
+        cwd=tmp_path,
+        env=quickly,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_until(lambda: path.exists() and len(recorded(path)) >= 6, "six trials")
+        started = children_of(tuner.pid)
+    finally:
+        tuner.kill()
+        tuner.wait()
+    assert len(started) >= 2
+    wait_until(lambda: not any(is_alive(child) for child in started), "the end of what it started")
+    before = recorded(path)
+    with no_care(), Store.open(path) as store:
+        options = TuneOptions(trials=len(before) + 4, jobs=2)
+        tune(load_payload(payload), store, tmp_path / "bundle", options)
+    after = recorded(path)
+    assert [trial.key for trial in after[: len(before)]] == [trial.key for trial in before]
+    assert len({trial.key for trial in after}) == len(after) == len(before) + 4
+
+
+def recorded(path):
+    """Finished trials of a store, in order."""
+    with Store.open(path) as store:
+        return [trial for each in store.sweeps() for trial in each.recorded]
+
+
+def is_alive(process):
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
