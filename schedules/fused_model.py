@@ -1,5 +1,6 @@
 """The config that a group of ops gets without any search."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -17,7 +18,9 @@ MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
 FLOPS_A_ELEMENT = 32  # of a row-wise group, with its exponentials and its passes
 ARRAYS = 4  # what is in L1 together: rows that are read, worked on and written, and the next ones
 ROWS_A_COPY = 128  # where B is packed again for every block of rows
-APART = {"fuse": False, "columns": 0, "hidden": "computed", "online": 0, "prefetch_rows": False}  # each op alone
+LEAST_ROWS = 8  # of a contraction in blocks: with fewer its B is read too often
+WHOLE = {"hidden": "computed", "online": 0, "prefetch_rows": False}  # of a group whose rows are one block
+APART = {"fuse": False, "columns": 0}  # each op alone, besides
 
 
 def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
@@ -34,7 +37,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
         most = ROWS_A_COPY
     fused: dict[str, Any] = {
         "fuse": True,
-        "rows": max((int(r) for r in values["rows"] if int(r) <= most), default=int(values["rows"][0])),
+        "rows": default_rows([int(rows) for rows in values["rows"]], most, LEAST_ROWS if shape.contractions else 1),
         "vectors": 4,
     }
     if shape.columns:
@@ -49,12 +52,24 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     if "online" in values:
         long = BYTES * int(fused["rows"]) * shape.keys > machine.l2_bytes // 2
         fused["online"] = max(values["online"], key=int) if long else 0
-    apart = {**fused, **{name: value for name, value in APART.items() if name in fused}, "rows": shape.most_rows}
-    for frame in (fused, apart):
+    whole = {**fused, **{name: value for name, value in WHOLE.items() if name in fused}, "rows": shape.most_rows}
+    for frame in (fused, whole, {**whole, **{name: value for name, value in APART.items() if name in fused}}):
         config = with_contractions(shape, frame, machine)
         if space.broken_law(config) is None and all(config[name] in values[name] for name in values):
             return config
     return next(space.configs())
+
+
+def default_rows(blocks: Sequence[int], most: int, least: int) -> int:
+    """The largest block of rows that is none too large, or, where all of these are too small, the next one.
+
+    Example:
+        >>> default_rows([1, 2, 4, 49, 98, 196], 32, 8), default_rows([1, 197], 128, 8)
+        (49, 197)
+    """
+    small = [rows for rows in blocks if rows <= most]
+    large = [rows for rows in blocks if rows > most]
+    return max(small) if small and (max(small) >= least or not large) else min(large)
 
 
 def shared_default(shape: Shape, space: Space, machine: Machine) -> Config:

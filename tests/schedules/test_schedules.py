@@ -162,6 +162,19 @@ def test_large_contraction_fills_the_registers_of_every_machine_by_default():
         assert accumulators >= machine.vector_registers // 2
 
 
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("rows", [97, 194, 201, 509, 1021])
+def test_contraction_in_a_group_reads_b_for_many_rows_whatever_divides_them(rows, machine):
+    found = 0
+    for task in tasks_of(load_payload(f"nano,seq={rows},positions={rows}")).values():
+        family = next(family for family in families() if family.covers(task))
+        if family.name == "fused" and task.contractions:
+            config = family.default(task, machine)
+            assert min(value for name, value in config.items() if name.startswith("register_m")) >= 3
+            found += 1
+    assert found >= 3
+
+
 def test_machine_without_a_last_level_cache_gets_a_default():
     check_default(load_family("matmul"), contraction_task(512, 512, 512), replace(MACHINES["avx2"], l3_bytes=0))
 
