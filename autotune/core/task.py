@@ -38,10 +38,15 @@ class Member:
     lanes: Lanes | None = None
 
     @property
+    def has_products(self) -> bool:
+        """Whether the op sums products: a contraction, or a convolution."""
+        return self.contraction is not None or (self.lanes is not None and self.lanes.products)
+
+    @property
     def flops(self) -> float:
         """What no schedule can leave out: products and their sums, else one operation a point."""
         if self.contraction is None:
-            return prod(self.nest.sizes) * (2 if self.lanes and self.lanes.products else 1)
+            return prod(self.nest.sizes) * (2 if self.has_products else 1)
         if self.masked_loop is None:
             return float(self.contraction.flops)
         rows, columns = self.contraction.m, self.nest.sizes[self.masked_loop]

@@ -197,7 +197,7 @@ def roof_contenders(
     payload: Payload, parts: Partition, flops: float, roofs: Roofs, *, machine: Machine, seed: int
 ) -> list[Contender]:
     """What no program can be faster than, where that is memory: a copy, or a read of all weights."""
-    if not any(task.contractions for task in parts.tasks):
+    if not any(needed_flops(task) for task in parts.tasks):
         return [copy_contender(payload, machine, seed)]
     calls = sum(case.weight for case in payload.cases) if len(payload.cases) > 1 else 1
     reading = calls * weight_bytes(payload) / roofs.dram_bytes

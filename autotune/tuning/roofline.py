@@ -4,7 +4,7 @@ from statistics import median
 
 from autotune.core.machine import Machine
 from autotune.core.own_family import WHOLE
-from autotune.core.task import Task
+from autotune.core.task import Member, Task
 from autotune.core.trial import Samples
 from autotune.worker.roofs import reference_flops
 
@@ -54,6 +54,5 @@ def needed_flops(task: Task) -> float:
     """Multiplications and additions that no schedule of a task can leave out: of a causal product, half."""
     if task.tag == WHOLE:
         return task.payload.flops
-    if not task.members:
-        return sum(c.flops for c in task.contractions)
-    return sum(member.flops for member in task.members if member.contraction)
+    alone = Member(task.nest, contraction=task.contraction, lanes=task.lanes)
+    return sum(member.flops for member in task.members or (alone,) if member.has_products)

@@ -54,8 +54,17 @@ def test_op_inside_the_layer_loop_counts_once_for_every_layer(layers):
     assert (head.ops, head.count) == (1, 1)
 
 
-@pytest.mark.parametrize("spec", ["nano", "nano,layers=5", "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17"])
-def test_contractions_of_a_model_add_up_to_its_flops(spec):
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "nano",
+        "nano,layers=5",
+        "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17",
+        "conv,size=9,channels=8,filters=16,groups=2",
+        "resnet_block,size=8,channels=16,filters=32,stride=2",
+    ],
+)
+def test_products_of_a_model_add_up_to_its_flops(spec):
     payload = load_payload(spec)
     tasks = partition(payload).tasks
     assert sum(needed_flops(task) * task.count for task in tasks) == payload.flops
