@@ -5,7 +5,7 @@ write to one cache line: a piece ends where a line does. What equal pieces leave
 """
 
 from dataclasses import replace
-from math import gcd, prod
+from math import gcd, log2, prod
 
 from autotune.core.loop_nest import Contraction, LoopNest
 from autotune.core.machine import Machine
@@ -17,7 +17,7 @@ from schedules.moves import ANY, Script
 LINE = 16  # elements of four bytes in a cache line
 BYTES = 4  # of such an element
 MOST_A_THREAD = 4  # pieces, so that threads which finish early take another
-FORK_CYCLES = 10_000  # to wake the threads, and to wait for the last: some 3 us
+FORK_CYCLES = 3_000  # to wake two threads and to wait for both; as many more whenever their number doubles
 BYTES_A_CYCLE = 8  # that a core sustains from memory
 
 
@@ -115,7 +115,7 @@ def pays(flops: float, traffic: float, machine: Machine) -> bool:
         machine: Host.
     """
     cycles = max(flops / (4 * machine.lanes), traffic / BYTES_A_CYCLE)
-    return machine.threads > 1 and cycles * (1 - 1 / machine.threads) > FORK_CYCLES
+    return machine.threads > 1 and cycles * (1 - 1 / machine.threads) > FORK_CYCLES * log2(machine.threads)
 
 
 def covers(c: Contraction, piece: Contraction, config: Config) -> bool:

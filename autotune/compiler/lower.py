@@ -4,11 +4,12 @@ import re
 
 from autotune.compiler.module import run_passes
 from autotune.compiler.packs import lower_packs
-from autotune.compiler.rewrites import ARENA, Unit, rewrites_on
+from autotune.compiler.rewrites import ARENA, REGIONS, Unit, rewrites_on
 from autotune.compiler.tasks.carried import BUFFERIZE
 from autotune.core.arena_plan import BufferPlan
 
-ARENA_PASS = "autotune-arena"  # a pass of ours, not of MLIR; a pipeline may begin with it
+# Passes of ours, not of MLIR: a pipeline may begin with the first, and have the second between others.
+ARENA_PASS, REGIONS_PASS = "autotune-arena", "autotune-regions"
 _WITH_ARENA = f"builtin.module({ARENA_PASS},"
 _THREADS = re.compile(r"num-threads=(\d{1,4})\b")
 
@@ -37,7 +38,8 @@ _TO_LLVM = (
 # The same with parallel loops. What they put on the stack must be LLVM before loops become branches: a scope of the
 # stack takes one block. The last of OpenMP's ops have legal operands only when memory and functions are LLVM.
 _PARALLEL = (
-    f"{_TO_LOOPS}scf-forall-to-parallel,convert-scf-to-openmp{{num-threads=THREADS}},finalize-memref-to-llvm,"
+    f"{_TO_LOOPS}scf-forall-to-parallel,convert-scf-to-openmp{{num-threads=THREADS}},{REGIONS_PASS},"
+    "finalize-memref-to-llvm,"
     f"convert-scf-to-cf,{_ARITHMETIC}"
     f"finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,convert-openmp-to-llvm,{_LAST}"
 )
@@ -93,5 +95,9 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
         if not unit.buffers.others:
             rest = rest.removeprefix(_HOIST).removeprefix(_FREE.removeprefix(_HOIST))
         pipeline = "builtin.module(" + rest
-    run_passes(unit.module, pipeline)
+    before, ours, after = pipeline.partition(f",{REGIONS_PASS},")
+    run_passes(unit.module, f"{before})" if ours else pipeline)
+    if ours:
+        REGIONS.apply(unit)
+        run_passes(unit.module, f"builtin.module({after}")
     return unit.buffers

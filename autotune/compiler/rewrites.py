@@ -23,6 +23,7 @@ from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
 from autotune.compiler.passes.prefetch import prefetch_copied
 from autotune.compiler.passes.prefetch_rows import prefetch_rows
+from autotune.compiler.passes.regions import share_regions
 from autotune.compiler.passes.skip_masked import skip_masked
 from autotune.compiler.passes.vector_math import approximate
 from autotune.compiler.passes.zeros import start_from_zero
@@ -177,13 +178,15 @@ AFTER_SCRIPT = (
     Rewrite("panel-loads", 1, panel_loads),
 )
 ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
-THREADS = Rewrite("foralls", 1, arena)  # what the arena does besides where there are several threads
+REGIONS = Rewrite("regions", 1, lambda unit: share_regions(unit.module))  # within a pass pipeline
+FORALLS = Rewrite("foralls", 1, arena)  # what the arena does besides where there are several threads
+THREADS = (FORALLS, REGIONS)
 REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
 
 
 def rewrites_on(threads: int) -> tuple[str, ...]:
     """The rewrites that decide, besides its script, which program of so many threads a candidate becomes."""
-    return tuple(map(str, (*REWRITES, THREADS) if threads > 1 else REWRITES))
+    return tuple(map(str, (*REWRITES, *THREADS) if threads > 1 else REWRITES))
 
 
 def rewrite(unit: Unit) -> Iterator[str]:

@@ -61,7 +61,7 @@ def code_of(path):
 def digests():
     """Version and digest of the code of every rewrite, by name."""
     found = {}
-    for rewrite in (*REWRITES, THREADS):
+    for rewrite in (*REWRITES, *THREADS):
         code = "".join(map(code_of, files_of(PASSES / f"{rewrite.name.replace('-', '_')}.py")))
         found[rewrite.name] = [rewrite.version, sha256(code.encode()).hexdigest()[:16]]
     return found
