@@ -1,10 +1,13 @@
 """Several threads in docs/results.md: tune and compare on all cores (`measure`), and write their table (`render`).
 
 Each row is one `autotune tune --threads N` command and one `autotune compare --threads N` beside it, in which everybody
-runs on N threads and on one, in turn. Bundles are not kept. Needs the extras `threads` and `compare`.
+runs on N threads and on one, in turn. Bundles are not kept. Needs the extras `threads` and `compare`; models of the zoo
+need what writes them, and `import`.
 """
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +29,8 @@ HEAD = (
     "ONNX Runtime",
     "its efficiency",
     "over ONNX Runtime",
-    "targets: ratio, efficiency",
+    "of the memory roof",
+    "targets: ratio, efficiency, roof",
 )
 
 
@@ -35,18 +39,30 @@ class Work:
     """One row of the table.
 
     Attributes:
-        payload: Spec of the payload.
-        ratio: Speed-up over ONNX Runtime on as many threads that it should reach.
+        payload: Spec of the payload, or the name of a model of the zoo, which is imported.
+        ratio: Speed-up over ONNX Runtime on as many threads that it should reach; empty for none.
         efficiency: Time on one thread over N times that on N which it should reach; empty for none.
         trials: Number of trials of the sweep before.
         baseline: Baseline of the sweep; `loops` where the pass pipeline takes minutes a call.
+        roof: Share of the rate at which all threads read memory that it should reach; empty for none.
+        is_imported: Whether it is a model of the zoo.
     """
 
     payload: str
-    ratio: str
+    ratio: str = ""
     efficiency: str = ""
     trials: int = 20
     baseline: str = "passes"
+    roof: str = ""
+    is_imported: bool = False
+
+    def spec(self, folder: Path) -> str:
+        """What names the payload on a command line; a model of the zoo is written to a file in a folder."""
+        if not self.is_imported:
+            return self.payload
+        path = folder / f"{self.payload}.onnx"
+        subprocess.run([sys.executable, "-m", "payload.zoo", self.payload, str(path)], check=True)
+        return str(path)
 
 
 WORKS = (
@@ -56,6 +72,9 @@ WORKS = (
     Work("attention,heads=12,seq=128,d=64,causal=1", "1.5"),
     Work("nano", "1.2", trials=60),
     Work("gpt2", "1.15", "0.90", 30, "loops"),
+    Work("gpt2,function=decode,position=127", trials=30, baseline="loops", roof="90 %"),
+    Work("resnet18", efficiency="0.85", trials=30, baseline="loops", is_imported=True),
+    Work("bert", efficiency="0.85", trials=30, baseline="loops", is_imported=True),
 )
 
 
@@ -65,13 +84,14 @@ def measure(only: Only = "") -> None:
     for work in WORKS:
         if only in work.payload:
             with TemporaryDirectory() as folder:
+                spec, bundle = work.spec(Path(folder)), f"{folder}/bundle"
                 options = ["--threads", threads, "--baseline", work.baseline]
                 sweep = ["--trials", str(work.trials), "--cold", "--store", f"{folder}/store.journal"]
-                run(["autotune", "tune", work.payload, *options, *sweep, "--bundle", f"{folder}/bundle", "--json"])
+                run(["autotune", "tune", spec, *options, *sweep, "--bundle", bundle, "--json"])
                 race = ["--threads", threads, "--baseline", "none", "--against", LIBRARY, "--json"]
-                said = run(["autotune", "compare", work.payload, "--bundle", f"{folder}/bundle", *race])
+                said = run(["autotune", "compare", spec, "--bundle", bundle, *race])
             found = json.loads(said)
-            del found["notes"]  # they name places on this machine
+            del found["notes"], found["payload"]  # they name places on this machine
             keep("threads", work.payload, found)
             typer.echo(row(work, found))
 
@@ -89,7 +109,8 @@ def row(work: Work, data: dict[str, Any]) -> str:
     mine, theirs = rows["best"], rows.get(LIBRARY, {})
     cells = [f"`{work.payload}`", str(data["machine"]["threads"]), duration(mine["seconds"]), efficiency(mine)]
     cells += [duration(theirs.get("seconds")), efficiency(theirs), advantage(rows)]
-    cells.append(", ".join(filter(None, (f"{work.ratio} x", work.efficiency))))
+    cells.append(f"{rows['read']['ratio']:.0%}" if "read" in rows else "-")
+    cells.append(", ".join(filter(None, (work.ratio and f"{work.ratio} x", work.efficiency, work.roof))))
     return "| " + " | ".join(cells) + " |"
 
 
