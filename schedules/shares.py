@@ -5,7 +5,7 @@ write to one cache line: a piece ends where a line does. What equal pieces leave
 """
 
 from dataclasses import replace
-from math import gcd, log2, prod
+from math import ceil, gcd, log2, prod
 
 from autotune.core.loop_nest import Contraction, LoopNest
 from autotune.core.machine import Machine
@@ -17,6 +17,7 @@ from schedules.moves import ANY, Script
 LINE = 16  # elements of four bytes in a cache line
 BYTES = 4  # of such an element
 MOST_A_THREAD = 4  # pieces, so that threads which finish early take another
+MOST_PIECES = 32  # of one row each, where nothing else is even
 FORK_CYCLES = 3_000  # to wake two threads and to wait for both; as many more whenever their number doubles
 BYTES_A_CYCLE = 8  # that a core sustains from memory
 
@@ -183,18 +184,24 @@ def outer_counts(nest: LoopNest, lane: int, machine: Machine) -> tuple[int, ...]
         return (1,)
     parallel = [size for size, kind in zip(nest.sizes, nest.iterators, strict=True) if kind == "parallel"]
     elements = prod(parallel)
-    found = even_counts(nest.sizes[dim], machine)
+    size = nest.sizes[dim]
+    each = {size} if machine.threads > 1 and size <= MOST_PIECES else set()
+    found = sorted({*even_counts(size, machine), *each})
     return tuple(count for count in found if count == 1 or elements // count % LINE == 0)
 
 
 def outer_default(nest: LoopNest, lane: int, machine: Machine) -> dict[str, int]:
-    """Pieces of an op's outer loop: as many as threads where that pays; nothing where there is no choice."""
+    """Pieces of an op's outer loop, with which the busiest thread has least; nothing where there is no choice.
+
+    Seven rows in two pieces would not be even; in seven, four of them on one thread, two take 4/7 of the time.
+    """
     found = outer_counts(nest, lane, machine)
     if len(found) == 1:
         return {}
     points = prod(nest.sizes)
-    wanted = machine.threads in found and pays(2 * points, 2 * BYTES * points, machine)
-    return {"pieces_m": machine.threads if wanted else 1}
+    if not pays(2 * points, 2 * BYTES * points, machine):
+        return {"pieces_m": 1}
+    return {"pieces_m": min(found, key=lambda count: (ceil(count / machine.threads) / count, count))}
 
 
 def share_outer(script: Script, op: str, nest: LoopNest, lane: int, config: Config) -> tuple[str, tuple[int, ...]]:

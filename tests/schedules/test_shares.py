@@ -145,3 +145,11 @@ def test_an_op_without_a_loop_around_its_vectors_has_nothing_to_share():
     assert shares.outer_loop(LoopNest((64,), ("parallel",)), 0) is None
     assert shares.outer_loop(LoopNest((1, 8, 64), ("parallel",) * 3), 2) == 1
     assert shares.outer_counts(LoopNest((6, 3), ("parallel",) * 2), 1, this_machine(2)) == (1,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "threads", "count"), [(56, 2, 2), (7, 2, 7), (7, 16, 7), (14, 4, 14), (13, 2, 13), (53, 2, 1)]
+)
+def test_rows_of_an_image_are_shared_out_so_that_the_busiest_thread_has_least(rows, threads, count):
+    nest = LoopNest((rows, rows, 64, 3, 3, 64), ("parallel",) * 3 + ("reduction",) * 3)
+    assert shares.outer_default(nest, 2, this_machine(threads)).get("pieces_m", 1) == count
