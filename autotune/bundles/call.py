@@ -15,6 +15,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.store.bundle import BundleFiles
+from autotune.tuning.backends import check_own_code
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.reading import partition
 
@@ -29,9 +30,16 @@ def compile_bundle(files: BundleFiles) -> "PayloadFunction":
 
 
 def compile_candidate(payload: Payload, candidate: Candidate) -> Program:
-    """Compile a payload as a candidate says."""
-    panels = dict(candidate.panels)
-    return compile_program(payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels)
+    """Compile a payload as a candidate says.
+
+    Raises:
+        BundleError: The candidate calls machine code of a stranger.
+    """
+    check_own_code(candidate.kernels)
+    given, panels = candidate, dict(candidate.panels)
+    return compile_program(
+        payload, given.script, given.pipeline, text=given.text, panels=panels, kernels=candidate.kernels
+    )
 
 
 class PayloadFunction:

@@ -19,8 +19,10 @@ from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
+from autotune.tuning.backends import strangers
 from autotune.worker.known import is_same
 from autotune.worker.reading import partition
+from autotune.worker.sandbox import available_walls
 
 
 def recorded_machine(bundle: BundleFiles) -> Machine:
@@ -36,7 +38,23 @@ def recorded_candidate(bundle: BundleFiles) -> Candidate:
     pipeline, wanted = manifest.pipeline, threads_of(manifest.pipeline)
     if wanted > 1 and pipeline == tail(wanted):
         pipeline = tail(usable_threads(wanted))
-    return Candidate(bundle.script, pipeline, bundle.tagged, tuple(manifest.panels.items()))
+    check_code(bundle)
+    panels = tuple(manifest.panels.items())
+    return Candidate(bundle.script, pipeline, bundle.tagged, panels, kernels=bundle.kernels)
+
+
+def check_code(bundle: BundleFiles) -> None:
+    """Refuse machine code of a stranger where not all walls of the sandbox stand around the process that runs it.
+
+    Raises:
+        BundleError: A bundle holds code that was not made here, and a wall is missing.
+    """
+    theirs, missing = strangers(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
+    if theirs and missing:
+        raise BundleError(
+            f"{bundle.folder}/kernels/{theirs[0].tag}.o must run between the walls of the sandbox, as it was not made "
+            f"here; {' and '.join(sorted(missing))} is missing: see `autotune doctor`, or tune it again"
+        )
 
 
 def differences_now(

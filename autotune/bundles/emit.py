@@ -46,5 +46,7 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
         raise BundleError(f"{folder} must compile here, it was {found.outcome}: {found.diagnostic}")
     path.write_bytes(disassemble(found.data, bundle.payload.entry).encode() if kind == "asm" else found.data)
     about = f"{bundle.payload.name}, compiled for {this_machine().isa} by mlir-schedule-autotune"
+    for kernel in bundle.kernels:
+        (output / f"{kernel.symbol}.o").write_bytes(kernel.made.code)
     header.write_text(c_header(bundle.payload.entry, bundle.payload.arguments, bundle.manifest.weights, about, threads))
-    return [path, header]
+    return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]

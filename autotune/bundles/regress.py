@@ -245,4 +245,4 @@ def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machi
         versions=versions(),
         ir_sha256=hashes if isinstance(hashes, dict) else bundle.manifest.ir_sha256,
     )
-    write_bundle(bundle.folder, bundle.texts, manifest)
+    write_bundle(bundle.folder, bundle.files, manifest)

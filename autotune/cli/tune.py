@@ -41,6 +41,10 @@ def tune(
     family: Annotated[
         str, typer.Option(metavar="NAME|FILE.py:NAME", help="Family of schedules to search; see `show --stage tasks`.")
     ] = "",
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[:ARGUMENT]", help="Another compiler that competes for tasks; see `list`."),
+    ] = None,
     rules: RuleFile = "",
     exact: Exact = False,
     threads: Threads = 1,
@@ -65,6 +69,8 @@ def tune(
     knobs and alternatives, under its transform.smt laws.
 
     With --jobs, idle cores compile while one measures; the order of trials is then no longer the seed's alone.
+
+    With --backend, once or more, code that others make of a task competes with schedules, verified and timed alike.
 
     With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
 
@@ -96,6 +102,7 @@ def tune(
         timeout=timeout,
         threads=threads,
         jobs=jobs,
+        backends=tuple(backend or ()),
     )
     if kind and not cluster:
         raise typer.BadParameter("--for names machines of a cluster: give --cluster, or leave it out")
@@ -103,6 +110,7 @@ def tune(
         raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
     if family:
         load_family(family)
+    check_backends(options.backends, cluster)
     load_baseline(baseline)
     script = ScriptFile.read(schedule) if schedule is not None else None
     wanted = read_rules(rules or None, exact=exact)
@@ -133,6 +141,22 @@ def tune(
                 typer.echo(json.dumps(result.to_json()))
             else:
                 show_result(result)
+
+
+def check_backends(specs: tuple[str, ...], cluster: str) -> None:
+    """Refuse back ends that are not there, or have nothing to do with a cluster, before anything is measured.
+
+    Raises:
+        ScheduleError: There is no back end of a name.
+        BadParameter: Code would be for another machine.
+    """
+    from autotune.core.errors import ScheduleError
+    from autotune.registry import BACKENDS, find_point
+
+    for spec in specs:
+        find_point(BACKENDS, "back end", spec.partition(":")[0], ScheduleError)
+    if specs and cluster:
+        raise typer.BadParameter("--backend makes code for this machine, --cluster measures on others: give one")
 
 
 def wait_for_room(sentence: str) -> None:

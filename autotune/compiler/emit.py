@@ -51,7 +51,7 @@ def emit_program(wanted: Emission) -> Emitted:
     """
     payload, candidate = wanted.claim.payload, wanted.claim.candidate
     with context():
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
         apply_schedule(unit)
         unit.function.attributes[C_INTERFACE] = ir.UnitAttr.get()
         run_pipeline(unit, candidate.pipeline)
@@ -59,7 +59,8 @@ def emit_program(wanted: Emission) -> Emitted:
         name_for_c(module, payload.entry)
         if wanted.kind == "llvm":
             return Emitted(translate_module_to_llvmir(module.operation).encode(), unit.weights)
-        return Emitted(compile_object(module, payload.entry, parallel=unit.parallel), unit.weights)
+        code = compile_object(module, payload.entry, parallel=unit.parallel, kernels=unit.kernels)
+        return Emitted(code, unit.weights)
 
 
 def name_for_c(module: ir.Module, entry: str) -> None:

@@ -1,6 +1,7 @@
 """Fingerprints of duplicates: candidates that become the same IR, or the same machine code, as an earlier one."""
 
 import hashlib
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.object_code import object_code
 from autotune.core.errors import DuplicateError
+from autotune.core.foreign_kernel import ForeignKernel
 
 
 @dataclass
@@ -25,25 +27,30 @@ class Fingerprints:
     scheduled: str = ""
     compiled: str = ""
 
-    def take_schedule(self, module: ir.Module) -> None:
-        """Take the fingerprint of a module that was scheduled.
+    def take_schedule(self, module: ir.Module, kernels: Sequence[ForeignKernel] = ()) -> None:
+        """Take the fingerprint of a module that was scheduled, and of code of others that it calls.
 
         Raises:
             DuplicateError: An earlier candidate has the same fingerprint.
         """
-        self.scheduled = fingerprint(str(module).encode())
+        self.scheduled = fingerprint(str(module).encode() + code_of(kernels))
         if self.scheduled in self.known:
             raise DuplicateError("becomes the same IR as an earlier trial")
 
-    def take_code(self, engine: ExecutionEngine) -> None:
-        """Take the fingerprint of machine code.
+    def take_code(self, engine: ExecutionEngine, kernels: Sequence[ForeignKernel] = ()) -> None:
+        """Take the fingerprint of machine code, that of others included.
 
         Raises:
             DuplicateError: An earlier candidate has the same fingerprint.
         """
-        self.compiled = fingerprint(object_code(engine))
+        self.compiled = fingerprint(object_code(engine) + code_of(kernels))
         if self.compiled in self.known:
             raise DuplicateError("becomes the same machine code as an earlier trial")
+
+
+def code_of(kernels: Sequence[ForeignKernel]) -> bytes:
+    """The code of all kernels."""
+    return b"".join(kernel.made.code for kernel in kernels)
 
 
 def fingerprint(data: bytes) -> str:

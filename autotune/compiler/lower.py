@@ -4,6 +4,7 @@ import re
 
 from autotune.compiler.module import run_passes
 from autotune.compiler.packs import lower_packs
+from autotune.compiler.passes.kernels import call_kernels
 from autotune.compiler.rewrites import ARENA, REGIONS, Unit, rewrites_on
 from autotune.compiler.tasks.carried import BUFFERIZE
 from autotune.core.arena_plan import BufferPlan
@@ -90,6 +91,8 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
     unit.threads = threads_of(pipeline)
     if plans_arena(pipeline):
         ARENA.apply(unit)
+    if unit.kernels:
+        call_kernels(unit.module, unit.kernels)
     if unit.buffers is not None:
         rest = pipeline.removeprefix(_WITH_ARENA)
         if not unit.buffers.others:

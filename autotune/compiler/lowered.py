@@ -9,6 +9,7 @@ from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program, add_call_loop, link
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.candidate import Candidate
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.payload import Payload
 
 
@@ -20,11 +21,13 @@ class LoweredProgram:
         text: Text of the module.
         weights: Arguments it takes after those of the payload.
         threads: Threads that its parallel loops run on; 1 where it has none.
+        kernels: Code of others that it calls.
     """
 
     text: str
     weights: tuple[PanelWeight, ...] = ()
     threads: int = 1
+    kernels: tuple[ForeignKernel, ...] = ()
 
 
 def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
@@ -34,12 +37,12 @@ def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
         CompileError: The compiler refused the program; the error names the stage.
     """
     with context():
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
         apply_schedule(unit)
         check_module(unit.module)
         add_call_loop(unit.module, payload, unit.weights)
         run_pipeline(unit, candidate.pipeline)
-        return LoweredProgram(str(unit.module), unit.weights, unit.threads if unit.parallel else 1)
+        return LoweredProgram(str(unit.module), unit.weights, unit.threads if unit.parallel else 1, unit.kernels)
 
 
 def load_program(lowered: LoweredProgram) -> Program:
@@ -49,5 +52,6 @@ def load_program(lowered: LoweredProgram) -> Program:
         CompileError: LLVM refuses it.
     """
     with context():
-        engine, address = link(parse(lowered.text, "a lowered program"), parallel=lowered.threads > 1)
+        module = parse(lowered.text, "a lowered program")
+        engine, address = link(module, parallel=lowered.threads > 1, kernels=lowered.kernels)
     return Program(engine, address, lowered.weights, None, {}, part=Part(), threads=lowered.threads)

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,10 +12,12 @@ import mlir
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 
+from autotune.compiler.kernel_code import LinkedKernel
 from autotune.compiler.llvm_tools import find_tool
 from autotune.compiler.openmp import openmp_libraries
 from autotune.core.errors import CompileError
 from autotune.core.files import SCRATCH
+from autotune.core.foreign_kernel import ForeignKernel
 
 HEADING = re.compile(r"[0-9a-f]+ <(.+)>:$")
 PARALLEL_LOOP = "..omp_par"  # behind the name of the function that LLVM takes a parallel loop's body out of
@@ -28,14 +30,33 @@ def object_code(engine: ExecutionEngine) -> bytes:
         return path.read_bytes()
 
 
-def compile_object(module: ir.Module, entry: str, *, parallel: bool = False) -> bytes:
-    """The object file of a module in the LLVM dialect, for this host; `parallel` if it calls an OpenMP runtime.
+def add_kernels(engine: ExecutionEngine, kernels: Sequence[ForeignKernel]) -> None:
+    """Let an engine's module call code of others, which lives as long as the engine.
+
+    Raises:
+        CompileError: An object is none of this host, or calls what is nowhere.
+    """
+    for kernel in kernels:
+        engine.raw_register_runtime(kernel.symbol, LinkedKernel(kernel))
+
+
+def compile_object(
+    module: ir.Module, entry: str, *, parallel: bool = False, kernels: Sequence[ForeignKernel] = ()
+) -> bytes:
+    """The object file of a module in the LLVM dialect, for this host.
+
+    Args:
+        module: The module.
+        entry: A function of it.
+        parallel: Whether it calls an OpenMP runtime.
+        kernels: Code of others that it calls; it is not in the file.
 
     Raises:
         CompileError: LLVM refuses the module.
     """
     try:
         engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries(parallel=parallel))
+        add_kernels(engine, kernels)
         engine.raw_lookup(entry)
     except RuntimeError as error:
         raise CompileError("jit", str(error)) from error

@@ -10,13 +10,14 @@ from mlir.runtime import get_ranked_memref_descriptor
 from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.lower import run_pipeline
 from autotune.compiler.module import check_module, context, describe, symbol
-from autotune.compiler.object_code import runner_libraries
+from autotune.compiler.object_code import add_kernels, runner_libraries
 from autotune.compiler.part import Part, run_part
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Script
 from autotune.core.errors import CompileError
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.payload import Array, Payload
 from autotune.core.printable import first_lines
 from autotune.core.stopwatch import Stopwatch
@@ -91,6 +92,7 @@ def compile_program(
     watch: Stopwatch | None = None,
     part: int = 1,
     poisoned: bool = False,
+    kernels: tuple[ForeignKernel, ...] = (),
 ) -> Program:
     """Compile a payload for this host.
 
@@ -104,6 +106,7 @@ def compile_program(
         watch: Takes the times; give one to have them also of a compilation that fails.
         part: One in so many iterations is compiled, as in `Candidate`; of a pure pass pipeline alone.
         poisoned: Fill intermediates of a part with NaN.
+        kernels: Code of others that computes some tasks.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
@@ -111,13 +114,13 @@ def compile_program(
     """
     watch, known = watch or Stopwatch(), Part()
     with context():
-        unit = Unit.open(payload, script, panels or {}, text)
+        unit = Unit.open(payload, script, panels or {}, text, kernels)
         if script is not None:
             with watch.phase("transform"):
                 apply_schedule(unit)
                 check_module(unit.module)
                 if fingerprints is not None:
-                    fingerprints.take_schedule(unit.module)
+                    fingerprints.take_schedule(unit.module, kernels)
         add_call_loop(unit.module, payload, unit.weights)
         with watch.phase("lower"):
             if part > 1:
@@ -125,25 +128,29 @@ def compile_program(
             else:
                 run_pipeline(unit, pipeline)
         with watch.phase("jit"):
-            engine, address = link(unit.module, parallel=unit.parallel)
+            engine, address = link(unit.module, parallel=unit.parallel, kernels=kernels)
             if fingerprints is not None:
-                fingerprints.take_code(engine)
+                fingerprints.take_code(engine, kernels)
     threads = unit.threads if unit.parallel else 1
     return Program(engine, address, unit.weights, unit.buffers, watch.phases, threads=threads, part=known)
 
 
-def link(module: ir.Module, *, parallel: bool = False) -> tuple[ExecutionEngine, int]:
+def link(
+    module: ir.Module, *, parallel: bool = False, kernels: Sequence[ForeignKernel] = ()
+) -> tuple[ExecutionEngine, int]:
     """The machine code of a module in the LLVM dialect, and where its loop over calls begins.
 
     Args:
         module: The module.
         parallel: Whether it calls an OpenMP runtime.
+        kernels: Code of others that it calls.
 
     Raises:
         CompileError: LLVM refuses it, or something that it calls is nowhere.
     """
     try:
         engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries(parallel=parallel))
+        add_kernels(engine, kernels)
         engine.initialize()
         address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
     except (RuntimeError, ValueError, ir.MLIRError) as error:

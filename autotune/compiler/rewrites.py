@@ -18,6 +18,7 @@ from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
+from autotune.compiler.passes.kernels import close_gaps, stand_in_for_tasks
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -31,6 +32,7 @@ from autotune.compiler.script import run_script
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Script
 from autotune.core.family import Blocks
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.marks import ONLINE
 from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
@@ -55,6 +57,7 @@ class Unit:
         buffers: Plan of the arena that intermediates lie in; `None` before they have a place.
         threads: Threads that parallel loops run on; with one they become plain loops.
         parallel: Whether parallel loops are left once buffers have a place.
+        kernels: Code of others that computes some tasks.
     """
 
     module: ir.Module
@@ -69,10 +72,16 @@ class Unit:
     buffers: BufferPlan | None = None
     threads: int = 1
     parallel: bool = False
+    kernels: tuple[ForeignKernel, ...] = ()
 
     @classmethod
     def open(
-        cls, payload: Payload, script: Script | None, panels: Mapping[str, int], text: str | None = None
+        cls,
+        payload: Payload,
+        script: Script | None,
+        panels: Mapping[str, int],
+        text: str | None = None,
+        kernels: tuple[ForeignKernel, ...] = (),
     ) -> "Unit":
         """Parse a payload, and a script for it, in the current context.
 
@@ -81,6 +90,7 @@ class Unit:
             script: Transform script; `None` for a pure pass pipeline.
             panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
             text: The module to start from, if not the payload's own.
+            kernels: Code of others that computes some tasks.
 
         Raises:
             CompileError: Stage ``parse``, with line and column; or ``transform``, where a choice is none its op takes.
@@ -88,7 +98,7 @@ class Unit:
         module = parse(text or payload.text, payload.name)
         if script is not None:
             run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
-        unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments))
+        unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments), kernels=kernels)
         if isinstance(script, ChosenScript):
             unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)
         elif script is not None:
@@ -192,6 +202,8 @@ def rewrites_on(threads: int) -> tuple[str, ...]:
 def rewrite(unit: Unit) -> Iterator[str]:
     """Apply the rewrites before the script, the script, and those after it, one a step.
 
+    What code of others needs has no step of its own: it is part of the first and the last one (`core.backend.CALLS`).
+
     Yields:
         The name of what was applied.
 
@@ -199,8 +211,12 @@ def rewrite(unit: Unit) -> Iterator[str]:
         CompileError: Stage ``transform``; an op is not what its schedule takes it for, or the interpreter refuses.
     """
     script = Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source))
+    if unit.kernels:
+        stand_in_for_tasks(unit.function, unit.kernels)
     for step in chain(BEFORE_SCRIPT, (script,), AFTER_SCRIPT):
         step.apply(unit)
+        if step == AFTER_SCRIPT[-1] and unit.kernels:
+            close_gaps(unit.module)
         yield step.name
 
 

@@ -51,7 +51,7 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     with context():
         if stage == "scheduled":
             candidate, stage = replace(candidate, script=alone(candidate.script)), SCRIPT
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == stage:
                 break
@@ -67,7 +67,8 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
             return Stage(str(unit.module), unit.buffers)
         if stage == "llvm":
             return Stage(translate_module_to_llvmir(unit.module.operation), unit.buffers)
-        return Stage("", unit.buffers, compile_object(unit.module, payload.entry, parallel=unit.parallel))
+        code = compile_object(unit.module, payload.entry, parallel=unit.parallel, kernels=unit.kernels)
+        return Stage("", unit.buffers, code)
 
 
 def alone(script: Script | None) -> Script:

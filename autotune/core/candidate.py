@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
 
@@ -19,6 +20,7 @@ class Candidate:
         panels: Tags whose op reads its weight from panels, with their columns.
         part: One in so many iterations of the outermost long loops is run, and times are multiplied by the share of the
             work that this is; 1 runs all. What follows from the iterations that were run is verified, where that shows.
+        kernels: Code of others that computes some tasks.
     """
 
     script: Script | None
@@ -26,6 +28,7 @@ class Candidate:
     text: str | None = None
     panels: tuple[tuple[str, int], ...] = ()
     part: int = 1
+    kernels: tuple[ForeignKernel, ...] = ()
 
 
 @dataclass(frozen=True)

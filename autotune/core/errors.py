@@ -45,6 +45,22 @@ class CompileError(AutotuneError):
         return type(self), (self.stage, str(self))
 
 
+class KernelError(AutotuneError):
+    """A back end could not make a task's code.
+
+    Attributes:
+        outcome: Outcome of the trial.
+    """
+
+    def __init__(self, outcome: str, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[type["KernelError"], tuple[str, str]]:
+        """Keep both arguments when the error crosses a process boundary."""
+        return type(self), (self.outcome, str(self))
+
+
 class DuplicateError(AutotuneError):
     """A candidate becomes what an earlier one became."""
 

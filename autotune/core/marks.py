@@ -5,6 +5,7 @@ SETS = "autotune.sets"  # on any op: its attributes that a knob gives the value 
 FOREIGN = "autotune.foreign"  # on sequences of a user's own script: handles there may be empty
 TAG = "autotune.task"  # on a task's op; its root, where there are several
 WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the task that says how it is stored
+KERNEL = "autotune.kernel"  # on an op that stands for a call of code that others made: the tag of its task
 SUMS = "autotune.sums"  # on innermost loops, whose accumulators are to live in registers
 
 # On loops of a causal group, whose script is right as it stands: the loop over blocks of rows, and inside it loops that

@@ -12,6 +12,7 @@ from textwrap import indent
 from autotune.core.candidate import Script
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family, Rewrites
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.machine import Machine
 from autotune.core.marks import KNOBS, ONLINE, TAG
 from autotune.core.open_script import ChosenScript
@@ -94,6 +95,7 @@ class Step:
         chosen: A user's own script, which is still to be written with what is chosen; `body` only tells it from others.
         sequences: Named sequences that `body` includes.
         whole: The whole script, where it needs nothing around it; else empty.
+        kernel: Code of others that computes the ops, to which nothing is done then; `None` where there is a script.
     """
 
     tag: str
@@ -105,6 +107,7 @@ class Step:
     chosen: ChosenScript | None = None
     sequences: str = ""
     whole: str = ""
+    kernel: ForeignKernel | None = None
 
 
 def write_step(
@@ -136,6 +139,11 @@ def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
     return tuple((step.tag, step.rewrites.panel) for step in steps if step.rewrites.panel)
 
 
+def kernels_of(steps: Sequence[Step]) -> tuple[ForeignKernel, ...]:
+    """Code of others, of those steps that have some."""
+    return tuple(step.kernel for step in steps if step.kernel is not None)
+
+
 def script_of(steps: Sequence[Step]) -> Script:
     """The whole script, as a worker takes it: a user's own alone is written there."""
     if len(steps) == 1 and steps[0].chosen is not None:
@@ -152,7 +160,9 @@ def assemble(steps: Sequence[Step]) -> str:
     """
     if len(steps) == 1 and steps[0].whole:
         return steps[0].whole
-    sequences = "".join(step.sequences for step in steps)
+    notes = "".join(f"// {line}\n" for step in steps if step.kernel is not None for line in step.note.splitlines())
+    steps = [step for step in steps if step.kernel is None]
+    sequences = notes + "".join(step.sequences for step in steps)
     sequences += "".join(named_sequence(index, step) for index, step in enumerate(steps))
     calls = "".join(call(index, step) for index, step in enumerate(steps))
     main = (

@@ -7,6 +7,7 @@ crosses them as text, so that everything here pickles to workers, hashes, and im
 from dataclasses import dataclass
 from math import prod
 
+from autotune.core.computation import Computation
 from autotune.core.loop_nest import Contraction, Lanes, LoopNest
 from autotune.core.payload import Payload
 
@@ -73,6 +74,8 @@ class Task:
         turned: The loop, not the last one, along which an input lies side by side, where nothing is summed; `None` if
             there is none.
         filled: Number of the operand that the task's op is filled in with a constant first; `None` if there is none.
+        computation: What the task computes as data, where a back end is asked; `None` elsewhere, and where an op is
+            of a kind that is not described.
     """
 
     tag: str
@@ -87,6 +90,7 @@ class Task:
     lanes: Lanes | None = None
     filled: int | None = None
     turned: int | None = None
+    computation: Computation | None = None
 
     @property
     def grows(self) -> bool:

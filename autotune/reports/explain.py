@@ -115,7 +115,9 @@ def run_counted(work: tuple[Payload, Candidate, int]) -> tuple[Counts, Memory]:
     payload, candidate, seed = work
     bench = open_testbench(payload, seed, this_machine().pages)
     panels = dict(candidate.panels)
-    program = compile_program(payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels)
+    program = compile_program(
+        payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels, kernels=candidate.kernels
+    )
     bound = program.bind([*bench.arrays, *map(bench.stored, program.weights)])
     bound.run()
     packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]

@@ -9,34 +9,42 @@ from autotune.compiler.lower import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.family import Family
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.machine import Machine
-from autotune.core.script import origin, panels_of, script_of, write_step
+from autotune.core.script import Step, kernels_of, origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.registry import family_for, load_family
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.own import written
 
+KERNEL = "kernel"  # code of a back end, where that won the task
 RECORD = ("schedule", "config", "ops", "count")  # of a task, in a manifest
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A task, and the family and config it is compiled with; both `None` for the plain lowering."""
+    """A task, and the family and config it is compiled with; both `None` for the plain lowering, and for a kernel."""
 
     task: Task
     family: Family | None = None
     config: Config | None = None
+    kernel: ForeignKernel | None = None
 
     def record(self) -> dict[str, Any]:
         """As manifests of bundles describe it."""
-        name = self.family.name if self.family is not None else None
+        backend = self.kernel.backend if self.kernel is not None else None
+        name = self.family.name if self.family is not None else backend
         return {"schedule": name, "config": self.config, "ops": self.task.ops, "count": self.task.count}
 
 
 def recorded_tasks(bundle: BundleFiles) -> dict[str, dict[str, Any]]:
     """What a bundle's manifest says of every task."""
-    return {tag: {key: getattr(task, key) for key in RECORD} for tag, task in bundle.manifest.tasks.items()}
+    kernels = {kernel.tag: kernel for kernel in bundle.kernels}
+    return {
+        tag: {key: getattr(task, key) for key in RECORD} | {KERNEL: kernels.get(tag)}
+        for tag, task in bundle.manifest.tasks.items()
+    }
 
 
 def as_recorded(
@@ -64,6 +72,8 @@ def as_recorded(
     record = recorded[task.tag]
     if record["config"] is None:
         return Scheduled(task)
+    if record.get(KERNEL) is not None:
+        return Scheduled(task, None, record["config"], record[KERNEL])
     family: Family = own if own is not None and record["schedule"] == own.name else load_family(record["schedule"])
     return Scheduled(task, family, completed(record["config"], family, task, machine))
 
@@ -129,5 +139,8 @@ def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None 
         if each.family is not None and each.config is not None:
             note = origin(each.task, each.family, each.config)
             steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
+        elif each.kernel is not None:
+            note = f"{each.task.tag} by back end '{each.kernel.backend}': {each.kernel.made.maker}"
+            steps.append(Step(each.task.tag, each.task.ops, "", note, kernel=each.kernel))
     script = script_of(written(steps) if len(steps) > 1 else steps)
-    return Candidate(script, tail(machine.threads), text, panels_of(steps))
+    return Candidate(script, tail(machine.threads), text, panels_of(steps), kernels=kernels_of(steps))

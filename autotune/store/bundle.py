@@ -14,6 +14,7 @@ from pathlib import Path
 
 from autotune.compiler.guard import PASSES, RULES, BundleTexts, check_pipeline, passes_of
 from autotune.core.errors import BundleError
+from autotune.core.foreign_kernel import ForeignKernel, MadeObject
 from autotune.core.payload import Payload
 from autotune.core.rules import NO_RULES, Rules
 from autotune.registry import BASELINES, is_registered, load_baseline, registered
@@ -33,14 +34,24 @@ class BundleFiles:
     Attributes:
         folder: Folder of the bundle.
         payload: Payload, with its reference where it is known here.
-        texts: Texts of every file but the manifest, by name.
+        texts: Texts of every MLIR file, by name.
         manifest: All of manifest.json.
+        kernels: Code of back ends that computes some of the tasks.
     """
 
     folder: Path
     payload: Payload
     texts: Mapping[str, str]
     manifest: Manifest
+    kernels: tuple[ForeignKernel, ...] = ()
+
+    @property
+    def files(self) -> dict[str, str | bytes]:
+        """Every file but the manifest, by name."""
+        found: dict[str, str | bytes] = dict(self.texts)
+        for kernel in self.kernels:
+            found |= {f"kernels/{kernel.tag}.o": kernel.made.code, f"kernels/{kernel.tag}.txt": kernel.made.source}
+        return found
 
     @property
     def tagged(self) -> str:
@@ -53,7 +64,7 @@ class BundleFiles:
         return self.texts[SCHEDULE]
 
 
-def write_bundle(folder: Path, texts: Mapping[str, str], manifest: Manifest) -> Path:
+def write_bundle(folder: Path, files: Mapping[str, str | bytes], manifest: Manifest) -> Path:
     """Write a bundle; an older one at the same place is replaced only when the new one is complete.
 
     Raises:
@@ -61,7 +72,7 @@ def write_bundle(folder: Path, texts: Mapping[str, str], manifest: Manifest) -> 
     """
     check_target(folder)
     try:
-        replace_folder(folder, {**texts, MANIFEST_FILE: write_manifest(manifest)})
+        replace_folder(folder, {**files, MANIFEST_FILE: write_manifest(manifest)})
     except OSError as error:
         raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
     return folder
@@ -83,14 +94,14 @@ def check_target(folder: Path) -> None:
         raise BundleError(f"a bundle must go to a new folder or replace a bundle, {folder} is neither; pass --bundle")
 
 
-def replace_folder(folder: Path, texts: Mapping[str, str]) -> None:
+def replace_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write files to a folder beside the target, then swap the two."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        for name, text in texts.items():
+        for name, data in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
-            (fresh / name).write_text(text)
+            (fresh / name).write_bytes(data.encode() if isinstance(data, str) else data)
         fresh.chmod(0o755)
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -117,7 +128,9 @@ def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
     check_manifest(manifest, where)
     check_pipeline(where, "pipeline", manifest.pipeline)
     check_pipeline(where, "baseline.pipeline", manifest.baseline.pipeline, PASSES | passes_of_baselines())
-    texts = {name: read_text(folder / name, sha256) for name, sha256 in sorted(manifest.sha256.items())}
+    files = sorted(manifest.sha256.items())
+    texts = {name: read_text(folder / name, sha256) for name, sha256 in files if name.endswith(".mlir")}
+    kernels = tuple(read_kernel(folder, manifest, tag) for tag in manifest.kernels)
     payload = Payload(
         name=manifest.payload,
         text=texts[PAYLOAD],
@@ -130,7 +143,21 @@ def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
         rules=recorded_rules(manifest, texts),
     )
     check_bundle(BundleTexts(str(folder), texts, payload))
-    return BundleFiles(folder, with_reference(payload, named), texts, manifest)
+    return BundleFiles(folder, with_reference(payload, named), texts, manifest, kernels)
+
+
+def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ForeignKernel:
+    """The code of a back end for a task; nothing looks into it but the process that runs it.
+
+    Raises:
+        BundleError: A file is missing or edited.
+    """
+    record, code, source = manifest.kernels[tag], f"kernels/{tag}.o", f"kernels/{tag}.txt"
+    text = read_text(folder / source, manifest.sha256[source])
+    made = MadeObject(
+        record.symbol, read_bytes_of(folder / code, manifest.sha256[code]), record.sizes, record.maker, text
+    )
+    return ForeignKernel(tag, record.backend, record.types, made)
 
 
 def recorded_rules(manifest: Manifest, texts: Mapping[str, str]) -> Rules:
@@ -146,18 +173,27 @@ def passes_of_baselines() -> set[str]:
 
 
 def read_text(path: Path, sha256: str) -> str:
-    """A file as it was recorded.
+    """A text as it was recorded.
 
     Raises:
         BundleError: The file is missing, no text, or edited.
     """
+    try:
+        return read_bytes_of(path, sha256).decode()
+    except UnicodeDecodeError as error:
+        raise BundleError(f"{path} must be text, it is not: {error.reason} at byte {error.start}") from error
+
+
+def read_bytes_of(path: Path, sha256: str) -> bytes:
+    """A file as it was recorded.
+
+    Raises:
+        BundleError: The file is missing or edited.
+    """
     data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != sha256:
         raise BundleError(f"{path} must be as it was recorded, its sha256 differs; restore it")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise BundleError(f"{path} must be text, it is not: {error.reason} at byte {error.start}") from error
+    return data
 
 
 def with_reference(recorded: Payload, named: Payload | None) -> Payload:
@@ -175,6 +211,6 @@ def with_reference(recorded: Payload, named: Payload | None) -> Payload:
     return replace(named, name=recorded.name, rules=recorded.rules)
 
 
-def digest(text: str) -> str:
-    """Hex sha256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def digest(data: str | bytes) -> str:
+    """Hex sha256 of a file."""
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()

@@ -27,6 +27,7 @@ from autotune.store.records import (
     Buffers,
     CaseRecord,
     File,
+    KernelRecord,
     Name,
     Numerics,
     ProcessTimes,
@@ -82,6 +83,7 @@ class Manifest:
         rewrites: Our own rewrites around the script, as ``name@version``, in order; empty in older bundles.
         script: The user's own script that was tuned, open.mlir; `None` where families of schedules were.
         rules: Rewrite rules that fired on the payload, rules.mlir; `None` where none did.
+        kernels: Code of back ends, by the tag of the task that it computes.
     """
 
     format_version: int
@@ -114,6 +116,7 @@ class Manifest:
     rewrites: tuple[RewriteStep, ...] = field(default=())
     script: ScriptRecord | None = None
     rules: RulesRecord | None = None
+    kernels: dict[Name, KernelRecord] = field(default_factory=dict)
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

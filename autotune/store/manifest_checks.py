@@ -70,12 +70,13 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
     """Which files there are."""
     wanted = {"payload.mlir", "tagged.mlir", "schedule.mlir", *(f"tasks/{tag}.mlir" for tag in manifest.tasks)}
     wanted |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
-    wanted |= {"prepared.mlir"} if manifest.panels or manifest.online else set()
+    wanted |= {"prepared.mlir"} if manifest.panels or manifest.online or manifest.kernels else set()
     wanted |= {"open.mlir"} if manifest.script is not None else set()
     wanted |= {"rules.mlir"} if manifest.rules is not None else set()
+    wanted |= {f"kernels/{tag}.{kind}" for tag in manifest.kernels for kind in ("o", "txt")}
     for name in sorted(wanted ^ set(manifest.sha256)):
         yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
-    for key, tags in (("panels", manifest.panels), ("online", manifest.online)):
+    for key, tags in (("panels", manifest.panels), ("online", manifest.online), ("kernels", manifest.kernels)):
         for tag in tags:
             if tag not in manifest.tasks:
                 yield f"{key} must be of its tasks, got {tag!r}"

@@ -3,7 +3,7 @@
 Nothing is trusted for being there: numbers are bounded and finite, names cannot leave a folder.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field
@@ -15,7 +15,10 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
 RewriteStep = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,50}@[0-9]{1,6}$")]  # a rewrite and its version
 RuleName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,60}$")]
 Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
-File = Annotated[str, Field(pattern=r"^((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir$")]
+File = Annotated[
+    str, Field(pattern=r"^(((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir|kernels/[A-Za-z0-9_]{1,200}\.(o|txt))$")
+]
+Memory = Annotated[str, Field(pattern=r"^memref<([1-9][0-9]{0,11}x){0,16}(f32|f64|f16|bf16|i8|i32|i64)>$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
 # The least is that of 2^32 calls that were compiled into one: of a program that reads nothing, such as rotary angles.
@@ -92,6 +95,7 @@ class TaskRecord:
         seconds: Times of the winner in the final comparison of the task alone.
         baseline_seconds: Median seconds a call of the baseline.
         note: Reason for the choice, where it is not simply the fastest.
+        rivals: Times of others that were chosen for the task by their own kind, a family and back ends, by name.
     """
 
     schedule: Name
@@ -104,6 +108,26 @@ class TaskRecord:
     seconds: SampleSeconds
     baseline_seconds: Seconds | None
     note: Text
+    rivals: dict[Name, SampleSeconds] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KernelRecord:
+    """Code of a back end that computes a task, kept as kernels/TAG.o, with what it was made of as kernels/TAG.txt.
+
+    Attributes:
+        backend: Name of the back end.
+        symbol: Name of the function.
+        types: Types of the operands that it takes the addresses of, in order; the last is written.
+        sizes: Numbers that it takes after those.
+        maker: What made it.
+    """
+
+    backend: Name
+    symbol: Annotated[str, Field(pattern=r"^autotune_kernel_[A-Za-z0-9_]{1,400}$")]
+    types: Annotated[tuple[Memory, ...], Field(min_length=2, max_length=100)]
+    sizes: Annotated[tuple[Annotated[int, Field(ge=-(2**63), lt=2**63)], ...], Field(max_length=100)] = ()
+    maker: Text = ""
 
 
 @dataclass(frozen=True)

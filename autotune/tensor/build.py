@@ -25,6 +25,7 @@ from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.places import bundle_folder
 from autotune.tensor.kept import keep, key_of, read_kept
+from autotune.tuning.backends import check_own_code
 from autotune.worker.reading import partition
 
 KEPT = 256  # functions of `numpy` in memory
@@ -37,9 +38,13 @@ class TensorFunction:
         payload: Payload that the function computes.
         lowered: Program to call.
         weights: Arrays by name that no call gives.
+
+    Raises:
+        BundleError: The program calls machine code of a stranger.
     """
 
     def __init__(self, payload: Payload, lowered: LoweredProgram, weights: Mapping[str, Array]) -> None:
+        check_own_code(lowered.kernels)
         machine = replace(this_machine(), threads=lowered.threads)
 
         def make() -> CallContext:

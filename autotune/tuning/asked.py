@@ -1,18 +1,22 @@
 """What a search asks an evaluator, and what decides that two trials are of the same work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import cast
 
-from autotune.compiler.lower import compilation
+from autotune.compiler.lower import compilation, tail
+from autotune.core.backend import CALLS, BackendFamily
+from autotune.core.candidate import Candidate
+from autotune.core.errors import KernelError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.family import Family
 from autotune.core.machine import Machine
 from autotune.core.own_family import OwnFamily
-from autotune.core.script import DESTINATIONS, LOWERING
+from autotune.core.script import DESTINATIONS, LOWERING, Step, kernels_of, panels_of, script_of
 from autotune.core.space import Space, Value
 from autotune.core.task import Task
-from autotune.core.trial import Trial
+from autotune.core.trial import Outcome, Trial
 
 SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
 
@@ -77,8 +81,31 @@ def identity_of(task: Task, family: Family, machine: Machine, space: Space, comp
     }
     if isinstance(family, OwnFamily):
         identity["script"] = family.script.digest
+    if isinstance(family, BackendFamily):
+        identity["backend"] = f"{CALLS} {family.version}"
     if machine.pages != "huge":
         identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
     if machine.threads > 1:
         identity["threads"] = str(machine.threads)
     return identity
+
+
+def with_code(step: Step, family: Family, task: Task, machine: Machine) -> Step:
+    """A step with the code of a back end, where it is one's.
+
+    Raises:
+        KernelError: The code cannot be made.
+    """
+    if not isinstance(family, BackendFamily):
+        return step
+    return replace(step, kernel=family.kernel(task, step.config, machine))
+
+
+def unmade(error: KernelError) -> Evaluation:
+    """What becomes of a config whose code cannot be made."""
+    return Evaluation(cast(Outcome, error.outcome), diagnostic=str(error))
+
+
+def candidate_of(step: Step, threads: int = 1) -> Candidate:
+    """A step as a worker takes it: the whole script of a task alone."""
+    return Candidate(script_of([step]), tail(threads), panels=panels_of([step]), kernels=kernels_of([step]))

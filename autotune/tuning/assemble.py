@@ -9,9 +9,10 @@ from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Evaluation, Job
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
-from autotune.core.script import Step, assemble, panels_of
+from autotune.core.script import Step, assemble, kernels_of, panels_of
 from autotune.core.trial import Samples
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
@@ -30,7 +31,7 @@ class Assembly:
     Attributes:
         script: The transform script.
         panels: Tags whose weight is stored in panels, with their columns.
-        tags: Tasks it schedules; the others keep the plain lowering.
+        tags: Tasks it schedules, or has code for; the others keep the plain lowering.
         best: Times of the assembled payload.
         baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
         max_error: Largest absolute difference to the oracle.
@@ -38,6 +39,7 @@ class Assembly:
         notes: Notes on what was left out, and why.
         threads: Threads that its parallel loops run on.
         why_no_baseline: Reason why the baseline was not timed; empty if it was.
+        kernels: Code of back ends that computes some of the tasks.
     """
 
     script: str
@@ -50,10 +52,11 @@ class Assembly:
     notes: tuple[str, ...] = ()
     threads: int = 1
     why_no_baseline: str = ""
+    kernels: tuple[ForeignKernel, ...] = ()
 
     def candidate(self, tagged: str) -> Candidate:
         """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""
-        return Candidate(self.script, tail(self.threads), tagged, self.panels)
+        return Candidate(self.script, tail(self.threads), tagged, self.panels, kernels=self.kernels)
 
     def uses(self, choice: Choice) -> bool:
         """Tell whether the script schedules the choice's task."""
@@ -67,14 +70,20 @@ def script_steps(choices: Sequence[Choice]) -> list[Step]:
         if choice.config is not None:
             task = choice.search.task
             note = f"\n{task.ops} op(s), run {task.count} time(s) a call"
-            steps.append(choice.search.script_step(choice.config, note=note))
+            steps.append(choice.search.made(choice.search.script_step(choice.config, note=note)))
     return steps
 
 
-def write_all(choices: Sequence[Choice]) -> tuple[str, tuple[tuple[str, int], ...]]:
-    """One script for all tasks that have a config, and the tags whose weight it wants in panels, with columns."""
+def whole_candidate(choices: Sequence[Choice], threads: int, tagged: str) -> Candidate:
+    """The whole with one script for all tasks that have a config, and the code of back ends for theirs.
+
+    Args:
+        choices: Tasks that have a config.
+        threads: Threads that parallel loops run on.
+        tagged: Text of the whole, whose ops carry the tags of their tasks.
+    """
     steps = written(script_steps(choices))
-    return assemble(steps), panels_of(steps)
+    return Candidate(assemble(steps), tail(threads), tagged, panels_of(steps), kernels=kernels_of(steps))
 
 
 def assemble_model(
@@ -111,10 +120,11 @@ def assemble_model(
     why_no_baseline = "" if theirs.samples else baseline.why_not or reason(theirs)
     if why_no_baseline and not baseline.why_not:
         notes.append(f"baseline {baseline.baseline.name} did not run ({why_no_baseline})")
-    script, panels = write_all(scheduled)
+    whole = model.candidate(scheduled)
     return Assembly(
-        script=script,
-        panels=panels,
+        script=str(whole.script),
+        panels=whole.panels,
+        kernels=whole.kernels,
         tags=tuple(choice.search.task.tag for choice in scheduled),
         best=ours.samples,
         baseline=theirs.samples,
@@ -148,8 +158,7 @@ class WholeModel:
 
     def candidate(self, choices: Sequence[Choice]) -> Candidate:
         """The whole with the schedules of these tasks; all others keep the plain lowering."""
-        script, panels = write_all(choices)
-        return Candidate(script, tail(self.machine.threads), self.parts.payload.text, panels)
+        return whole_candidate(choices, self.machine.threads, self.parts.payload.text)
 
     def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
         """Verify and time the whole with these schedules, and the baseline beside it, where it can be timed."""

@@ -37,6 +37,7 @@ class Choice:
         samples: The winner's times in the final comparison; `None` if it was not measured again.
         baseline_seconds: The baseline's seconds a call for this task; `None` if it could not be run.
         note: Why, where it is not simply the fastest; empty otherwise.
+        rivals: Times of the others that were best of their kind, a family and back ends, by name, beside the winner's.
     """
 
     search: TaskSearch
@@ -44,6 +45,7 @@ class Choice:
     samples: Samples | None = None
     baseline_seconds: float | None = None
     note: str = ""
+    rivals: tuple[tuple[str, Samples], ...] = ()
 
 
 def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) -> Choice:
@@ -92,26 +94,54 @@ def choose_all(
     """Choose for every task; where there are several benches, as many tasks at once, each on one of them.
 
     Args:
-        searches: Finished searches.
+        searches: Finished searches; those of one task compete.
         baseline: Baseline that no task may be slower than.
         floor: Relative differences below this are noise.
         benches: Benches to measure on.
     """
-    if len(benches) == 1:
-        return [choose(search, baseline, floor, benches[0]) for search in searches]
+    of_task: dict[str, list[TaskSearch]] = {}
+    for search in searches:
+        of_task.setdefault(search.task.tag, []).append(search)
     free: SimpleQueue[Bench] = SimpleQueue()
     for bench in benches:
         free.put(bench)
 
-    def choose_one(search: TaskSearch) -> Choice:
+    def choose_one(rivals: Sequence[TaskSearch]) -> Choice:
         bench = free.get()
         try:
-            return choose(search, baseline, floor, bench)
+            return settle_rivals([choose(search, baseline, floor, bench) for search in rivals], floor, bench)
         finally:
             free.put(bench)
 
+    if len(benches) == 1:
+        return [choose_one(rivals) for rivals in of_task.values()]
     with ThreadPoolExecutor(len(benches)) as pool:
-        return list(pool.map(choose_one, searches))
+        return list(pool.map(choose_one, of_task.values()))
+
+
+def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choice:
+    """Race the best of a family and of back ends, interleaved; well tied, the one that comes first wins, the family.
+
+    Args:
+        choices: What each kind would compute a task with; the first is the family's, if one covers it.
+        floor: Relative differences below this are noise.
+        bench: Bench to measure in.
+    """
+    able = [choice for choice in choices if choice.config is not None]
+    if len(able) < 2:
+        notes = "; ".join(choice.note for choice in choices if choice.note and choice not in able)
+        chosen = (able or choices)[0]
+        return chosen if len(choices) == 1 else replace(chosen, note=chosen.note or notes)
+    candidates = [choice.search.candidate(choice.config or {}) for choice in able]
+    times = race(able[0].search, candidates, RACE_EFFORT, bench, processes=PROCESSES)
+    raced = {i: samples for i, samples in enumerate(times) if samples is not None}
+    if not raced:
+        return replace(able[0], note="its rivals could not be measured beside it")
+    fastest = min(quiet_time(samples.seconds) for samples in raced.values())
+    most = (1 + WELL_TIED * floor) * fastest
+    winner = min(i for i, samples in raced.items() if quiet_time(samples.seconds) <= most)
+    others = tuple((able[i].search.family.name, samples) for i, samples in raced.items() if i != winner)
+    return replace(able[winner], samples=raced[winner], rivals=others)
 
 
 def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float | None:

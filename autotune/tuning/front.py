@@ -1,5 +1,6 @@
 """`tune` with defaults for everything: where trials and the winner go, known configs, noise floor."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def tune(
     schedule: str | Path | TransformScript | None = None,
     task: str = "*",
     family: str = "",
+    backends: Sequence[str] = (),
     threads: int = 1,
     jobs: int = 1,
     rules: str | Path | None = None,
@@ -61,6 +63,7 @@ def tune(
             of the payload's own file, if it holds one.
         task: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
         family: Family of schedules to search, an installed one's name or ``mine.py:FAMILY``.
+        backends: Other compilers that compete for tasks, each ``NAME`` or ``NAME:ARGUMENT``.
         threads: Threads that programs may use, of a core each.
         jobs: Candidates that are worked on at once, of a core each.
         rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
@@ -86,7 +89,7 @@ def tune(
     options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known, learnt, threads=threads, jobs=jobs)
     own = own_script(wanted, file_of(schedule)) if not family else None
     floor = read_floor(place, this_machine(threads))
-    options = replace(options, least_floor=floor, script=own, tasks=task, family=family)
+    options = replace(options, least_floor=floor, script=own, tasks=task, family=family, backends=tuple(backends))
     by = own.source if own is not None else ""
     folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, by, threads, wanted.rules.options)
     with Store.open(store if store is not None else place / "store.journal") as opened:

@@ -16,6 +16,7 @@ from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
+from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.printable import one_line
@@ -27,6 +28,7 @@ from autotune.store.records import (
     BaselineRecord,
     Buffers,
     CaseRecord,
+    KernelRecord,
     Numerics,
     OutputNumerics,
     ProcessTimes,
@@ -37,7 +39,8 @@ from autotune.store.records import (
     WeightRecord,
 )
 from autotune.store.sessions import speedup_of
-from autotune.tuning.assemble import Assembly
+from autotune.tuning.assemble import Assembly, script_steps
+from autotune.tuning.backends import remember_kernels
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
 from autotune.tuning.result import TuneResult
@@ -63,7 +66,7 @@ def record(
     seed: int,
     command: Sequence[str],
     worker: Bench,
-) -> tuple[dict[str, str], Manifest]:
+) -> tuple[dict[str, str | bytes], Manifest]:
     """The files of a bundle by name, and its manifest.
 
     Raises:
@@ -71,7 +74,7 @@ def record(
     """
     claim = Claim(payload, assembly.candidate(parts.payload.text), seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
-    texts = files_of(payload, parts, assembly, choices) | rewritten(applied)
+    texts = files_of(payload, parts, assembly, choices) | rewritten(applied, assembly)
     own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
     if own is not None:
         texts[OPEN] = own.script.text
@@ -109,7 +112,9 @@ def record(
         rewrites=rewrites_on(result.machine.threads),
         script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
+        kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
     )
+    remember_kernels(assembly.kernels)
     return texts, manifest
 
 
@@ -130,20 +135,32 @@ def called(found: T | Evaluation) -> T:
     return found
 
 
-def rewritten(applied: Transformed) -> dict[str, str]:
+def rewritten(applied: Transformed, assembly: Assembly) -> dict[str, str | bytes]:
     """What the script applies to, where that is not the tagged module."""
-    return {REWRITTEN: applied.before} if applied.weights or applied.online else {}
+    return {REWRITTEN: applied.before} if applied.weights or applied.online or assembly.kernels else {}
 
 
-def files_of(payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]) -> dict[str, str]:
+def files_of(
+    payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]
+) -> dict[str, str | bytes]:
     """Every file but the rewritten module and the manifest."""
-    texts = {PAYLOAD: payload.text, TAGGED: parts.payload.text, SCHEDULE: assembly.script}
+    texts: dict[str, str | bytes] = {PAYLOAD: payload.text, TAGGED: parts.payload.text, SCHEDULE: assembly.script}
     for choice in choices:
         task = choice.search.task
         texts[f"tasks/{task.tag}.mlir"] = task.payload.text
         if choice.config is not None and assembly.uses(choice):
-            texts[f"schedules/{task.tag}.mlir"] = assemble(written([choice.search.script_step(choice.config)]))
-    return texts
+            texts[f"schedules/{task.tag}.mlir"] = assemble(written(script_steps([choice])))
+    return texts | {name: data for kernel in assembly.kernels for name, data in kernel_files(kernel)}
+
+
+def kernel_files(kernel: ForeignKernel) -> list[tuple[str, str | bytes]]:
+    """The files of a back end's code: the object, and what it was made of."""
+    return [(f"kernels/{kernel.tag}.o", kernel.made.code), (f"kernels/{kernel.tag}.txt", kernel.made.source)]
+
+
+def kernel_record(kernel: ForeignKernel) -> KernelRecord:
+    """A back end's code in the manifest."""
+    return KernelRecord(kernel.backend, kernel.symbol, kernel.types, kernel.made.sizes, one_line(kernel.made.maker))
 
 
 def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
@@ -161,6 +178,7 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
         seconds=choice.samples.seconds if choice.samples else (),
         baseline_seconds=choice.baseline_seconds,
         note=choice.note[:10_000],
+        rivals={name: samples.seconds for name, samples in choice.rivals},
     )
 
 

@@ -7,8 +7,8 @@ from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.core.script import write_step
 from autotune.registry import family_for
+from autotune.tuning.asked import candidate_of
 from autotune.tuning.selftest_figures import Figure, product_task
-from autotune.tuning.task_search import candidate_of
 from autotune.worker.stress import Stress, count_wrong, racing_payload
 from autotune.worker.worker import Worker
 

@@ -49,7 +49,8 @@ def summarize(
     said: Sequence[str] = (),
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
-    flops = payload.flops or sum(needed_flops(s.task) * s.task.count for s in searches)
+    tasks = {search.task.tag: search.task for search in searches}.values()
+    flops = payload.flops or sum(needed_flops(task) * task.count for task in tasks)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
     notes = [*payload.notes, *said]
     if not searches:

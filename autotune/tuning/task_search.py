@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from autotune.compiler.lower import tail
 from autotune.compiler.module import compiler_version
 from autotune.core.candidate import Candidate
+from autotune.core.errors import KernelError
 from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
 from autotune.core.family import Family
 from autotune.core.machine import Machine
 from autotune.core.own_family import OwnFamily
-from autotune.core.script import Step, origin, panels_of, script_of, write_step
+from autotune.core.script import Step, origin, write_step
 from autotune.core.space import Config, Space
 from autotune.core.stopwatch import Stopwatch
 from autotune.core.task import Task
@@ -19,7 +19,7 @@ from autotune.core.trial import Trial, trial_key
 from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
-from autotune.tuning.asked import SAME_SCRIPT, Asked, identity_of, shared
+from autotune.tuning.asked import SAME_SCRIPT, Asked, candidate_of, identity_of, shared, unmade, with_code
 from autotune.tuning.features import features_of
 from autotune.tuning.lessons import lessons_for
 from autotune.tuning.search import Search
@@ -148,15 +148,19 @@ class TaskSearch:
                 if known is not None:
                     self._learn(known, step.body)
                     return known
+                untold = Asked(config, step.body, key, self.job([], SEARCH_EFFORT))
                 if any(asked.body == step.body for asked in self.under_way.values()):
-                    self._twins.append(Asked(config, step.body, key, self._job_of(config, step)))
+                    self._twins.append(untold)
                     continue
                 if not self.sweep.claim(key):
                     self._elsewhere[key] = step.body
                     continue
-                asked = Asked(config, step.body, key, self._job_of(config, step))
                 if step.body in self._scripts:
-                    return self._record(asked, SAME_SCRIPT)
+                    return self._record(untold, SAME_SCRIPT)
+                try:
+                    asked = replace(untold, job=self._job_of(config, step))
+                except KernelError as error:
+                    return self._record(untold, unmade(error))
                 self.under_way[key] = asked
                 return asked
             self.exhausted = True
@@ -225,9 +229,8 @@ class TaskSearch:
     def _record(self, asked: Asked, found: Evaluation) -> Trial:
         """Record a config that is claimed, give the claim back, and learn from it."""
         twin = self._twin(asked.body, found) if found.outcome == "duplicate" else None
-        trial = asked.trial(
-            found, task=self.task.tag, number=len(self.sweep.recorded), family=self.family.name, twin=twin
-        )
+        number, family = len(self.sweep.recorded), self.family.name
+        trial = asked.trial(found, task=self.task.tag, number=number, family=family, twin=twin)
         try:
             self.sweep.add(trial, self.space)
         finally:
@@ -237,23 +240,21 @@ class TaskSearch:
 
     def _twin(self, body: str, found: Evaluation) -> Trial | None:
         """The trial that a duplicate is the same as."""
-        twins = (self._scripts.get(body), self._marks.get(found.compiled), self._marks.get(found.scheduled))
-        return next((twin for twin in twins if twin is not None), None)
+        return self._scripts.get(body) or self._marks.get(found.compiled) or self._marks.get(found.scheduled)
 
     def candidate(self, config: Config, step: Step | None = None) -> Candidate:
-        """A config as a worker takes it: the task alone. `step` saves writing it again."""
-        return candidate_of(step or self.script_step(config, alone=True), self.machine.threads)
+        """A config as a worker takes it: the task alone. `step` saves writing it again; raises as `made`."""
+        return candidate_of(self.made(step or self.script_step(config, alone=True)), self.machine.threads)
+
+    def made(self, step: Step) -> Step:
+        """A step with the code of a back end, where it is one's; raises `KernelError` where that cannot be made."""
+        return with_code(step, self.family, self.task, self.machine)
 
     def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
         """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""
-        said = origin(self.task, self.family, config) + note
-        return write_step(self.task, self.family, config, self.machine, alone=alone, note=said)
+        note = origin(self.task, self.family, config) + note
+        return write_step(self.task, self.family, config, self.machine, alone=alone, note=note)
 
     def job(self, candidates: Sequence[Candidate], effort: Effort, best_seconds: float | None = None) -> Job:
         """The job that measures candidates of this task."""
         return Job(self.task.payload, tuple(candidates), self.machine, self.seed, effort, best_seconds)
-
-
-def candidate_of(step: Step, threads: int = 1) -> Candidate:
-    """A step as a worker takes it: the whole script of a task alone."""
-    return Candidate(script_of([step]), tail(threads), panels=panels_of([step]))

@@ -1,28 +1,26 @@
 """Tune a payload end to end: partition, search every task, choose, assemble, and prove the whole faster and right."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from autotune.core.cores import MOST_THREADS, check_jobs
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
-from autotune.core.task import Task
-from autotune.registry import family_for, load_baseline, load_family, ties
+from autotune.registry import load_baseline, load_family, ties
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.recording import Recording
 from autotune.store.room import with_room
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
+from autotune.tuning.backends import open_makers, refusals
 from autotune.tuning.choose import choose_all
+from autotune.tuning.opening import open_searches
 from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.prove_rules import prove_rules, rules_of
 from autotune.tuning.record import record
@@ -33,7 +31,6 @@ from autotune.tuning.search import check_sampler
 from autotune.tuning.sessions import measure_sessions
 from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.summary import summarize
-from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
 from autotune.tuning.workplace import open_workplace
 from autotune.worker.limits import check_memory
@@ -59,6 +56,7 @@ class TuneOptions:
         script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
         tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
         family: Family to search, an installed one's name or ``mine.py:FAMILY``; empty for the first that covers a task.
+        backends: Back ends that compete with it, each ``NAME`` or ``NAME:ARGUMENT``.
         threads: Threads that programs may use; with one they have no parallel loops.
         jobs: Candidates that are worked on at once, of a core each; one at a time measures.
     """
@@ -75,6 +73,7 @@ class TuneOptions:
     script: ScriptFile | None = None
     tasks: str = "*"
     family: str = ""
+    backends: tuple[str, ...] = ()
     threads: int = 1
     jobs: int = 1
 
@@ -96,6 +95,7 @@ class TuneOptions:
         own = ["--schedule", self.script.source] if self.script is not None else []
         own += ["--task", self.tasks] if self.tasks != "*" else []
         own += ["--family", self.family] if self.family else []
+        own += [word for spec in self.backends for word in ("--backend", spec)]
         own += ["--threads", str(self.threads)] if self.threads > 1 else []
         own += ["--jobs", str(self.jobs)] if self.jobs > 1 else []
         return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
@@ -132,7 +132,10 @@ def tune(
     with_room(partial(check_target, bundle), bundle, store.pause)
     baseline = load_baseline(options.baseline)
     own = read_own(payload, options)
-    with open_workplace(options.threads, options.timeout, team, options.jobs) as place:
+    with (
+        open_workplace(options.threads, options.timeout, team, options.jobs) as place,
+        open_makers(options.backends, options.timeout) as makers,
+    ):
         machine, worker = place.machine, place.benches()[0]
         listener.stage("partitioning the payload")
         parts = parts_of(payload, own)
@@ -142,10 +145,13 @@ def tune(
         floor = max(options.least_floor, measure_noise(machine, worker))
         wanted = own or (load_family(options.family) if options.family else None)
         rules = rules_of(payload, parts)
-        searches = open_searches(payload, parts.tasks, machine, store, options, wanted=wanted, rules=rules)
+        rivals = makers.families(options.backends, parts.tasks, machine)
+        searches = open_searches(
+            payload, parts.tasks, machine, store, options, wanted=wanted, rules=rules, backends=rivals
+        )
         said = (
             place.notes + proved + (rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted))
-        )
+        ) + refusals(rivals)
         for note in said:
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
@@ -208,41 +214,3 @@ def read_own(payload: Payload, options: TuneOptions) -> OwnFamily | None:
     if options.tasks != "*":
         raise ScheduleError("--task must go with a schedule of your own, there is none; pass --schedule or drop it")
     return None
-
-
-def open_searches(
-    payload: Payload,
-    tasks: Sequence[Task],
-    machine: Machine,
-    store: Store,
-    options: TuneOptions,
-    *,
-    wanted: Family | None = None,
-    rules: dict[str, str] | None = None,
-) -> list[TaskSearch]:
-    """A search for every task that the family that is wanted, or another one, covers.
-
-    Raises:
-        ScheduleError: The family that is wanted covers none.
-    """
-    if wanted is not None and not any(wanted.covers(task) for task in tasks):
-        tags = ", ".join(task.tag for task in tasks) or "none"
-        raise ScheduleError(f"--family must cover a task of {payload.name}: {tags}; {wanted.name!r} covers none")
-    searches = []
-    for task in tasks:
-        family = wanted if wanted is not None and wanted.covers(task) else family_for(task)
-        if family is not None:
-            opened = TaskSearch.open(
-                task,
-                family,
-                machine,
-                store,
-                payload=payload.name,
-                sampler=options.sampler,
-                seed=options.seed,
-                known=options.known,
-                recordings=options.recordings,
-                rules=rules,
-            )
-            searches.append(opened)
-    return searches

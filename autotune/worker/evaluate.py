@@ -174,6 +174,7 @@ def build_and_verify(
             fingerprints=fingerprints,
             watch=watch,
             part=candidate.part,
+            kernels=candidate.kernels,
         )
     except DuplicateError as error:
         return None, found("duplicate", str(error))

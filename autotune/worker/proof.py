@@ -62,7 +62,7 @@ def transform(claim: Claim) -> Transformed:
     """
     payload, candidate = claim.payload, claim.candidate
     with context():
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text)
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
         before = str(unit.module)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == BEFORE_SCRIPT[-1].name:

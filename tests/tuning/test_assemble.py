@@ -11,8 +11,9 @@ from autotune.registry import load_baseline, load_payload
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import Choice
+from autotune.tuning.opening import open_searches
 from autotune.tuning.slow_baseline import TimedBaseline
-from autotune.tuning.tune import TuneOptions, open_searches
+from autotune.tuning.tune import TuneOptions
 from autotune.worker.worker import Worker
 
 HANDLE = "!transform.any_op"

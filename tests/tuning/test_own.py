@@ -19,10 +19,11 @@ from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.store.store import trials as frame_of
+from autotune.tuning.opening import open_searches
 from autotune.tuning.own import open_own, parts_of
 from autotune.tuning.running import run_searches
 from autotune.tuning.search import SAMPLERS, Search
-from autotune.tuning.tune import TuneOptions, open_searches, tune
+from autotune.tuning.tune import TuneOptions, tune
 from autotune.worker.reading import ScriptFile, read_script, script_apart
 from autotune.worker.worker import Worker
 

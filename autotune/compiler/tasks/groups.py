@@ -15,6 +15,7 @@ from autotune.compiler.tasks.gathers import gathered
 from autotune.compiler.tasks.vectors import lanes_of, vectorizes
 from autotune.compiler.values import maker
 from autotune.core.loop_nest import rows_of
+from autotune.core.marks import KERNEL
 
 
 @dataclass
@@ -70,9 +71,9 @@ class GroupShape:
 
 
 def shape_of(op: ir.Operation) -> GroupShape | None:
-    """An op as grouping sees it; `None` if it moves elements about, has no vectors, or their order is unusual."""
+    """An op as grouping sees it; `None` if it moves elements about, has no vectors, is a call, or of unusual order."""
     maps = indexing_maps(op)
-    if gathered(op) != {} or len(op.results) != 1:
+    if gathered(op) != {} or len(op.results) != 1 or KERNEL in op.attributes:
         return None
     windows = lanes_of(op) is not None
     if not (windows or vectorizes(op)) or moves_alone(op):

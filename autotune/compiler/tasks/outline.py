@@ -37,11 +37,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
         or element types that payloads do not have.
     """
     made = {(op, i) for op in ops for i in range(len(op.operands)) if is_made(op, i)}
-    inner = {result for op in ops for result in op.results}
-    passed = [(op, i) for op in ops for i, v in enumerate(op.operands) if (op, i) not in made and v not in inner]
-    values = [op.operands[i] for op, i in passed]
-    if len(ops) > 1:
-        values = list(dict.fromkeys(values))
+    values = taken(ops)
     read = gathered(ops[-1])
     if read is None:
         return None
@@ -91,6 +87,13 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
             bufferization.materialize_in_destination(None, result, target, restrict=True, writable=True)
         func.ReturnOp([])
     return str(module), tuple(arguments)
+
+
+def taken(ops: Sequence[ir.Operation]) -> list[ir.Value]:
+    """Values from outside that ops take as operands, in the order of the arguments that they become."""
+    inner = {result for op in ops for result in op.results}
+    values = [v for op in ops for i, v in enumerate(op.operands) if not is_made(op, i) and v not in inner]
+    return list(dict.fromkeys(values)) if len(ops) > 1 else values
 
 
 def is_made(op: ir.Operation, index: int) -> bool:

@@ -1,0 +1,90 @@
+"""Opening searches: one for every task and whoever competes for it, a family of schedules and back ends."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from autotune.core.backend import BackendFamily
+from autotune.core.errors import ScheduleError
+from autotune.core.family import Family
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.task import Task
+from autotune.registry import family_for
+from autotune.store.recording import Recording
+from autotune.store.store import Store
+from autotune.tuning.task_search import TaskSearch
+from autotune.tuning.warm_start import KnownConfig
+
+
+class SearchOptions(Protocol):
+    """How to search: `TuneOptions`."""
+
+    @property
+    def sampler(self) -> str:
+        """Name of the sampler."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Seed of the sampler and of the input data."""
+        ...
+
+    @property
+    def known(self) -> Sequence[KnownConfig]:
+        """Recorded configs; each task starts from the nearest."""
+        ...
+
+    @property
+    def recordings(self) -> Sequence[Recording]:
+        """Recorded spaces that samplers which model learn from."""
+        ...
+
+
+def open_searches(
+    payload: Payload,
+    tasks: Sequence[Task],
+    machine: Machine,
+    store: Store,
+    options: SearchOptions,
+    *,
+    wanted: Family | None = None,
+    rules: dict[str, str] | None = None,
+    backends: Sequence[BackendFamily] = (),
+) -> list[TaskSearch]:
+    """A search for every task that the family that is wanted, or another one, covers, and for every back end that does.
+
+    Args:
+        payload: Payload that the tasks are of.
+        tasks: Tasks to search.
+        machine: Host that they are tuned for.
+        store: Receives trials.
+        options: Options of the run.
+        wanted: Family that comes before others.
+        rules: Rewrite rules that the payload was changed by, as stores keep them.
+        backends: Back ends that compete with families.
+
+    Raises:
+        ScheduleError: The family that is wanted covers none.
+    """
+    if wanted is not None and not any(wanted.covers(task) for task in tasks):
+        tags = ", ".join(task.tag for task in tasks) or "none"
+        raise ScheduleError(f"--family must cover a task of {payload.name}: {tags}; {wanted.name!r} covers none")
+    searches = []
+    for task in tasks:
+        first = wanted if wanted is not None and wanted.covers(task) else family_for(task)
+        rivals = [family for family in backends if family.covers(task)]
+        for family in [*([first] if first is not None else []), *rivals]:
+            opened = TaskSearch.open(
+                task,
+                family,
+                machine,
+                store,
+                payload=payload.name,
+                sampler=options.sampler,
+                seed=options.seed,
+                known=options.known,
+                recordings=options.recordings,
+                rules=rules,
+            )
+            searches.append(opened)
+    return searches

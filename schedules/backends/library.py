@@ -1,0 +1,249 @@
+"""Your own micro-kernels: C that you wrote, or an object you have, and a text that says which tasks it computes.
+
+    symbol = "fast_matmul"             the function
+    source = "fast_matmul.c"           or object = "fast_matmul.o"
+    flags = ["-O3", "-march=native"]   of the C compiler
+    pass = ["m", "n", "k"]             sizes that follow the pointers, each an int64_t
+
+    [computes]
+    op = "matmul"                      or "batch_matmul"; or task = "softmax_*", a tag of `show --stage tasks`
+    transposed_b = false
+    sizes = { n = { multiple_of = 16 }, k = { least = 4, most = 4096 }, m = 128 }
+
+    [knobs]
+    ROWS = [4, 6, 8]                   each a macro of the compiler
+
+Inputs come first, the output last; sizes of a product are macros too: ``M``, ``N``, ``K``, ``BATCH``.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from autotune.core.c_names import identifier
+from autotune.core.errors import CompileError, ScheduleError
+from autotune.core.foreign_kernel import MadeObject
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine
+from autotune.core.printable import first_lines
+from autotune.core.space import Config, Knob, Space
+from autotune.core.task import Task
+
+COMPILER = "cc"
+MOST_BYTES = 1 << 20  # of a contract
+KEYS = {"symbol", "source", "object", "flags", "pass", "computes", "knobs"}
+COMPUTES = {"op", "task", "dtype", "transposed_a", "transposed_b", "sizes"}
+BOUNDS = {"least", "most", "multiple_of"}
+OPS = ("matmul", "batch_matmul")
+SIZES = ("batch", "m", "n", "k")
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a text says of a function.
+
+    Attributes:
+        path: File of the contract.
+        symbol: Name of the function.
+        source: File of C, empty where there is an object.
+        object: Object file, empty where there is C.
+        flags: Flags of the C compiler.
+        passes: Sizes that the function takes after its pointers.
+        computes: Which tasks it computes.
+        knobs: Values of each macro that may be chosen.
+    """
+
+    path: Path
+    symbol: str
+    source: str = ""
+    object: str = ""
+    flags: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+    computes: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+
+    @property
+    def code(self) -> Path:
+        """The file that the function comes from, C or object."""
+        return self.path.parent / (self.source or self.object)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A function of one's own, as a back end called as its contract's file is."""
+
+    contract: Contract
+
+    @property
+    def name(self) -> str:
+        """The contract's file without its suffix."""
+        return identifier(self.contract.path.stem)
+
+    def missing(self) -> str:
+        """A C compiler, where there is C to compile."""
+        if not self.contract.source or shutil.which(COMPILER):
+            return ""
+        return f"{self.contract.path} needs a C compiler, {COMPILER} is not there; install one, or give an object"
+
+    def version(self) -> str:
+        """Hash of contract and code, and the compiler."""
+        return f"{self._digest}{f', {self._compiler}' if self.contract.source else ''}"
+
+    @cached_property
+    def _digest(self) -> str:
+        parts = (self.contract.path.read_bytes(), self.contract.code.read_bytes())
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+    @cached_property
+    def _compiler(self) -> str:
+        done = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=False)
+        return first_lines(done.stdout, 1)
+
+    def refuses(self, task: Task, machine: Machine) -> str:
+        """Why the contract is not of a task."""
+        computes = self.contract.computes
+        if "task" in computes:
+            return "" if fnmatchcase(task.tag, computes["task"]) else f"is for tasks called {computes['task']}"
+        product = task.contraction
+        if product is None or len(task.payload.arguments) != 3 or product.batched != (computes["op"] == "batch_matmul"):
+            return f"computes {computes['op']} alone, from zero"
+        return next((why for why in broken_terms(product, computes)), "")
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """The contract's knobs."""
+        return Space(tuple(Knob(name, values) for name, values in self.contract.knobs.items()))
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """The first value of each."""
+        return {name: values[0] for name, values in self.contract.knobs.items()}
+
+    def make(self, task: Task, config: Config, machine: Machine) -> MadeObject:
+        """Compile the function for the task's sizes, which are macros ``M``, ``N``, ``K``, ``BATCH``.
+
+        Raises:
+            CompileError: Stage ``lower``; the compiler refuses it.
+        """
+        contract, known = self.contract, sizes_of(task.contraction)
+        sizes = tuple(known[name] for name in contract.passes)
+        if not contract.source:
+            code = contract.code.read_bytes()
+            return MadeObject(
+                contract.symbol, code, sizes, f"{contract.object}, an object of its own", str(contract.path)
+            )
+        macros = {name.upper(): size for name, size in known.items()} | dict(config)
+        flags = [*contract.flags, *(f"-D{name}={value}" for name, value in macros.items())]
+        made_by = f"{self._compiler}: {COMPILER} {' '.join(flags)} {contract.source}"
+        return MadeObject(contract.symbol, compile_c(contract.code, flags), sizes, made_by, contract.code.read_text())
+
+
+def open_library(argument: str) -> Library:
+    """The back end of a contract.
+
+    Raises:
+        ScheduleError: There is no such contract, or it says what no contract may.
+    """
+    path = Path(argument)
+    if not argument or not path.is_file():
+        raise ScheduleError(f"back end library must be given a contract, as library:mine.toml; {argument!r} is no file")
+    try:
+        data = tomllib.loads(path.read_bytes()[:MOST_BYTES].decode())
+    except ValueError as error:
+        raise ScheduleError(f"{path} must be TOML, it is not: {error}") from error
+    if wrong := next(broken_laws(data, path.parent), ""):
+        raise ScheduleError(f"{path} {wrong}")
+    knobs = {name: tuple(values) for name, values in data.get("knobs", {}).items()}
+    flags, passes = tuple(data.get("flags", ())), tuple(data.get("pass", ()))
+    source, given = data.get("source", ""), data.get("object", "")
+    return Library(Contract(path, data["symbol"], source, given, flags, passes, data["computes"], knobs))
+
+
+def broken_laws(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """What is wrong with a contract, the rest of a sentence that begins with its name."""
+    for name in data.keys() - KEYS:
+        yield f"must hold {', '.join(sorted(KEYS))} alone, it has {name!r}"
+    if not isinstance(data.get("symbol"), str) or identifier(data["symbol"]) != data["symbol"]:
+        yield f"must name the function as symbol, a name of C; got {data.get('symbol')!r}"
+    given = [name for name in ("source", "object") if name in data]
+    if len(given) != 1 or not isinstance(data[given[0]], str):
+        yield "must name one file of C as source, or one object"
+    elif not (folder / data[given[0]]).is_file():
+        yield f"must name a file beside it, {data[given[0]]} is none"
+    if not all(isinstance(each, str) for each in data.get("flags", ())):
+        yield f"must list flags as texts, got {data['flags']!r}"
+    yield from broken_laws_of_task(data)
+    for name, values in data.get("knobs", {}).items():
+        plain = isinstance(values, list) and values and all(isinstance(v, int | str) for v in values)
+        if identifier(name) != name or not plain or len(set(values)) < len(values):
+            yield f"must give knob {name} a list of values that differ, got {values!r}"
+    if data.get("knobs") and "object" in data:
+        yield "must have knobs of C that is compiled, it names an object"
+
+
+def broken_laws_of_task(data: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with what a contract says of tasks."""
+    computes = data.get("computes")
+    if not isinstance(computes, dict) or len({"op", "task"} & computes.keys()) != 1:
+        yield "must say in [computes] which op, or which task, the function is of"
+        return
+    for name in computes.keys() - COMPUTES:
+        yield f"must hold {', '.join(sorted(COMPUTES))} alone in [computes], it has {name!r}"
+    if "op" in computes and computes["op"] not in OPS:
+        yield f"must compute one of {', '.join(OPS)}, or name a task; got {computes['op']!r}"
+    if "task" in computes and data.get("pass"):
+        yield "must pass sizes of a matmul alone; leave out pass, the function of one task knows its sizes"
+    for name in data.get("pass", ()):
+        if name not in SIZES:
+            yield f"must pass sizes of {', '.join(SIZES)}, got {name!r}"
+    for name, law in computes.get("sizes", {}).items():
+        bounds = law if isinstance(law, dict) else {"least": law}
+        if name not in SIZES or not bounds.keys() <= BOUNDS or not all(is_size(bound) for bound in bounds.values()):
+            told = f"{name} = {law!r}"
+            yield f"must bound sizes {', '.join(SIZES)} by a number or {', '.join(sorted(BOUNDS))}; got {told}"
+
+
+def is_size(bound: object) -> bool:
+    """Tell whether a bound is a whole number from 1 on."""
+    return type(bound) is int and bound > 0
+
+
+def broken_terms(product: Contraction, computes: Mapping[str, Any]) -> Iterator[str]:
+    """Why a product of matrices is not what a contract says."""
+    dtype = computes.get("dtype", "f32")
+    if product.dtype != dtype or product.stored_b:
+        yield f"is for {dtype}"
+    for name in ("transposed_a", "transposed_b"):
+        if getattr(product, name) != computes.get(name, False):
+            yield f"is for {name} = {str(computes.get(name, False)).lower()}"
+    for name, law in computes.get("sizes", {}).items():
+        size, bounds = getattr(product, name), law if isinstance(law, dict) else {"least": law, "most": law}
+        if not bounds.get("least", 1) <= size <= bounds.get("most", size) or size % bounds.get("multiple_of", 1):
+            yield f"is for {name} = {law}, this has {size}"
+
+
+def sizes_of(product: Contraction | None) -> dict[str, int]:
+    """Sizes of a product of matrices by name; of another task none."""
+    return {name: getattr(product, name) for name in SIZES} if product is not None else {}
+
+
+def compile_c(source: Path, flags: list[str]) -> bytes:
+    """A file of C as an object.
+
+    Raises:
+        CompileError: Stage ``lower``; the compiler refuses it.
+    """
+    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+        target = os.path.join(folder, "kernel.o")
+        command = [COMPILER, "-c", "-fPIC", *flags, str(source), "-o", target]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompileError("lower", first_lines(done.stderr) or f"{COMPILER} ended with {done.returncode}")
+        return Path(target).read_bytes()
