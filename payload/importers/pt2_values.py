@@ -98,24 +98,25 @@ def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[st
 
 
 def compute(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
-    """What a program gives, every float in it a float64."""
+    """What a program gives, every float in it a float64; weights are widened one by one, where they are read."""
     import torch  # noqa: PLC0415
     from torch.fx import GraphModule, Interpreter  # noqa: PLC0415
     from torch.utils._pytree import tree_map  # noqa: PLC0415
 
     class Doubles(Interpreter):  # type: ignore[misc]
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as in torch.fx
-            args, kwargs = tree_map(
-                lambda x: torch.float64 if isinstance(x, torch.dtype) and x.is_floating_point else x, (args, kwargs)
-            )
-            return super().call_function(target, args, kwargs)
+            return super().call_function(target, *tree_map(widened, (args, kwargs)))
+
+    def widened(x: Any) -> Any:  # noqa: ANN401
+        if isinstance(x, torch.dtype):
+            return torch.float64 if x.is_floating_point else x
+        return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
-    tensors = [to_torch(values[name]) for name in names]
     with torch.no_grad():
-        found = Doubles(GraphModule({}, graph)).run(*(t.double() if t.is_floating_point() else t for t in tensors))
+        found = Doubles(GraphModule({}, graph)).run(*(to_torch(values[name]) for name in names))
     results = found if isinstance(found, tuple | list) else [found]
-    return [result.numpy() for result in results if result is not None]
+    return [widened(result).numpy() for result in results if result is not None]
 
 
 def to_numpy(tensor: "Tensor") -> Array:
