@@ -51,8 +51,9 @@ class ForeignKernel:
 
     @property
     def sha256(self) -> str:
-        """Hash of the object."""
-        return hashlib.sha256(self.made.code).hexdigest()
+        """Hash of the object, and of how it is called."""
+        called = repr((self.symbol, self.types, self.made.sizes)).encode()
+        return hashlib.sha256(called + self.made.code).hexdigest()
 
 
 def operand_types(payload: Payload) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from autotune.core.script import Step
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.tuning.asked import candidate_of
-from autotune.tuning.backends import open_makers
+from autotune.tuning.backends import open_makers, strangers
 from autotune.tuning.tunable import payload as open_payload
 from autotune.tuning.tune import TuneOptions, tune
 from autotune.worker.making import open_backend
@@ -156,6 +157,13 @@ def test_code_of_a_stranger_stays_in_the_sandbox(won, tmp_path, monkeypatch):
         Bundle.read(won)(np.zeros((96, 160), "f"), np.zeros((160, 128), "f"))
     with no_care():
         assert replay(won).outcome == "ok"
+
+
+def test_code_of_ones_own_that_is_called_otherwise_is_a_strangers(won):
+    (kernel,) = read_bundle(won).kernels
+    other = replace(kernel, types=(*kernel.types[:-1], "memref<1xf32>"))
+    assert strangers([kernel]) == ()
+    assert strangers([other]) == (other,)
 
 
 def test_code_of_a_stranger_needs_every_wall(won, tmp_path, monkeypatch):

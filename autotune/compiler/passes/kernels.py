@@ -181,24 +181,24 @@ def call_kernels(module: ir.Module, kernels: Sequence[ForeignKernel]) -> None:
         types = tuple(str(value.type) for value in op.operands)
         if (kernel.tag, *types) not in functions:
             functions[kernel.tag, *types] = name = f"{CALL}{len(functions)}"
-            add(module, "\n".join((*declaration(kernel, functions), *wrapper(name, kernel, types))))
+            add(module, "\n".join((declaration(kernel), *wrapper(name, kernel, types))))
         with ir.InsertionPoint(op), op.location:
             func.CallOp([], functions[kernel.tag, *types], list(op.operands))
         op.erase()
 
 
 def add(module: ir.Module, text: str) -> None:
-    """Functions as text, in a module."""
-    end = ir.InsertionPoint(module.body)
+    """Functions as text, in a module, but for those that it has."""
+    end, known = ir.InsertionPoint(module.body), {symbol(op) for op in module.body.operations}
     for op in ir.Module.parse(text).body.operations:
-        op.operation.clone(end)
+        if symbol(op) not in known:
+            op.operation.clone(end)
 
 
-def declaration(kernel: ForeignKernel, functions: dict[tuple[str, ...], str]) -> Iterator[str]:
-    """The kernel as LLVM knows it, before the first function that calls it."""
-    if sum(tag == kernel.tag for tag, *_ in functions) == 1:
-        kinds = ", ".join((*["!llvm.ptr"] * len(kernel.types), *["i64"] * len(kernel.made.sizes)))
-        yield f"llvm.func @{kernel.symbol}({kinds})"
+def declaration(kernel: ForeignKernel) -> str:
+    """The kernel as LLVM knows it."""
+    kinds = ", ".join((*["!llvm.ptr"] * len(kernel.types), *["i64"] * len(kernel.made.sizes)))
+    return f"llvm.func @{kernel.symbol}({kinds})"
 
 
 def wrapper(name: str, kernel: ForeignKernel, types: Sequence[str]) -> Iterator[str]:
