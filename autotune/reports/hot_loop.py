@@ -1,16 +1,14 @@
 """The hot loop of a compiled program: its instructions, what llvm-mca expects of it, and what it takes when run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from autotune.compiler.llvm_tools import Throughput, predict
+from autotune.compiler.loop_model import HotLoop, judge_hot_loop
 from autotune.compiler.lower import TAIL
+from autotune.compiler.machine_code import MachineLoop
 from autotune.core.candidate import Candidate
-from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
-from autotune.reports.machine_code import InstructionMix, MachineLoop, hot_loop, mix_of, read_instructions
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.worker.kernels import fma_payload
 from autotune.worker.reading import compile_to, partition
@@ -20,28 +18,6 @@ from autotune.worker.worker import Worker
 EFFORT = Effort(samples=15, seconds=1.0)
 
 
-@dataclass(frozen=True)
-class HotLoop:
-    """A loop and what is known of it.
-
-    Attributes:
-        loop: Instructions of the loop.
-        mix: Number of those instructions by kind.
-        expected: Throughput by llvm-mca; `None` where it does not know the instructions.
-        why_not: Reason why llvm-mca gave none; empty where it did.
-    """
-
-    loop: MachineLoop
-    mix: InstructionMix
-    expected: Throughput | None
-    why_not: str = ""
-
-    @property
-    def flops(self) -> int:
-        """Operations of the multiply-adds in one iteration."""
-        return self.mix.fmas * 2 * self.mix.vector_bits // 32
-
-
 def find_hot_loop(payload: Payload, candidate: Candidate) -> HotLoop | None:
     """Compile a candidate and find its hot loop, by `machine_code.hot_loop`; `None` where there is no loop.
 
@@ -49,13 +25,7 @@ def find_hot_loop(payload: Payload, candidate: Candidate) -> HotLoop | None:
         CompileError: The candidate does not compile.
         MachineError: There is no llvm-objdump.
     """
-    loop = hot_loop(read_instructions(compile_to("code", payload, candidate).text))
-    if loop is None:
-        return None
-    try:
-        return HotLoop(loop, mix_of(loop), predict([instruction.text for instruction in loop.body]))
-    except MachineError as error:
-        return HotLoop(loop, mix_of(loop), None, str(error))
+    return judge_hot_loop(compile_to("code", payload, candidate).text)
 
 
 def describe_hot_loop(payload: Payload, candidate: Candidate, machine: Machine) -> str:
@@ -64,20 +34,8 @@ def describe_hot_loop(payload: Payload, candidate: Candidate, machine: Machine) 
     if found is None:
         return f"# {payload.name} has no loop"
     head = [f"# hot loop of {payload.entry}, the innermost with most arithmetic; {found.loop.depth} loops around it"]
-    head += [f"# {found.mix}", *expected_lines(found), measured_line(found, payload, candidate, machine)]
+    head += [f"# {found.mix}", f"# {found.expectation}", measured_line(found, payload, candidate, machine)]
     return "\n".join([*head, "", *instruction_lines(found.loop)])
-
-
-def expected_lines(found: HotLoop) -> list[str]:
-    """What llvm-mca expects."""
-    expected = found.expected
-    if expected is None:
-        return [f"# llvm-mca: {found.why_not}"]
-    rate = f", {found.mix.fmas / expected.cycles:.2f} FMAs a cycle" if found.mix.fmas else ""
-    return [
-        f"# llvm-mca ({expected.cpu}): {expected.cycles:.1f} cycles an iteration{rate}; its busiest unit alone takes "
-        f"{expected.bound:.1f}; data in L1"
-    ]
 
 
 def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machine: Machine) -> str:

