@@ -31,6 +31,7 @@ from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
 from schedules.online import OnlineWriter
+from schedules.predicted import group_cycles
 from schedules.shares import pieces, tile_parallel
 
 SHARED = "shared"  # level of a parallel loop
@@ -63,6 +64,10 @@ class Fused:
     def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
         """Numbers that decide how fast a config is."""
         return group_features(shape_of(task), config, machine)
+
+    def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
+        """Cycles of the contractions of a call, from those of a multiply-add in the hot loop; 0 where it has none."""
+        return group_cycles(shape_of(task), config, machine, in_l1)
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand; blocks, if it goes online."""

@@ -19,6 +19,7 @@ from schedules.features import contraction_features
 from schedules.matmul_model import default_config
 from schedules.matmul_space import columns_of, contraction_of, cut_all, matmul_space
 from schedules.moves import Script
+from schedules.predicted import contraction_cycles
 from schedules.shares import is_shared, piece_of, share_out
 
 BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
@@ -47,6 +48,10 @@ class Matmul:
     def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
         """Numbers that decide how fast a config is."""
         return contraction_features(contraction_of(task), config, machine)
+
+    def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
+        """Cycles of a call, from those of a multiply-add in the hot loop."""
+        return contraction_cycles(contraction_of(task), config, machine, in_l1)
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Cut ``%op`` into regions, and tile, pack and vectorize each."""

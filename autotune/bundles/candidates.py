@@ -14,7 +14,8 @@ from autotune.core.errors import BundleError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.script import assemble, panels_of, script_of, write_step
+from autotune.core.task import Task
 from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
@@ -96,6 +97,15 @@ def default_candidate(parts: Partition, machine: Machine) -> Candidate:
         if family is not None:
             steps.append(write_step(task, family, family.default(task, machine), machine))
     return Candidate(assemble(steps), tail(machine.threads), parts.payload.text, panels_of(steps))
+
+
+def default_alone(task: Task, machine: Machine) -> Candidate | None:
+    """How a task alone is compiled without any search; `None` where no family covers it."""
+    family = family_for(task)
+    if family is None:
+        return None
+    step = write_step(task, family, family.default(task, machine), machine, alone=True)
+    return Candidate(script_of([step]), tail(machine.threads), panels=panels_of([step]))
 
 
 def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener: Listener = SILENT) -> Candidate:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from autotune.bundles.c_header import c_header
 from autotune.bundles.candidates import recorded_candidate, recorded_machine
+from autotune.bundles.for_target import TargetProgram, compile_default
 from autotune.compiler.emit import Emission, emit_program
 from autotune.compiler.object_code import disassemble
 from autotune.core.c_names import c_name
@@ -11,6 +12,7 @@ from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
+from autotune.core.target import Target
 from autotune.store.bundle import read_bundle
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
@@ -18,13 +20,15 @@ from autotune.worker.worker import Worker
 KINDS = {"object": ".o", "llvm": ".ll", "asm": ".s"}
 
 
-def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
-    """Write a bundle's program, compiled for this host, and its header.
+def emit_bundle(folder: Path, kind: str, output: Path, target: Target | None = None) -> list[Path]:
+    """Write a bundle's program and its header.
 
     Args:
         folder: The bundle.
         kind: ``object``, ``llvm`` or ``asm``.
         output: Folder to write to.
+        target: Machine that it is compiled for, with the default configs for that machine; `None` for this host, with
+            the configs that the bundle records.
 
     Returns:
         What was written.
@@ -35,6 +39,9 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     if kind not in KINDS:
         raise BundleError(f"--emit must be one of {', '.join(KINDS)}; got {kind!r}")
     bundle = read_bundle(folder)
+    if target is not None:
+        with Worker(MODEL_SECONDS) as worker:
+            return write_program(compile_default(bundle.payload, target, worker, kind), kind, output)
     output.mkdir(parents=True, exist_ok=True)
     stem = c_name(bundle.payload.entry)
     path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
@@ -50,3 +57,13 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
         (output / f"{kernel.symbol}.o").write_bytes(kernel.made.code)
     header.write_text(c_header(bundle.payload.entry, bundle.payload.arguments, bundle.manifest.weights, about, threads))
     return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]
+
+
+def write_program(program: TargetProgram, kind: str, output: Path) -> list[Path]:
+    """Write a program for another machine, and its header; gives what was written."""
+    output.mkdir(parents=True, exist_ok=True)
+    stem, entry = c_name(program.payload.entry), program.payload.entry
+    path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
+    path.write_bytes(disassemble(program.data, entry).encode() if kind == "asm" else program.data)
+    header.write_text(program.header)
+    return [path, header]

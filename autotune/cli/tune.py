@@ -55,7 +55,12 @@ def tune(
         str, typer.Option(metavar="ADDRESS", help="Machines that measure: tcp://HOST:8786, a scheduler file, local:N.")
     ] = "",
     kind: Annotated[
-        str, typer.Option("--for", metavar="FINGERPRINT|all", help="Machines of a cluster to tune for; see `doctor`.")
+        str,
+        typer.Option(
+            "--for",
+            metavar="FINGERPRINT|all|MACHINE",
+            help="Machines of a cluster to tune for; without --cluster a machine to choose for by models alone.",
+        ),
     ] = "",
     cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles and spaces know.")] = False,
     as_json: AsJson = False,
@@ -72,10 +77,13 @@ def tune(
 
     With --backend, once or more, code that others make of a task competes with schedules, verified and timed alike.
 
+    With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.
+
     With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
+    from autotune.cli.for_machine import tune_by_model
     from autotune.cli.machines import open_machines
     from autotune.cli.progress import ProgressLine, read_payloads
     from autotune.registry import load_baseline, load_family
@@ -105,7 +113,9 @@ def tune(
         backends=tuple(backend or ()),
     )
     if kind and not cluster:
-        raise typer.BadParameter("--for names machines of a cluster: give --cluster, or leave it out")
+        searched = family or schedule is not None or store is not None or rules or exact
+        tune_by_model(payloads, kind, options, searched=bool(searched), folder=bundle, as_json=as_json)
+        return
     if family and schedule is not None:
         raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
     if family:

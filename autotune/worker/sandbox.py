@@ -60,6 +60,23 @@ def raise_walls(scratch: str) -> tuple[Wall, ...]:
     return tuple(wall for wall, stands in raised if stands)
 
 
+def raise_walls_around_programs() -> tuple[Wall, ...]:
+    """Raise the walls around a process that is about to become another program, for good.
+
+    Programs may be started in the process's place, none beside it, all behind the same walls; no file is opened for
+    writing.
+
+    Returns:
+        The walls that stand.
+    """
+    available_walls()  # which finds their libraries, and writes a file for that
+    raised: tuple[tuple[Wall, bool], ...] = (
+        ("landlock", raise_landlock(None)),
+        ("seccomp", raise_seccomp(allowed=("execve",))),
+    )
+    return tuple(wall for wall, stands in raised if stands)
+
+
 def available_walls() -> tuple[Wall, ...]:
     """The walls that this machine has: a kernel with Landlock, and libseccomp."""
     found: list[Wall] = []
@@ -76,22 +93,33 @@ def available_walls() -> tuple[Wall, ...]:
     return tuple(found)
 
 
-def raise_landlock(scratch: str) -> bool:
-    """Allow reading everywhere, writing one file, and nothing else; tell whether the kernel does that."""
+def raise_landlock(scratch: str | None) -> bool:
+    """Allow reading everywhere, writing one file, and nothing else; tell whether the kernel does that.
+
+    Args:
+        scratch: The file; `None` for none, but programs may be started.
+    """
     try:
         from py_landlock import AccessFs, Landlock, LandlockError  # noqa: PLC0415
     except (ImportError, OSError, RuntimeError):
         return False
     try:
         rules = Landlock(strict=False).allow_read("/")
-        rules.add_path_rule(scratch, access=AccessFs.WRITE_FILE | AccessFs.TRUNCATE).apply()
+        if scratch is None:
+            rules.allow_execute("/").apply()
+        else:
+            rules.add_path_rule(scratch, access=AccessFs.WRITE_FILE | AccessFs.TRUNCATE).apply()
     except (LandlockError, OSError):
         return False
     return True
 
 
-def raise_seccomp() -> bool:
-    """Filter the system calls of this process; tell whether that was possible."""
+def raise_seccomp(allowed: tuple[str, ...] = ()) -> bool:
+    """Filter the system calls of this process; tell whether that was possible.
+
+    Args:
+        allowed: Calls that are let through all the same.
+    """
     try:
         import pyseccomp as seccomp  # noqa: PLC0415
     except (ImportError, OSError, RuntimeError):
@@ -105,7 +133,8 @@ def raise_seccomp() -> bool:
             rules.add_rule(refuse, name, *conditions)
 
     for name in (*NETWORK, *PROCESSES, *KERNEL, *FILES):
-        refuse_if(name)
+        if name not in allowed:
+            refuse_if(name)
     for name in UNKNOWN:
         with suppress(OSError, RuntimeError, ValueError):
             rules.add_rule(seccomp.ERRNO(errno.ENOSYS), name)

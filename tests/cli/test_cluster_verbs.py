@@ -11,7 +11,7 @@ SLOTS = [Slot(name, "software", "avx2", 1, 0.01, 1e-4, 1e-4) for name in ("0ff0"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("tune", "nano", "--for", "92578e66"), "--for names machines of a cluster"),
+        (("tune", "nano", "--for", "92578e66"), "--for without --cluster must be one of"),
         (("tune", "nano", "--cluster", "somewhere"), "--cluster must be tcp://HOST:8786"),
         (("tune", "nano", "--jobs", "2", "--threads", "2"), "jobs must be 1 where programs have 2 threads; got 2"),
         (("tune", "nano", "--jobs", "2", "--cluster", "local:2"), "--jobs is of this machine"),

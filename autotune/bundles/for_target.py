@@ -1,0 +1,157 @@
+"""Programs for other machines: compiled here, and verified here under an emulator. Nothing is measured.
+
+payload, Target --default configs--> Candidate --LLVM--> TargetProgram --QEMU--> TargetCheck
+"""
+
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.bundles.c_header import c_header
+from autotune.bundles.candidates import default_candidate
+from autotune.bundles.harness import c_harness
+from autotune.compiler.emit import Emission, emit_program
+from autotune.compiler.llvm_tools import check_processor
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.core.c_names import c_name
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.errors import CompileError
+from autotune.core.evaluator import Evaluation
+from autotune.core.payload import Payload
+from autotune.core.target import Target
+from autotune.core.trial import RIGHT, Outcome
+from autotune.tuning.record import weight_record
+from autotune.worker.emulator import Emulator, find_compiler, find_emulator, link, run_program
+from autotune.worker.images import Answer, Call, draw_images, judge_images, lay_out
+from autotune.worker.reading import partition
+from autotune.worker.worker import Worker
+
+EMULATED_SECONDS = 300.0  # that one call under an emulator may take
+
+
+@dataclass(frozen=True)
+class TargetProgram:
+    """A payload compiled for another machine.
+
+    Attributes:
+        payload: The payload.
+        target: The machine.
+        candidate: How it was compiled.
+        data: Bytes of the object file, or LLVM IR.
+        weights: Arguments it takes after those of the payload.
+        header: Text of its C header.
+    """
+
+    payload: Payload
+    target: Target
+    candidate: Candidate
+    data: bytes
+    weights: tuple[PanelWeight, ...]
+    header: str
+
+
+@dataclass(frozen=True)
+class TargetCheck:
+    """What became of a program under an emulator.
+
+    Attributes:
+        payload: Name of the payload.
+        target: Name of the machine.
+        outcome: Outcome of verification.
+        diagnostic: What went wrong, if anything did.
+        max_error: Largest absolute difference to the oracle; `None` where nothing came back.
+        emulator: What ran it, such as ``qemu-aarch64 -cpu neoverse-n1``.
+    """
+
+    payload: str
+    target: str
+    outcome: Outcome
+    diagnostic: str
+    max_error: float | None
+    emulator: str
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it computes what the oracle says."""
+        return self.outcome in RIGHT
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return asdict(self)
+
+
+def compile_default(payload: Payload, target: Target, worker: Worker, kind: str = "object") -> TargetProgram:
+    """Compile a payload for a machine by the default configs for its vectors and caches.
+
+    Args:
+        payload: Payload to compile.
+        target: The machine.
+        worker: Compiles.
+        kind: ``object``, or ``asm``, which is made of one; ``llvm`` for LLVM IR.
+
+    Raises:
+        CompileError: It does not compile for that machine.
+        MachineError: LLVM does not know the machine's processor.
+    """
+    check_processor(target)
+    return compile_as(payload, default_candidate(partition(payload), target.machine), target, worker, kind)
+
+
+def compile_as(
+    payload: Payload, candidate: Candidate, target: Target, worker: Worker, kind: str = "object"
+) -> TargetProgram:
+    """Compile a payload for a machine as a candidate says; arguments and errors are those of `compile_default`."""
+    found = worker.call(
+        emit_program, Emission(Claim(payload, candidate), "llvm" if kind == "llvm" else "object", target)
+    )
+    if isinstance(found, Evaluation):
+        raise CompileError("jit", f"{payload.name} must compile for {target.name}; {found.outcome}: {found.diagnostic}")
+    about = f"{payload.name}, compiled for {target.triple} on {target.cpu} by mlir-schedule-autotune"
+    weights = [weight_record(payload, weight) for weight in found.weights]
+    header = c_header(payload.entry, payload.arguments, weights, about, linked="-lm")
+    return TargetProgram(payload, target, candidate, found.data, found.weights, header)
+
+
+def verify_emulated(
+    program: TargetProgram, worker: Worker, seed: int = 0, seconds: float = EMULATED_SECONDS
+) -> TargetCheck:
+    """Run a program under an emulator of its machine, and compare what it writes with the oracle.
+
+    Args:
+        program: An object file.
+        worker: Makes inputs, and compares.
+        seed: Seed of the inputs.
+        seconds: Seconds that one call may take.
+
+    Raises:
+        MachineError: The emulator, or a C compiler for the machine, is not installed.
+    """
+    target, payload = program.target, program.payload
+    emulator, compiler = find_emulator(target), find_compiler(target)
+    call = Call(payload, program.weights, seed)
+    images = worker.call(draw_images, call, EMULATED_SECONDS)
+    if isinstance(images, Evaluation):
+        return failed(program, emulator, images.outcome, f"in its oracle: {images.diagnostic}")
+    name = c_name(payload.entry)
+    with tempfile.TemporaryDirectory(prefix="autotune-") as place:
+        folder = Path(place)
+        (folder / f"{name}.o").write_bytes(program.data)
+        (folder / f"{name}.h").write_text(program.header)
+        source = c_harness(name, call.arguments, lay_out(call.arguments))
+        binary, answers = link(compiler, folder, source, [f"{name}.o"]), []
+        for image in images:
+            run = run_program(emulator, binary, image, seconds)
+            if run.why_not:
+                return failed(program, emulator, "timed-out" if run.late else "crashed", run.why_not)
+            answers.append(run.output)
+    verdict = worker.call(judge_images, Answer(call, tuple(answers)), EMULATED_SECONDS)
+    if isinstance(verdict, Evaluation):
+        return failed(program, emulator, verdict.outcome, verdict.diagnostic)
+    about = (payload.name, target.name, verdict.outcome, verdict.diagnostic, verdict.max_error)
+    return TargetCheck(*about, emulator.about)
+
+
+def failed(program: TargetProgram, emulator: Emulator, outcome: Outcome, why: str) -> TargetCheck:
+    """What is known of a program that gave nothing back."""
+    return TargetCheck(program.payload.name, program.target.name, outcome, why, None, emulator.about)
