@@ -91,7 +91,7 @@ def compile_default(payload: Payload, target: Target, worker: Worker, kind: str 
         kind: ``object``, or ``asm``, which is made of one; ``llvm`` for LLVM IR.
 
     Raises:
-        CompileError: It does not compile for that machine.
+        CompileError: The payload does not compile for that machine.
         MachineError: LLVM does not know the machine's processor.
     """
     check_processor(target)

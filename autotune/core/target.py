@@ -22,7 +22,7 @@ class Target:
         cpu: Processor as LLVM names it.
         features: Features beyond that processor's, as LLVM's ``-mattr`` takes them; empty for none.
         machine: What schedules may know of it.
-        source: Where its figures are from, a sentence.
+        source: Origin of its figures, a sentence.
         emulated_as: Processor as QEMU names it, which has no more than this one; empty where QEMU has none such.
     """
 

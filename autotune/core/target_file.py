@@ -135,7 +135,7 @@ def check_keys(found: Mapping[str, Any]) -> None:
     """Refuse another format, a key that is missing, and one that nobody reads.
 
     Raises:
-        ValueError: That is so.
+        ValueError: A key is wrong.
     """
     if found.get("format_version") != FORMAT:
         raise ValueError(f"format_version must be {FORMAT}, got {found.get('format_version')!r:.60}")

@@ -78,7 +78,7 @@ def judge_bundle(folder: Path, target: Target, named: Payload | None = None) -> 
     Raises:
         BundleError: The bundle is refused.
         MachineError: An emulator, a C compiler or a tool is not installed, or LLVM does not know the machine.
-        CompileError: It does not compile for that machine.
+        CompileError: The payload does not compile for that machine.
     """
     return judge_payload(read_bundle(folder, named).payload, target)
 

@@ -119,7 +119,7 @@ def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float)
     Args:
         emulator: What runs it.
         program: The program, statically linked.
-        image: Its input.
+        image: Input of the program.
         seconds: Seconds that it may take.
     """
     folder = program.parent

@@ -14,7 +14,7 @@ def this_target() -> Target:
     """What this machine is: its processor and features as LLVM knows them, its caches as the system lists them.
 
     Raises:
-        MachineError: It is of an architecture that nothing is compiled for here.
+        MachineError: Nothing is compiled here for its architecture.
     """
     architecture, machine = platform.machine(), this_machine()
     if architecture not in EXTENSIONS or machine.isa not in EXTENSIONS[architecture]:
