@@ -23,9 +23,10 @@ from autotune.core.target_file import shipped_targets
 from autotune.registry import family_for
 from autotune.reports.for_target import judge_loops
 from autotune.reports.format import duration
+from autotune.tuning.asked import candidate_of
 from autotune.tuning.for_machine import ModelSearch
 from autotune.tuning.search import Search
-from autotune.tuning.task_search import SEARCH_EFFORT, candidate_of
+from autotune.tuning.task_search import SEARCH_EFFORT
 from autotune.worker.emulator import find_emulator
 from autotune.worker.reading import open_payload, partition
 from autotune.worker.this_target import this_target

@@ -28,8 +28,8 @@ from autotune.core.target import Target
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
 from autotune.registry import family_for
+from autotune.tuning.asked import candidate_of
 from autotune.tuning.search import Search
-from autotune.tuning.task_search import candidate_of
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
