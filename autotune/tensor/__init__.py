@@ -8,6 +8,8 @@ f = T.compile(lambda x: T.gelu(x @ w) + 1)   # arrays of NumPy in and out; compi
 T.tune(f, x, trials=60)              # searches schedules; functions compiled from then on use them
 """
 
+from math import e, inf, nan, pi
+
 from autotune.core.errors import TensorError, TensorIndexError, TensorTypeError
 from autotune.tensor.arithmetic import (
     abs,
@@ -15,69 +17,85 @@ from autotune.tensor.arithmetic import (
     asinh,
     atanh,
     bitwise_invert,
+    bitwise_left_shift,
+    bitwise_right_shift,
     clip,
-    floor_divide,
+    expm1,
+    hypot,
     isfinite,
     isinf,
     isnan,
+    log1p,
+    logaddexp,
     logical_not,
     positive,
-    pow,
     reciprocal,
-    remainder,
     sign,
+    signbit,
     square,
 )
 from autotune.tensor.compiled import CompiledFunction, compile, payload, tune
 from autotune.tensor.creation import (
-    arange,
     asarray,
-    eye,
+    empty,
+    empty_like,
+    from_dlpack,
     full,
     full_like,
     ones,
     ones_like,
-    tril,
-    triu,
     zeros,
     zeros_like,
 )
+from autotune.tensor.cumulative import cumulative_prod, cumulative_sum, diff
+from autotune.tensor.datatypes import (
+    can_cast,
+    finfo,
+    iinfo,
+    isdtype,
+    namespace_info,
+    result_type,
+)
+from autotune.tensor.division import floor_divide, pow, remainder
 from autotune.tensor.dtypes import bfloat16, bool, float32, int32, int64
 from autotune.tensor.elementwise import astype, function, where
+from autotune.tensor.gathering import flip, repeat, take, take_along_axis
 from autotune.tensor.indexing import take_part
-from autotune.tensor.networks import conv2d, gelu, layer_norm, matmul, relu, sigmoid, silu, softmax, vecdot
+from autotune.tensor.joining import concat, concatenate, roll, stack, tile, unstack
+from autotune.tensor.networks import conv2d, gelu, layer_norm, matmul, relu, sigmoid, silu, softmax, tensordot, vecdot
 from autotune.tensor.places import (
     broadcast_arrays,
+    broadcast_shapes,
     broadcast_to,
-    concat,
-    concatenate,
     expand_dims,
-    flip,
     matrix_transpose,
     moveaxis,
     permute_dims,
     reshape,
     squeeze,
-    stack,
-    take,
-    unstack,
 )
+from autotune.tensor.ranges import arange, eye, linspace, meshgrid, tril, triu
 from autotune.tensor.reductions import all, any, argmax, argmin, count_nonzero, max, mean, min, prod, std, sum, var
 from autotune.tensor.tensor import Tensor
 
 add, subtract, multiply, divide = map(function, ("add", "subtract", "multiply", "divide"))
-negative, maximum, minimum, atan2 = map(function, ("negative", "maximum", "minimum", "atan2"))
+negative, maximum, minimum = map(function, ("negative", "maximum", "minimum"))
+atan2, copysign = map(function, ("atan2", "copysign"))
 equal, not_equal = map(function, ("equal", "not_equal"))
 less, less_equal, greater, greater_equal = map(function, ("less", "less_equal", "greater", "greater_equal"))
 logical_and, logical_or, logical_xor = map(function, ("logical_and", "logical_or", "logical_xor"))
 bitwise_and, bitwise_or, bitwise_xor = map(function, ("bitwise_and", "bitwise_or", "bitwise_xor"))
-exp, exp2, expm1, log, log1p = map(function, ("exp", "exp2", "expm1", "log", "log1p"))
+exp, exp2, log = map(function, ("exp", "exp2", "log"))
 log2, log10, sqrt, rsqrt, erf = map(function, ("log2", "log10", "sqrt", "rsqrt", "erf"))
 sin, cos, tan, asin, acos, atan = map(function, ("sin", "cos", "tan", "asin", "acos", "atan"))
 sinh, cosh, tanh = map(function, ("sinh", "cosh", "tanh"))
 floor, ceil, trunc, round = map(function, ("floor", "ceil", "trunc", "round"))
 
-del function, take_part
+newaxis = None
+__array_api_version__ = "2025.12"
+__array_namespace_info__ = namespace_info
+
+del function, namespace_info, take_part
 
 __all__ = [
     "CompiledFunction",
@@ -85,6 +103,8 @@ __all__ = [
     "TensorError",
     "TensorIndexError",
     "TensorTypeError",
+    "__array_api_version__",
+    "__array_namespace_info__",
     "abs",
     "acos",
     "acosh",
@@ -104,21 +124,32 @@ __all__ = [
     "bfloat16",
     "bitwise_and",
     "bitwise_invert",
+    "bitwise_left_shift",
     "bitwise_or",
+    "bitwise_right_shift",
     "bitwise_xor",
     "bool",
     "broadcast_arrays",
+    "broadcast_shapes",
     "broadcast_to",
+    "can_cast",
     "ceil",
     "clip",
     "compile",
     "concat",
     "concatenate",
     "conv2d",
+    "copysign",
     "cos",
     "cosh",
     "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
+    "diff",
     "divide",
+    "e",
+    "empty",
+    "empty_like",
     "equal",
     "erf",
     "exp",
@@ -126,27 +157,35 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "finfo",
     "flip",
     "float32",
     "floor",
     "floor_divide",
+    "from_dlpack",
     "full",
     "full_like",
     "gelu",
     "greater",
     "greater_equal",
+    "hypot",
+    "iinfo",
+    "inf",
     "int32",
     "int64",
+    "isdtype",
     "isfinite",
     "isinf",
     "isnan",
     "layer_norm",
     "less",
     "less_equal",
+    "linspace",
     "log",
     "log1p",
     "log2",
     "log10",
+    "logaddexp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -156,27 +195,35 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
     "moveaxis",
     "multiply",
+    "nan",
     "negative",
+    "newaxis",
     "not_equal",
     "ones",
     "ones_like",
     "payload",
     "permute_dims",
+    "pi",
     "positive",
     "pow",
     "prod",
     "reciprocal",
     "relu",
     "remainder",
+    "repeat",
     "reshape",
+    "result_type",
+    "roll",
     "round",
     "rsqrt",
     "sigmoid",
     "sign",
+    "signbit",
     "silu",
     "sin",
     "sinh",
@@ -189,8 +236,11 @@ __all__ = [
     "subtract",
     "sum",
     "take",
+    "take_along_axis",
     "tan",
     "tanh",
+    "tensordot",
+    "tile",
     "tril",
     "triu",
     "trunc",

@@ -1,16 +1,13 @@
-"""Operations that are made of others: division of whole numbers, powers, signs, tests for what is not finite."""
+"""Operations that are made of others: signs, shifts, lengths, tests for what is not finite."""
 
-import builtins
 import math
 
 from autotune.core.errors import TensorTypeError
-from autotune.tensor.dtypes import bool, is_float, is_integer
+from autotune.tensor.dtypes import bool, is_float, is_integer, promote
 from autotune.tensor.elementwise import where
 from autotune.tensor.graph import operation
 from autotune.tensor.operators import operate
 from autotune.tensor.tensor import Tensor, as_tensor, operands
-
-MOST_MULTIPLIED = 64  # a power that is whole and not larger is a product
 
 
 def numbers(what: str, x: object) -> Tensor:
@@ -26,115 +23,62 @@ def numbers(what: str, x: object) -> Tensor:
 
 
 @operation
-def abs(x: object) -> Tensor:
+def abs(x: object, /) -> Tensor:
     """Every element without its sign."""
     given = numbers("abs", x)
     return operate("absolute", given) if is_float(given.dtype) else operate("maximum", given, -given)
 
 
 @operation
-def positive(x: object) -> Tensor:
+def positive(x: object, /) -> Tensor:
     """The tensor itself."""
     return numbers("positive", x)
 
 
 @operation
-def square(x: object) -> Tensor:
+def square(x: object, /) -> Tensor:
     """Every element times itself."""
     given = numbers("square", x)
     return given * given
 
 
 @operation
-def reciprocal(x: object) -> Tensor:
+def reciprocal(x: object, /) -> Tensor:
     """One over every element."""
     return 1.0 / as_tensor("reciprocal", x)
 
 
 @operation
-def asinh(x: object) -> Tensor:
+def asinh(x: object, /) -> Tensor:
     """Inverse of sinh, of every element."""
     size = operate("absolute", x)
     over = 1.0 / size  # no square of a large number
-    return sign(x) * operate("log1p", size + size / (over + operate("sqrt", 1.0 + over * over)))
+    return sign(x) * log1p(size + size / (over + operate("sqrt", 1.0 + over * over)))
 
 
 @operation
-def acosh(x: object) -> Tensor:
+def acosh(x: object, /) -> Tensor:
     """Inverse of cosh, of every element."""
     above = as_tensor("acosh", x) - 1.0
-    return operate("log1p", above + operate("sqrt", above) * operate("sqrt", above + 2.0))
+    return log1p(above + operate("sqrt", above) * operate("sqrt", above + 2.0))
 
 
 @operation
-def atanh(x: object) -> Tensor:
+def atanh(x: object, /) -> Tensor:
     """Inverse of tanh, of every element."""
     size = operate("absolute", x)
-    return sign(x) * (0.5 * operate("log1p", 2.0 * size / (1.0 - size)))
+    return sign(x) * (0.5 * log1p(2.0 * size / (1.0 - size)))
 
 
 @operation
-def sign(x: object) -> Tensor:
+def sign(x: object, /) -> Tensor:
     """-1, 0 or 1, as an element is negative, zero or positive; NaN stays."""
     given = numbers("sign", x)
     return where(given > 0, 1, where(given < 0, -1, given))
 
 
 @operation
-def floor_divide(x: object, y: object) -> Tensor:
-    """The quotient, rounded down. Of whole numbers, what is divided by 0 is 0."""
-    a, b = operands("floor_divide", x, y)
-    if is_float(a.dtype):
-        left = remainder(a, b)
-        return operate("round_real", (a - left) / b)
-    zero, minus = b == 0, b == -1
-    safe = where(zero | minus, 1, b)
-    toward_zero = operate("divide_toward_zero", a, safe)
-    left = a - toward_zero * safe
-    down = where((left != 0) & ((left < 0) != (safe < 0)), toward_zero - 1, toward_zero)
-    return where(zero, 0, where(minus, -a, down))
-
-
-@operation
-def remainder(x: object, y: object) -> Tensor:
-    """What floor division leaves: of the sign of the divisor. Of whole numbers, what is divided by 0 leaves 0."""
-    a, b = operands("remainder", x, y)
-    if is_integer(a.dtype) and is_integer(b.dtype):
-        return where(b == 0, 0, a - floor_divide(a, b) * b)
-    left = operate("remainder_toward_zero", a, b)
-    return where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
-
-
-@operation
-def pow(x: object, y: object) -> Tensor:
-    """Powers. The exponent of whole numbers must be a number of Python that is not negative."""
-    if isinstance(y, (int, float)) and not isinstance(y, builtins.bool) and float(y).is_integer():
-        base = numbers("pow", x)
-        whole = isinstance(y, int) or is_float(base.dtype)
-        if whole and 0 <= y <= MOST_MULTIPLIED:
-            return product_of(base, int(y))
-    given = operands("pow", x, y)
-    if not all(is_float(each.dtype) for each in given):
-        said = ", ".join(each.dtype.name for each in given)
-        raise TensorTypeError(
-            f"operands of pow must be real, or whole to a power from 0 to {MOST_MULTIPLIED}, got {said}; use astype"
-        )
-    return operate("power", *given)
-
-
-def product_of(base: Tensor, count: int) -> Tensor:
-    """A tensor times itself so many times, by squares."""
-    result, square_ = None, base
-    while count:
-        if count % 2:
-            result = square_ if result is None else result * square_
-        count //= 2
-        square_ = square_ * square_ if count else square_
-    return operate("ones_like", base) if result is None else result
-
-
-@operation
-def clip(x: object, min: object = None, max: object = None) -> Tensor:
+def clip(x: object, /, min: object = None, max: object = None) -> Tensor:
     """Elements not below `min` and not above `max`."""
     given = numbers("clip", x)
     given = given if min is None else operate("maximum", given, min)
@@ -142,7 +86,79 @@ def clip(x: object, min: object = None, max: object = None) -> Tensor:
 
 
 @operation
-def logical_not(x: object) -> Tensor:
+def log1p(x: object, /) -> Tensor:
+    """Logarithm of an element and 1, to the last digits where the element is small (Goldberg, 1991, theorem 4)."""
+    given = as_tensor("log1p", x)
+    more = 1.0 + given
+    is_plain = (more == 1.0) | (more == math.inf)
+    return where(is_plain, given, operate("log", more) * (given / where(is_plain, 1.0, more - 1.0)))
+
+
+@operation
+def expm1(x: object, /) -> Tensor:
+    """Exponential of an element, less 1, to the last digits where the element is small (Kahan)."""
+    given = as_tensor("expm1", x)
+    power = operate("exp", given)
+    below = power - 1.0
+    is_plain = (power == math.inf) | (below == -1.0)
+    bent = below * (given / where(is_plain | (power == 1.0), 1.0, operate("log", power)))
+    return where(power == 1.0, given, where(is_plain, below, bent))
+
+
+@operation
+def signbit(x: object, /) -> Tensor:
+    """Where the sign of a real number is minus, that of -0.0 too."""
+    given = as_tensor("signbit", x)
+    return operate("copysign", operate("ones_like", given), given) < 0
+
+
+@operation
+def hypot(x1: object, x2: object, /) -> Tensor:
+    """Length of a vector ``(x1, x2)``; infinite if one of them is, even beside NaN."""
+    a, b = (operate("absolute", x) for x in operands("hypot", x1, x2))
+    longer, shorter = operate("maximum", a, b), operate("minimum", a, b)
+    share = shorter / where(longer == 0, 1.0, longer)  # no square of a large number
+    return where((a == math.inf) | (b == math.inf), math.inf, longer * operate("sqrt", 1.0 + share * share))
+
+
+@operation
+def logaddexp(x1: object, x2: object, /) -> Tensor:
+    """``log(exp(x1) + exp(x2))``, of numbers whose exp would be infinite too."""
+    a, b = operands("logaddexp", x1, x2)
+    apart = operate("absolute", a - b)
+    return where(a == b, a + math.log(2), operate("maximum", a, b) + log1p(operate("exp", -apart)))
+
+
+@operation
+def bitwise_left_shift(x1: object, x2: object, /) -> Tensor:
+    """Bits further up by so many places; 0 by as many as an element has, or more."""
+    given, places, most = shifted("bitwise_left_shift", x1, x2)
+    return where(places > most, 0, operate("shift_left", given, clip(places, 0, most)))
+
+
+@operation
+def bitwise_right_shift(x1: object, x2: object, /) -> Tensor:
+    """Bits further down by so many places, the sign repeated."""
+    given, places, most = shifted("bitwise_right_shift", x1, x2)
+    return operate("shift_right", given, clip(places, 0, most))
+
+
+def shifted(what: str, x1: object, x2: object) -> tuple[Tensor, Tensor, int]:
+    """Operands of a shift in their common element type, and by how many places it is shifted at most.
+
+    Raises:
+        TensorTypeError: Operands are not whole.
+    """
+    given = operands(what, x1, x2)
+    dtype = promote(what, *(x.dtype for x in given))
+    if not is_integer(dtype):
+        raise TensorTypeError(f"operands of {what} must be whole numbers, they are {dtype.name}; use astype")
+    value, places = (operate("astype", x, dtype) for x in given)
+    return value, places, 8 * dtype.itemsize - 1
+
+
+@operation
+def logical_not(x: object, /) -> Tensor:
     """Where a boolean does not hold."""
     given = as_tensor("logical_not", x)
     if given.dtype != bool:
@@ -151,28 +167,28 @@ def logical_not(x: object) -> Tensor:
 
 
 @operation
-def bitwise_invert(x: object) -> Tensor:
+def bitwise_invert(x: object, /) -> Tensor:
     """Every bit the other."""
     given = as_tensor("bitwise_invert", x)
     return given ^ (True if given.dtype == bool else -1)
 
 
 @operation
-def isnan(x: object) -> Tensor:
+def isnan(x: object, /) -> Tensor:
     """Where an element is not a number."""
     given = numbers("isnan", x)
     return given != given  # noqa: PLR0124
 
 
 @operation
-def isinf(x: object) -> Tensor:
+def isinf(x: object, /) -> Tensor:
     """Where an element is infinite."""
     given = numbers("isinf", x)
     return abs(given) == math.inf if is_float(given.dtype) else given != given  # noqa: PLR0124
 
 
 @operation
-def isfinite(x: object) -> Tensor:
+def isfinite(x: object, /) -> Tensor:
     """Where an element is neither infinite nor NaN."""
     given = numbers("isfinite", x)
     return abs(given) < math.inf if is_float(given.dtype) else given == given  # noqa: PLR0124
@@ -181,7 +197,7 @@ def isfinite(x: object) -> Tensor:
 def rounding(name: str) -> None:
     """An operation that rounds real numbers, and leaves whole ones."""
 
-    def apply(x: object) -> Tensor:
+    def apply(x: object, /) -> Tensor:
         given = numbers(name, x)
         return operate(f"{name}_real", given) if is_float(given.dtype) else given
 

@@ -12,6 +12,7 @@ from autotune.core.errors import TensorError, TensorTypeError
 from autotune.core.payload import Array, Payload
 from autotune.tensor.creation import known
 from autotune.tensor.graph import INPUT, behind, operation, refused
+from autotune.tensor.moved import moved
 from autotune.tensor.program import check_places, like, write_program
 from autotune.tensor.tensor import Tensor
 from autotune.tensor.traced import Nested, Traced, finished, stored
@@ -34,6 +35,9 @@ def compute(x: Tensor) -> Tensor:
             f"elements must be known to be computed, those of shape {x.shape} rest on an argument of the function that "
             "is traced; return the tensor instead"
         )
+    only_moved = moved(x.node)
+    if only_moved is not None:
+        return known(only_moved)
     program = write_program((x.node,), (), role="input")
     written: list[Array] = []
     if program.payload is not None:

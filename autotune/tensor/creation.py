@@ -1,12 +1,12 @@
-"""Tensors from arrays and numbers. What follows from its place alone, as `arange`, is computed where it is read."""
+"""Tensors from arrays and numbers."""
 
-import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from autotune.core.errors import TensorError, TensorTypeError
-from autotune.tensor.dtypes import DType, Scalar, as_dtype, bool, float32, int64, is_float, is_integer, scalar_dtype
+from autotune.tensor.devices import on_cpu
+from autotune.tensor.dtypes import DType, Flag, Scalar, as_dtype, bool, float32, is_float, is_integer, scalar_dtype
 from autotune.tensor.graph import ARRAY, Node, operation
 from autotune.tensor.operators import operate
 from autotune.tensor.shapes import Sizes, as_shape
@@ -14,40 +14,62 @@ from autotune.tensor.tensor import Tensor, as_tensor
 
 
 @operation
-def asarray(value: object, *, dtype: object = None) -> Tensor:
+def asarray(obj: object, /, *, dtype: object = None, device: str | None = None, copy: Flag | None = None) -> Tensor:
     """A tensor of known elements, which are copied.
 
     Args:
-        value: Array of NumPy, number, nested sequence of numbers, or tensor.
+        obj: Array of NumPy, number, nested sequence of numbers, or tensor.
         dtype: Element type to convert to. Lists of real numbers become float32; arrays keep theirs.
+        device: Place of the elements: the CPU.
+        copy: Whether elements must be copied; all but those of tensors are, so that `False` is refused.
 
     Raises:
         TensorTypeError: The elements are of a type that tensors do not have.
+        TensorError: Elements must not be copied, and must be.
     """
-    if isinstance(value, Tensor):
-        return value if dtype is None else operate("astype", value, dtype)
+    on_cpu("asarray", device)
+    if isinstance(obj, Tensor):
+        found = obj if dtype is None else operate("astype", obj, dtype)
+        if copy is False and found is not obj:
+            raise TensorError(f"elements are copied to become {found.dtype.name}, but copy is False; leave it out")
+        return found
+    if copy is False:
+        raise TensorError(f"elements of {type(obj).__name__} are always copied, but copy is False; leave it out")
     try:
-        given = np.asarray(value)
+        given = np.asarray(obj)
     except ValueError as error:
-        raise TensorTypeError(f"rows of an array must be equally long, got {value!r}") from error
+        raise TensorTypeError(f"rows of an array must be equally long, got {obj!r}") from error
     if given.dtype == object or given.dtype.kind in "US":
-        raise TensorTypeError(f"elements must be numbers, got {given.dtype} from {type(value).__name__}")
+        raise TensorTypeError(f"elements must be numbers, got {given.dtype} from {type(obj).__name__}")
+    return known(np.array(given, dtype=element_type(obj, given, dtype), order="C"))
+
+
+def element_type(obj: object, given: np.ndarray[Any, Any], dtype: object) -> DType:
+    """The element type of a tensor that is made of an object.
+
+    Raises:
+        TensorTypeError: Tensors have no such elements.
+    """
     if dtype is not None:
-        found = as_dtype(dtype)
-    elif given.dtype == np.float64 and not isinstance(value, np.ndarray):
-        found = float32
-    else:
-        try:
-            found = as_dtype(given.dtype)
-        except TensorTypeError as error:
-            raise TensorTypeError(f"{error}; say asarray(x, dtype=T.float32)") from error
-    return known(np.array(given, dtype=found, order="C"))
+        return as_dtype(dtype)
+    if given.dtype == np.float64 and not isinstance(obj, np.ndarray):
+        return float32
+    try:
+        return as_dtype(given.dtype)
+    except TensorTypeError as error:
+        raise TensorTypeError(f"{error}; say asarray(x, dtype=T.float32)") from error
 
 
 def known(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor of an array that is its own."""
     array.setflags(write=False)
     return Tensor(Node(ARRAY, array.shape, as_dtype(array.dtype), array=array))
+
+
+@operation
+def from_dlpack(x: object, /, *, device: str | None = None, copy: Flag | None = None) -> Tensor:
+    """A tensor of what another library's array holds; a tensor is given as it is."""
+    return asarray(x if isinstance(x, Tensor) else np.from_dlpack(cast(Any, x)), device=device, copy=copy)
 
 
 @operation
@@ -58,99 +80,65 @@ def scalar(what: str, value: Scalar, beside: DType) -> Tensor:
 
 
 @operation
-def full(shape: Sizes, value: Scalar, *, dtype: object = None) -> Tensor:
+def full(shape: Sizes, fill_value: Scalar, *, dtype: object = None, device: str | None = None) -> Tensor:
     """One number everywhere."""
+    on_cpu("full", device)
     sizes = as_shape("full", shape)
-    number = value.item() if isinstance(value, np.generic) else value
+    number = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
     if not isinstance(number, (int, float)):
-        raise TensorTypeError(f"what fills a tensor must be a number, got {type(value).__name__}")
+        raise TensorTypeError(f"what fills a tensor must be a number, got {type(fill_value).__name__}")
     wanted = as_dtype(type(number) if dtype is None else dtype)
     return operate("broadcast_to", operate("scalar", "full", number, wanted), sizes)
 
 
-@operation
-def zeros(shape: Sizes, *, dtype: object = float32) -> Tensor:
-    """Zeros."""
-    wanted, sizes = as_dtype(dtype), as_shape("zeros", shape)
-    return full(sizes, False if wanted == bool else 0, dtype=wanted)
+def filled(what: str, value: int, shape: Sizes, dtype: object, device: str | None) -> Tensor:
+    """A number everywhere that all element types have."""
+    on_cpu(what, device)
+    wanted, sizes = as_dtype(float32 if dtype is None else dtype), as_shape(what, shape)
+    number = value == 1 if wanted == bool else value
+    return full(sizes, number if wanted == bool or is_integer(wanted) else float(value), dtype=wanted)
 
 
 @operation
-def ones(shape: Sizes, *, dtype: object = float32) -> Tensor:
-    """Ones."""
-    wanted, sizes = as_dtype(dtype), as_shape("ones", shape)
-    return full(sizes, True if wanted == bool else 1, dtype=wanted)
+def zeros(shape: Sizes, *, dtype: object = None, device: str | None = None) -> Tensor:
+    """Zeros, by default of float32."""
+    return filled("zeros", 0, shape, dtype, device)
 
 
 @operation
-def full_like(x: object, value: Scalar, *, dtype: object = None) -> Tensor:
+def ones(shape: Sizes, *, dtype: object = None, device: str | None = None) -> Tensor:
+    """Ones, by default of float32."""
+    return filled("ones", 1, shape, dtype, device)
+
+
+@operation
+def empty(shape: Sizes, *, dtype: object = None, device: str | None = None) -> Tensor:
+    """Elements of any value, which are zeros: nobody could write others into a tensor."""
+    return filled("empty", 0, shape, dtype, device)
+
+
+@operation
+def full_like(x: object, /, fill_value: Scalar, *, dtype: object = None, device: str | None = None) -> Tensor:
     """One number everywhere, in the shape of another tensor."""
     like = as_tensor("full_like", x)
-    return full(like.shape, value, dtype=like.dtype if dtype is None else dtype)
+    return full(like.shape, fill_value, dtype=like.dtype if dtype is None else dtype, device=device)
 
 
 @operation
-def zeros_like(x: object, *, dtype: object = None) -> Tensor:
+def zeros_like(x: object, /, *, dtype: object = None, device: str | None = None) -> Tensor:
     """Zeros in the shape of another tensor."""
     like = as_tensor("zeros_like", x)
-    return zeros(like.shape, dtype=like.dtype if dtype is None else dtype)
+    return zeros(like.shape, dtype=like.dtype if dtype is None else dtype, device=device)
 
 
 @operation
-def ones_like(x: object, *, dtype: object = None) -> Tensor:
+def ones_like(x: object, /, *, dtype: object = None, device: str | None = None) -> Tensor:
     """Ones in the shape of another tensor."""
     like = as_tensor("ones_like", x)
-    return ones(like.shape, dtype=like.dtype if dtype is None else dtype)
+    return ones(like.shape, dtype=like.dtype if dtype is None else dtype, device=device)
 
 
 @operation
-def arange(start: float, stop: float | None = None, step: float = 1, *, dtype: object = None) -> Tensor:
-    """Numbers from `start` on, below `stop`; with one argument from 0 on.
-
-    Raises:
-        TensorError: The step is 0.
-    """
-    first, end = (0, start) if stop is None else (start, stop)
-    if step == 0:
-        raise TensorError("step of arange must not be 0")
-    count = max(0, math.ceil((end - first) / step))
-    whole = all(isinstance(number, int) for number in (first, end, step))
-    wanted = as_dtype((int64 if whole else float32) if dtype is None else dtype)
-    counted = operate("astype", Tensor(Node("iota", (count,), int64)), wanted)
-    if is_integer(wanted) and not whole:
-        raise TensorTypeError(f"numbers of arange as {wanted.name} must be whole, got {first}, {end}, {step}")
-    return operate("add", operate("multiply", counted, step), first) if (first, step) != (0, 1) else counted
-
-
-@operation
-def eye(rows: int, columns: int | None = None, *, k: int = 0, dtype: object = float32) -> Tensor:
-    """Ones on a diagonal, zeros elsewhere."""
-    right, down = places(rows, rows if columns is None else columns)
-    return operate("astype", right == (down + k if k else down), dtype)
-
-
-@operation
-def tril(x: object, *, k: int = 0) -> Tensor:
-    """Matrices with zeros above a diagonal."""
-    matrix = as_tensor("tril", x)
-    return operate("where", below("tril", matrix, k), matrix, zeros((), dtype=matrix.dtype))
-
-
-@operation
-def triu(x: object, *, k: int = 0) -> Tensor:
-    """Matrices with zeros below a diagonal."""
-    matrix = as_tensor("triu", x)
-    return operate("where", below("triu", matrix, k - 1), zeros((), dtype=matrix.dtype), matrix)
-
-
-def below(what: str, matrix: Tensor, k: int) -> Tensor:
-    """Which places of a matrix are on a diagonal or below it."""
-    if matrix.ndim < 2:
-        raise TensorError(f"what {what} takes must have 2 dimensions or more, shape is {matrix.shape}")
-    right, down = places(*matrix.shape[-2:])
-    return right <= (down + k if k else down)
-
-
-def places(rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """How far right and how far down a place of a matrix is."""
-    return arange(columns), operate("reshape", arange(rows), (rows, 1))
+def empty_like(x: object, /, *, dtype: object = None, device: str | None = None) -> Tensor:
+    """Elements of any value, which are zeros, in the shape of another tensor."""
+    return zeros_like(as_tensor("empty_like", x), dtype=dtype, device=device)

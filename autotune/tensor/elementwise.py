@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.core.errors import TensorTypeError
+from autotune.tensor.devices import on_cpu
 from autotune.tensor.dtypes import DType, Flag, as_dtype, bool, is_float, is_integer, promote
 from autotune.tensor.graph import OPERATIONS, Node, operation
 from autotune.tensor.operators import operate
@@ -11,7 +12,7 @@ from autotune.tensor.shapes import broadcast
 from autotune.tensor.tensor import Tensor, as_tensor, operands
 
 Kinds = Callable[[DType], Flag]
-EXPONENTS = ("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "erf")
+EXPONENTS = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "erf")
 REAL = (*EXPONENTS, "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
 NUMBERS = ("add", "subtract", "multiply", "maximum", "minimum")
 ORDER = ("less", "less_equal", "greater", "greater_equal")
@@ -66,13 +67,15 @@ def same(op: str, values: tuple[Any, ...], kinds: Kinds | None = None, gives: DT
 
 
 def make(name: str, count: int, kinds: Kinds | None, gives: DType | None, about: str) -> Callable[..., Tensor]:
-    """An operation of some operands that is a scalar operation on each element."""
+    """An operation of one or two operands that is a scalar operation on each element."""
 
-    def apply(*values: object) -> Tensor:
-        if len(values) != count:
-            raise TensorTypeError(f"{name} must be given {count} tensor{'s' * (count > 1)}, got {len(values)}")
-        return same(name, values, kinds, gives)
+    def of_one(x: object, /) -> Tensor:
+        return same(name, (x,), kinds, gives)
 
+    def of_two(x1: object, x2: object, /) -> Tensor:
+        return same(name, (x1, x2), kinds, gives)
+
+    apply: Callable[..., Tensor] = of_one if count == 1 else of_two
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = about
     return operation(apply)
@@ -97,13 +100,24 @@ make("atan2", 2, is_float, None, "Angle of a point, from its y and x.")
 make("divide_toward_zero", 2, is_integer, None, "Whole quotients; the divisor is neither 0 nor -1.")
 make("remainder_toward_zero", 2, is_float, None, "What is left of the first operand, with its sign.")
 make("power", 2, is_float, None, "The first operand to the power of the second.")
+make("copysign", 2, is_float, None, "The first operand without its sign, with that of the second.")
+make("shift_left", 2, is_integer, None, "Bits further up; places are fewer than an element has.")
+make("shift_right", 2, is_integer, None, "Bits further down, the sign repeated; places are fewer than an element has.")
 make("negative", 1, is_number, None, "Every element with the other sign.")
 make("absolute", 1, is_float, None, "Real numbers without their sign.")
 
 
 @operation
-def astype(x: object, dtype: object) -> Tensor:
-    """The same numbers as another element type: towards zero for whole numbers, and not 0 for booleans."""
+def astype(x: object, dtype: object, /, *, copy: Flag = True, device: str | None = None) -> Tensor:
+    """The same numbers as another element type: towards zero for whole numbers, and not 0 for booleans.
+
+    Args:
+        x: Tensor to convert.
+        dtype: Element type to convert to.
+        copy: Whether elements must be copied; nobody writes them, so that it makes no difference.
+        device: Place of the result: the CPU.
+    """
+    on_cpu("astype", device)
     source, wanted = as_tensor("astype", x), as_dtype(dtype)
     if source.dtype == wanted:
         return source
@@ -113,8 +127,8 @@ def astype(x: object, dtype: object) -> Tensor:
 
 
 @operation
-def where(condition: object, x: object, y: object) -> Tensor:
-    """`x` where a condition holds, else `y`.
+def where(condition: object, x1: object, x2: object, /) -> Tensor:
+    """`x1` where a condition holds, else `x2`.
 
     Raises:
         TensorTypeError: The condition is not boolean, or the others are of different kinds.
@@ -122,7 +136,7 @@ def where(condition: object, x: object, y: object) -> Tensor:
     asked = as_tensor("where", condition)
     if asked.dtype != bool:
         raise TensorTypeError(f"a condition must be bool, it is {asked.dtype.name}; compare it")
-    chosen = operands("where", x, y)
+    chosen = operands("where", x1, x2)
     dtype = promote("where", *(value.dtype for value in chosen))
     shape = broadcast("where", asked.shape, *(value.shape for value in chosen))
     inputs = (asked.node, *(astype(value, dtype).node for value in chosen))

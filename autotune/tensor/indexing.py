@@ -1,4 +1,4 @@
-"""Indexing by constants: ``x[1, :, None, ..., ::-2]``; and rows at the places that a tensor of whole numbers holds."""
+"""Indexing by constants: ``x[1, :, None, ..., ::-2]``; and at the places that tensors of whole numbers hold."""
 
 import builtins
 import operator
@@ -8,9 +8,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from autotune.core.errors import TensorIndexError, TensorTypeError
-from autotune.tensor.dtypes import bool
+from autotune.tensor.creation import known
+from autotune.tensor.dtypes import bool, is_integer
+from autotune.tensor.gathering import at_places, flip, take
 from autotune.tensor.graph import Node, operation
-from autotune.tensor.places import flip, reshape, take
+from autotune.tensor.places import reshape
 from autotune.tensor.tensor import Tensor, as_tensor
 
 WAY_OUT = "use whole numbers, slices, None and ..."
@@ -26,6 +28,8 @@ def take_part(x: Tensor, key: object) -> Tensor:
         if not x.ndim:
             raise TensorIndexError("a tensor of 0 dimensions must not be indexed by places")
         return take(x, at, axis=0)
+    if isinstance(key, tuple) and any(isinstance(each, (np.ndarray, list, Tensor)) for each in key):
+        return at_places(x, places_beside(key, x))
     keys = spread(key if isinstance(key, tuple) else (key,), x)
     starts, steps, counts, shape, backwards = [], [], [], [], []
     axis = 0
@@ -49,6 +53,31 @@ def take_part(x: Tensor, key: object) -> Tensor:
     return reshape(flip(part, axis=tuple(backwards)), tuple(shape))
 
 
+def places_beside(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
+    """Places along the first axes, one key an axis: whole numbers, or tensors of them.
+
+    Raises:
+        TensorIndexError: There are more keys than axes, or a place is not there.
+        TensorTypeError: A key is neither.
+    """
+    if len(keys) > x.ndim:
+        raise TensorIndexError(f"an index of shape {x.shape} must name {x.ndim} axes or fewer, it names {len(keys)}")
+    found = []
+    for axis, each in enumerate(keys):
+        if isinstance(each, (np.ndarray, list, Tensor)):
+            at = as_tensor("an index", np.asarray(each) if isinstance(each, list) else each)
+            if not is_integer(at.dtype):
+                raise TensorTypeError(
+                    f"places beside others must be whole numbers, they are {at.dtype.name}; use astype"
+                )
+            found.append(at)
+        elif each is None or each is Ellipsis or isinstance(each, (slice, builtins.bool)):
+            raise TensorTypeError(f"an index beside places must be whole numbers or places, got {each!r}; use take")
+        else:
+            found.append(known(np.asarray(places_of(each, x.shape[axis], axis, x).start)))
+    return found
+
+
 def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
     """One key an axis, ``...`` written out.
 
@@ -59,8 +88,8 @@ def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
     for each in keys:
         if each is None or each is Ellipsis or isinstance(each, slice):
             continue
-        if isinstance(each, (Tensor, np.ndarray, list, builtins.bool)):
-            raise TensorTypeError(f"an index beside others must be a constant, got {type(each).__name__}; {WAY_OUT}")
+        if isinstance(each, builtins.bool):
+            raise TensorTypeError(f"an index must not be a mask, got {each}; {WAY_OUT}")
     named = sum(each is not None and each is not Ellipsis for each in keys)
     dots = sum(each is Ellipsis for each in keys)
     if named > x.ndim or dots > 1:

@@ -144,8 +144,8 @@ def take(writer: Writer, node: Node, x: View, places: View) -> View:
     index = body.emit(f"arith.index_cast {found} : {whole} to index")
     along = []
     for d in (d for d, size in enumerate(x.shape) if size != 1):
-        loop = loops[d if d < axis else d + more - 1]
-        along.append(index if d == axis else body.emit(f"linalg.index {loop} : index"))
+        loop = None if d == axis else loops[d if d < axis else d + more - 1]
+        along.append(index if loop is None else body.emit(f"linalg.index {loop} : index"))
     element = body.emit(f"tensor.extract {source.name}[{', '.join(along)}] : {source.type}")
     into = writer.empty(squeezed(node.shape), x.element)
     result = written(body.emit, read(body.emit, element, source.element), into.element)

@@ -1,14 +1,15 @@
 """Operations of networks: products of matrices, convolution, softmax, layer norm, activations."""
 
 import math
+from collections.abc import Sequence
 
 from autotune.core.errors import TensorError, TensorTypeError
 from autotune.tensor.dtypes import bool, is_float, promote
 from autotune.tensor.elementwise import astype
 from autotune.tensor.graph import Node, operation
 from autotune.tensor.operators import operate
-from autotune.tensor.places import expand_dims, reshape, squeeze
-from autotune.tensor.reductions import fold, mean
+from autotune.tensor.places import expand_dims, permute_dims, reshape, squeeze
+from autotune.tensor.reductions import fold, mean, sum
 from autotune.tensor.shapes import axis_of, broadcast
 from autotune.tensor.tensor import Tensor, as_tensor, operands
 
@@ -16,9 +17,9 @@ ROOT = math.sqrt(2 / math.pi)
 
 
 @operation
-def matmul(x: object, y: object) -> Tensor:
+def matmul(x1: object, x2: object, /) -> Tensor:
     """Products of matrices along the last two axes, ``(..., M, K) x (..., K, N)``; a vector is a row or a column."""
-    a, b = operands("matmul", x, y)
+    a, b = operands("matmul", x1, x2)
     dtype = promote("matmul", a.dtype, b.dtype)
     if dtype == bool:
         raise TensorTypeError("operands of matmul must be numbers, they are bool; use astype")
@@ -37,10 +38,46 @@ def matmul(x: object, y: object) -> Tensor:
 
 
 @operation
-def vecdot(x: object, y: object, *, axis: int = -1) -> Tensor:
-    """Sums of products along an axis."""
-    a, b = operands("vecdot", x, y)
-    return operate("sum", a * b, axis)
+def vecdot(x1: object, x2: object, /, *, axis: int = -1) -> Tensor:
+    """Sums of products along an axis, which is counted from the end.
+
+    Raises:
+        TensorTypeError: Operands are boolean.
+        TensorError: Sizes along the axis differ.
+    """
+    a, b = operands("vecdot", x1, x2)
+    dtype = promote("vecdot", a.dtype, b.dtype)
+    if dtype == bool:
+        raise TensorTypeError("operands of vecdot must be numbers, they are bool; use astype")
+    sizes = [x.shape[axis_of("vecdot", axis, x.ndim)] for x in (a, b)]
+    if sizes[0] != sizes[1]:
+        raise TensorError(f"vecdot must sum over equal sizes, they are {sizes[0]} and {sizes[1]} along axis {axis}")
+    return sum(a * b, axis if axis < 0 else axis - max(a.ndim, b.ndim), dtype=dtype)
+
+
+@operation
+def tensordot(x1: object, x2: object, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+    """Products of elements, summed over pairs of axes, as one product of matrices.
+
+    Args:
+        x1: The left tensor.
+        x2: The right one.
+        axes: Axes that are summed over, of the left and of the right; or how many, the last and the first.
+
+    Raises:
+        TensorError: Axes are not as many, or not as large.
+    """
+    a, b = operands("tensordot", x1, x2)
+    both = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
+    left, right = ([axis_of("tensordot", axis, x.ndim) for axis in each] for x, each in zip((a, b), both, strict=True))
+    if [a.shape[axis] for axis in left] != [b.shape[axis] for axis in right]:
+        raise TensorError(f"tensordot must sum over equal sizes, shapes are {a.shape} and {b.shape}, axes {axes}")
+    outer, inner = ([d for d in range(x.ndim) if d not in each] for x, each in ((a, left), (b, right)))
+    rows, columns = [a.shape[d] for d in outer], [b.shape[d] for d in inner]
+    summed = math.prod(a.shape[axis] for axis in left)
+    matrix = reshape(permute_dims(a, [*outer, *left]), (math.prod(rows), summed))
+    other = reshape(permute_dims(b, [*right, *inner]), (summed, math.prod(columns)))
+    return reshape(matmul(matrix, other), (*rows, *columns))
 
 
 @operation

@@ -95,6 +95,18 @@ class Operators:
     def __rxor__(self, other: object) -> "Tensor":
         return self._met("bitwise_xor", other)
 
+    def __lshift__(self, other: object) -> "Tensor":
+        return self._meet("bitwise_left_shift", other)
+
+    def __rlshift__(self, other: object) -> "Tensor":
+        return self._met("bitwise_left_shift", other)
+
+    def __rshift__(self, other: object) -> "Tensor":
+        return self._meet("bitwise_right_shift", other)
+
+    def __rrshift__(self, other: object) -> "Tensor":
+        return self._met("bitwise_right_shift", other)
+
     def __lt__(self, other: object) -> "Tensor":
         return self._meet("less", other)
 

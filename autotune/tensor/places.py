@@ -1,14 +1,13 @@
-"""Operations that move elements: shapes, axes, parts, joining."""
+"""Operations that look at elements otherwise: shapes, axes, repetition."""
 
 import math
 from collections.abc import Sequence
 
-from autotune.core.errors import TensorError, TensorIndexError, TensorTypeError
-from autotune.tensor.dtypes import promote
+from autotune.core.errors import TensorError
 from autotune.tensor.graph import Node, operation
 from autotune.tensor.operators import operate
 from autotune.tensor.shapes import Shape, Sizes, as_shape, axes_of, axis_of, broadcast, without
-from autotune.tensor.tensor import Tensor, as_tensor, operands
+from autotune.tensor.tensor import Tensor, as_tensor
 
 
 def view(x: Tensor, shape: Shape, dims: Sequence[int | None]) -> Tensor:
@@ -25,7 +24,7 @@ def view(x: Tensor, shape: Shape, dims: Sequence[int | None]) -> Tensor:
 
 
 @operation
-def broadcast_to(x: object, shape: Sizes) -> Tensor:
+def broadcast_to(x: object, /, shape: Sizes) -> Tensor:
     """Elements repeated to fill a shape."""
     source, sizes = as_tensor("broadcast_to", x), as_shape("broadcast_to", shape)
     more = len(sizes) - source.ndim
@@ -44,7 +43,13 @@ def broadcast_arrays(*arrays: object) -> tuple[Tensor, ...]:
 
 
 @operation
-def permute_dims(x: object, axes: Sequence[int]) -> Tensor:
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The shape that tensors of some shapes are repeated to."""
+    return broadcast("broadcast_shapes", *(as_shape("broadcast_shapes", shape) for shape in shapes))
+
+
+@operation
+def permute_dims(x: object, /, axes: Sequence[int]) -> Tensor:
     """Axes in another order: axis i of the result is axis ``axes[i]``."""
     source = as_tensor("permute_dims", x)
     order = [axis_of("permute_dims", axis, source.ndim) for axis in axes]
@@ -54,7 +59,7 @@ def permute_dims(x: object, axes: Sequence[int]) -> Tensor:
 
 
 @operation
-def matrix_transpose(x: object) -> Tensor:
+def matrix_transpose(x: object, /) -> Tensor:
     """Matrices along the last two axes, transposed."""
     source = as_tensor("matrix_transpose", x)
     if source.ndim < 2:
@@ -63,25 +68,37 @@ def matrix_transpose(x: object) -> Tensor:
 
 
 @operation
-def moveaxis(x: object, source: int, destination: int) -> Tensor:
-    """One axis at another place, the others in order."""
+def moveaxis(x: object, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
+    """Axes at other places, the others in order.
+
+    Raises:
+        TensorError: There are not as many destinations as sources, or one is named twice.
+    """
     given = as_tensor("moveaxis", x)
-    start, end = (axis_of("moveaxis", axis, given.ndim) for axis in (source, destination))
-    order = [axis for axis in range(given.ndim) if axis != start]
-    order.insert(end, start)
+    start, end = (
+        [axis_of("moveaxis", axis, given.ndim) for axis in (said if isinstance(said, Sequence) else (said,))]
+        for said in (source, destination)
+    )
+    if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
+        raise TensorError(f"moveaxis must have a destination for each axis, got {source} and {destination}")
+    order = [axis for axis in range(given.ndim) if axis not in start]
+    for place, axis in sorted(zip(end, start, strict=True)):
+        order.insert(place, axis)
     return permute_dims(given, order)
 
 
 @operation
-def expand_dims(x: object, *, axis: int = 0) -> Tensor:
-    """One more axis, of size 1."""
+def expand_dims(x: object, /, axis: int | Sequence[int] = 0) -> Tensor:
+    """More axes, of size 1; places are counted in the result."""
     source = as_tensor("expand_dims", x)
-    place = axis_of("expand_dims", axis, source.ndim + 1)
-    return operate("reshape", source, (*source.shape[:place], 1, *source.shape[place:]))
+    more = len(axis) if isinstance(axis, Sequence) else 1
+    left, rank = iter(source.shape), source.ndim + more
+    places = axes_of("expand_dims", axis, rank)
+    return operate("reshape", source, tuple(1 if place in places else next(left) for place in range(rank)))
 
 
 @operation
-def squeeze(x: object, axis: int | tuple[int, ...]) -> Tensor:
+def squeeze(x: object, /, axis: int | Sequence[int]) -> Tensor:
     """Some axes of size 1 less."""
     source = as_tensor("squeeze", x)
     axes = axes_of("squeeze", axis, source.ndim)
@@ -91,8 +108,17 @@ def squeeze(x: object, axis: int | tuple[int, ...]) -> Tensor:
 
 
 @operation
-def reshape(x: object, shape: Sizes) -> Tensor:
-    """The same elements, in order, in another shape; one size may be -1, which is what is left."""
+def reshape(x: object, /, shape: Sizes, *, copy: bool | None = None) -> Tensor:
+    """The same elements, in order, in another shape.
+
+    Args:
+        x: Tensor to look at.
+        shape: Sizes of the result; one may be -1, which is what is left.
+        copy: Whether elements must be copied; nobody writes them, so that it makes no difference.
+
+    Raises:
+        TensorError: The shape does not hold the elements.
+    """
     source = as_tensor("reshape", x)
     said = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     rest = [place for place, size in enumerate(said) if isinstance(size, int) and size == -1]
@@ -107,89 +133,3 @@ def reshape(x: object, shape: Sizes) -> Tensor:
         return Tensor(Node("reshape", sizes, source.dtype, (source.node,)))
     left = iter(places)
     return view(source, sizes, [None if size == 1 else next(left) for size in source.shape])
-
-
-@operation
-def concat(arrays: Sequence[object], *, axis: int | None = 0) -> Tensor:
-    """Tensors one after the other along an axis; flattened ones for `None`."""
-    parts = operands("concat", *arrays)
-    if not parts:
-        raise TensorError("tensors to concat must be one or more, got none")
-    if axis is None:
-        parts, axis = [reshape(part, -1) for part in parts], 0
-    place = axis_of("concat", axis, parts[0].ndim)
-    if len({(part.ndim, without(part.shape, (place,))) for part in parts}) > 1:
-        said = ", ".join(str(part.shape) for part in parts)
-        raise TensorError(f"shapes of concat must be equal but for axis {axis}, they are {said}")
-    dtype = promote("concat", *(part.dtype for part in parts))
-    sizes = list(parts[0].shape)
-    sizes[place] = sum(part.shape[place] for part in parts)
-    converted = tuple(operate("astype", part, dtype).node for part in parts)
-    return Tensor(Node("concat", tuple(sizes), dtype, converted, attributes=(place,)))
-
-
-@operation
-def concatenate(arrays: Sequence[object], axis: int | None = 0) -> Tensor:
-    """`concat` under NumPy's name."""
-    return concat(arrays, axis=axis)
-
-
-@operation
-def stack(arrays: Sequence[object], *, axis: int = 0) -> Tensor:
-    """Tensors of one shape side by side, along a new axis."""
-    parts = operands("stack", *arrays)
-    if len({part.shape for part in parts}) != 1:
-        said = ", ".join(str(part.shape) for part in parts) or "none"
-        raise TensorError(f"shapes of stack must be equal, they are {said}")
-    place = axis_of("stack", axis, parts[0].ndim + 1)
-    return concat([expand_dims(part, axis=place) for part in parts], axis=place)
-
-
-@operation
-def unstack(x: object, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts of a tensor along an axis, which they lack."""
-    source = as_tensor("unstack", x)
-    return tuple(moveaxis(source, axis, 0)) if source.ndim else tuple(source)
-
-
-@operation
-def flip(x: object, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """Elements in the opposite order along axes, along all for `None`."""
-    source = as_tensor("flip", x)
-    for place in axes_of("flip", axis, source.ndim):
-        count = source.shape[place]
-        last_first = (count - 1) - operate("arange", count)
-        source = gather(source, last_first, place) if count > 1 else source
-    return source
-
-
-@operation
-def take(x: object, indices: object, *, axis: int | None = None) -> Tensor:
-    """Elements along an axis at the places that whole numbers say, from 0 on.
-
-    Places of a known array, and of an argument of a compiled function, are checked; computed ones are brought in range.
-    """
-    source, places = as_tensor("take", x), as_tensor("take", indices)
-    if places.dtype.kind != "i":
-        raise TensorTypeError(f"places to take must be whole numbers, they are {places.dtype.name}; use astype")
-    if axis is None and source.ndim != 1:
-        raise TensorError(f"an axis must be named to take from shape {source.shape}; add axis=")
-    place = axis_of("take", 0 if axis is None else axis, source.ndim)
-    count, known = source.shape[place], places.node.array
-    if known is not None and known.size and (known.min() < 0 or known.max() >= count):
-        wrong = known[(known < 0) | (known >= count)].flat[0]
-        raise TensorIndexError(f"places to take from {count} elements must be from 0 to {count - 1}, got {wrong}")
-    if count == 0 and places.size:
-        raise TensorIndexError(f"there must be something to take, axis {place} of shape {source.shape} is empty")
-    if places.node.op not in ("array", "input"):
-        places = operate("clip", places, 0, max(count - 1, 0))
-    return gather(source, places, place)
-
-
-def gather(source: Tensor, places: Tensor, axis: int) -> Tensor:
-    """Elements along an axis at places that are in range."""
-    shape = (*source.shape[:axis], *places.shape, *source.shape[axis + 1 :])
-    if source.shape[axis] == 1:
-        kept = [d if d < axis else None if d == axis else d + places.ndim - 1 for d in range(source.ndim)]
-        return view(source, shape, kept)
-    return Tensor(Node("take", shape, source.dtype, (source.node, places.node), attributes=(axis,)))

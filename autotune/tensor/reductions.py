@@ -55,49 +55,49 @@ def widened(what: str, x: object, dtype: object) -> Tensor:
 
 
 @operation
-def sum(x: object, axis: Axes = None, *, dtype: object = None, keepdims: Flag = False) -> Tensor:
+def sum(x: object, /, axis: Axes = None, *, dtype: object = None, keepdims: Flag = False) -> Tensor:
     """Sum along axes."""
     return fold("sum", widened("sum", x, dtype), axis, keepdims)
 
 
 @operation
-def prod(x: object, axis: Axes = None, *, dtype: object = None, keepdims: Flag = False) -> Tensor:
+def prod(x: object, /, axis: Axes = None, *, dtype: object = None, keepdims: Flag = False) -> Tensor:
     """Product along axes."""
     return fold("prod", widened("prod", x, dtype), axis, keepdims)
 
 
 @operation
-def max(x: object, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
+def max(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
     """Maximum along axes; NaN where there is one."""
     return fold("max", numbers("max", x), axis, keepdims)
 
 
 @operation
-def min(x: object, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
+def min(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
     """Minimum along axes; NaN where there is one."""
     return fold("min", numbers("min", x), axis, keepdims)
 
 
 @operation
-def all(x: object, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
+def all(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
     """Whether every element along axes holds."""
     return fold("all", astype(as_tensor("all", x), bool), axis, keepdims)
 
 
 @operation
-def any(x: object, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
+def any(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
     """Whether an element along axes holds."""
     return fold("any", astype(as_tensor("any", x), bool), axis, keepdims)
 
 
 @operation
-def count_nonzero(x: object, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
+def count_nonzero(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
     """How many elements along axes are not 0."""
     return fold("sum", astype(astype(as_tensor("count_nonzero", x), bool), int64), axis, keepdims)
 
 
 @operation
-def mean(x: object, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
+def mean(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
     """Mean along axes."""
     given = numbers("mean", x, real=True)
     total = fold("sum", given, axis, keepdims)
@@ -105,7 +105,7 @@ def mean(x: object, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
 
 
 @operation
-def var(x: object, axis: Axes = None, *, correction: float = 0.0, keepdims: Flag = False) -> Tensor:
+def var(x: object, /, axis: Axes = None, *, correction: float = 0.0, keepdims: Flag = False) -> Tensor:
     """Variance along axes: squares of what is off the mean, summed, over their number less `correction`."""
     given = numbers("var", x, real=True)
     off = given - mean(given, axis, keepdims=True)
@@ -114,7 +114,7 @@ def var(x: object, axis: Axes = None, *, correction: float = 0.0, keepdims: Flag
 
 
 @operation
-def std(x: object, axis: Axes = None, *, correction: float = 0.0, keepdims: Flag = False) -> Tensor:
+def std(x: object, /, axis: Axes = None, *, correction: float = 0.0, keepdims: Flag = False) -> Tensor:
     """Standard deviation along axes."""
     return operate("sqrt", var(numbers("std", x, real=True), axis, correction=correction, keepdims=keepdims))
 
@@ -125,13 +125,13 @@ def count(what: str, x: Tensor, axis: Axes) -> int:
 
 
 @operation
-def argmax(x: object, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
+def argmax(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
     """Place of the first maximum along an axis, of all elements for `None`; of the first NaN, if there is one."""
     return first_place("argmax", x, axis, keepdims)
 
 
 @operation
-def argmin(x: object, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
+def argmin(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
     """Place of the first minimum along an axis, of all elements for `None`; of the first NaN, if there is one."""
     return first_place("argmin", x, axis, keepdims)
 

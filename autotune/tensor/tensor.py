@@ -1,6 +1,8 @@
 """`Tensor`: an array that is not computed yet."""
 
 from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 from typing import cast
 
 import numpy as np
@@ -8,11 +10,13 @@ import numpy.typing as npt
 
 from autotune.core.errors import TensorError, TensorTypeError
 from autotune.core.payload import Array
+from autotune.tensor.devices import on_cpu
 from autotune.tensor.dtypes import DType
 from autotune.tensor.graph import Node, call, refused
 from autotune.tensor.operators import Operators, operate
 from autotune.tensor.shapes import Shape
 
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the standard
 Axes = int | tuple[int, ...] | None
 
 
@@ -106,6 +110,36 @@ class Tensor(Operators):
         if self._node.array is None:
             self._node = operate("compute", self).node  # what it rests on is needed no more
         return np.array(self._node.array)
+
+    def to_device(self, device: str, /, *, stream: object = None) -> "Tensor":
+        """The same tensor, where it lies: on the CPU."""
+        try:
+            on_cpu("to_device", device)
+        except TensorError as error:
+            raise refused(error) from None
+        return self
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        if api_version not in (None, *VERSIONS):
+            raise refused(
+                TensorError(f"the version of the standard must be one of {', '.join(VERSIONS)}, got {api_version}")
+            )
+        return import_module(__name__.rpartition(".")[0])
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        asked = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        given = {name: value for name, value in asked.items() if value is not None}
+        return self.numpy().__dlpack__(stream=None, **given)  # type: ignore[arg-type]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU, the first
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.asarray(self.numpy(), dtype=dtype)

@@ -1,0 +1,19 @@
+"""The only device: tensors lie in the machine's memory."""
+
+from autotune.core.errors import TensorError
+
+CPU = "cpu"
+
+
+def on_cpu(what: str, device: object) -> None:
+    """Check where a tensor is to lie.
+
+    Args:
+        what: Name of the operation, for the message.
+        device: Name of the device; `None` if nobody says.
+
+    Raises:
+        TensorError: There is no such device.
+    """
+    if device not in (None, CPU):
+        raise TensorError(f"the device of {what} must be {CPU!r} or None, got {device!r}")

@@ -1,0 +1,101 @@
+"""Operations that join tensors, and cut them up."""
+
+from collections.abc import Sequence
+
+from autotune.core.errors import TensorError
+from autotune.tensor.dtypes import promote
+from autotune.tensor.graph import Node, operation
+from autotune.tensor.operators import operate
+from autotune.tensor.places import broadcast_to, expand_dims, moveaxis, reshape
+from autotune.tensor.shapes import as_shape, axis_of, without
+from autotune.tensor.tensor import Tensor, as_tensor, operands
+
+
+@operation
+def concat(arrays: Sequence[object], /, *, axis: int | None = 0) -> Tensor:
+    """Tensors one after the other along an axis; flattened ones for `None`."""
+    parts = operands("concat", *arrays)
+    if not parts:
+        raise TensorError("tensors to concat must be one or more, got none")
+    if axis is None:
+        parts, axis = [reshape(part, -1) for part in parts], 0
+    place = axis_of("concat", axis, parts[0].ndim)
+    if len({(part.ndim, without(part.shape, (place,))) for part in parts}) > 1:
+        said = ", ".join(str(part.shape) for part in parts)
+        raise TensorError(f"shapes of concat must be equal but for axis {axis}, they are {said}")
+    dtype = promote("concat", *(part.dtype for part in parts))
+    sizes = list(parts[0].shape)
+    sizes[place] = sum(part.shape[place] for part in parts)
+    converted = tuple(operate("astype", part, dtype).node for part in parts)
+    return Tensor(Node("concat", tuple(sizes), dtype, converted, attributes=(place,)))
+
+
+@operation
+def concatenate(arrays: Sequence[object], axis: int | None = 0) -> Tensor:
+    """`concat` under NumPy's name."""
+    return concat(arrays, axis=axis)
+
+
+@operation
+def stack(arrays: Sequence[object], /, *, axis: int = 0) -> Tensor:
+    """Tensors of one shape side by side, along a new axis."""
+    parts = operands("stack", *arrays)
+    if len({part.shape for part in parts}) != 1:
+        said = ", ".join(str(part.shape) for part in parts) or "none"
+        raise TensorError(f"shapes of stack must be equal, they are {said}")
+    place = axis_of("stack", axis, parts[0].ndim + 1)
+    return concat([expand_dims(part, axis=place) for part in parts], axis=place)
+
+
+@operation
+def unstack(x: object, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """The parts of a tensor along an axis, which they lack."""
+    source = as_tensor("unstack", x)
+    return tuple(moveaxis(source, axis, 0)) if source.ndim else tuple(source)
+
+
+def part(x: Tensor, start: int, stop: int, axis: int) -> Tensor:
+    """Elements along an axis from a place on, up to another."""
+    return operate("take_part", x, (*[slice(None)] * axis, slice(start, stop)))
+
+
+@operation
+def roll(x: object, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Elements further along axes by so many places; what leaves at the end comes in at the front.
+
+    Args:
+        x: Tensor whose elements move.
+        shift: Number of places, for each axis or for all.
+        axis: Axes along which elements move; `None` for along all elements in order.
+
+    Raises:
+        TensorError: There is no number of places for each axis.
+    """
+    source = as_tensor("roll", x)
+    if axis is None:
+        return reshape(roll(reshape(source, -1), shift, axis=0), source.shape)
+    axes = list(axis) if isinstance(axis, Sequence) else [axis]
+    shifts = list(shift) if isinstance(shift, Sequence) else [shift] * len(axes)
+    if len(shifts) != len(axes):
+        raise TensorError(f"roll must have a shift for each axis, got {shift} for {axis}")
+    for places, along in zip(shifts, axes, strict=True):
+        place = axis_of("roll", along, source.ndim)
+        size = source.shape[place]
+        cut = -places % max(size, 1)
+        source = concat([part(source, cut, size, place), part(source, 0, cut, place)], axis=place) if cut else source
+    return source
+
+
+@operation
+def tile(x: object, repetitions: Sequence[int], /) -> Tensor:
+    """A tensor so many times side by side along each axis; the last number is that of the last axis.
+
+    Raises:
+        TensorError: A number is below 0.
+    """
+    source, times = as_tensor("tile", x), as_shape("tile", repetitions)
+    rank = max(source.ndim, len(times))
+    shape, counts = ((1,) * (rank - len(each)) + each for each in (source.shape, times))
+    apart = reshape(source, [size for pair in zip((1,) * rank, shape, strict=True) for size in pair])
+    repeated = broadcast_to(apart, [size for pair in zip(counts, shape, strict=True) for size in pair])
+    return reshape(repeated, [count * size for count, size in zip(counts, shape, strict=True)])

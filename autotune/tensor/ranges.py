@@ -1,0 +1,140 @@
+"""Tensors that follow from places: ranges, diagonals, triangles, grids; computed where they are read."""
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from autotune.core.errors import TensorError, TensorTypeError
+from autotune.tensor.creation import known, zeros
+from autotune.tensor.devices import on_cpu
+from autotune.tensor.dtypes import as_dtype, float32, int64, is_float, is_integer
+from autotune.tensor.graph import Node, operation
+from autotune.tensor.operators import operate
+from autotune.tensor.shapes import as_shape
+from autotune.tensor.tensor import Tensor, as_tensor
+
+
+@operation
+def arange(
+    start: float,
+    /,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: object = None,
+    device: str | None = None,
+) -> Tensor:
+    """Numbers from `start` on, below `stop`; with one argument from 0 on.
+
+    Raises:
+        TensorError: The step is 0.
+    """
+    on_cpu("arange", device)
+    first, end = (0, start) if stop is None else (start, stop)
+    if step == 0:
+        raise TensorError("step of arange must not be 0")
+    whole = all(isinstance(number, int) for number in (first, end, step))
+    count = -((first - end) // step) if whole else math.ceil((end - first) / step)
+    wanted = as_dtype((int64 if whole else float32) if dtype is None else dtype)
+    counted = operate("astype", Tensor(Node("iota", (max(0, int(count)),), int64)), wanted)
+    if is_integer(wanted) and not whole:
+        raise TensorTypeError(f"numbers of arange as {wanted.name} must be whole, got {first}, {end}, {step}")
+    if not counted.size:
+        return counted
+    return operate("add", operate("multiply", counted, step), first) if (first, step) != (0, 1) else counted
+
+
+@operation
+def linspace(
+    start: float,
+    stop: float,
+    /,
+    num: int,
+    *,
+    dtype: object = None,
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """So many numbers from `start` to `stop`, equally far apart; without `endpoint`, `stop` is not one of them.
+
+    Raises:
+        TensorTypeError: Elements are not real.
+    """
+    on_cpu("linspace", device)
+    wanted, (count,) = as_dtype(float32 if dtype is None else dtype), as_shape("linspace", num)
+    if not is_float(wanted):
+        raise TensorTypeError(f"linspace must be of real numbers, got {wanted.name}; use arange")
+    return known(np.linspace(start, stop, count, endpoint=endpoint).astype(wanted))
+
+
+@operation
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: object = None, device: str | None = None
+) -> Tensor:
+    """Ones on a diagonal, zeros elsewhere; by default of float32."""
+    on_cpu("eye", device)
+    columns = n_rows if n_cols is None else n_cols
+    right, down = places(n_rows, columns)
+    offset = within(k, n_rows, columns)
+    return operate("astype", right == (down + offset if offset else down), float32 if dtype is None else dtype)
+
+
+@operation
+def tril(x: object, /, *, k: int = 0) -> Tensor:
+    """Matrices with zeros above a diagonal."""
+    matrix = as_tensor("tril", x)
+    return operate("where", below("tril", matrix, k), matrix, zeros((), dtype=matrix.dtype))
+
+
+@operation
+def triu(x: object, /, *, k: int = 0) -> Tensor:
+    """Matrices with zeros below a diagonal."""
+    matrix = as_tensor("triu", x)
+    return operate("where", below("triu", matrix, k - 1), zeros((), dtype=matrix.dtype), matrix)
+
+
+def below(what: str, matrix: Tensor, k: int) -> Tensor:
+    """Which places of a matrix are on a diagonal or below it."""
+    if matrix.ndim < 2:
+        raise TensorError(f"what {what} takes must have 2 dimensions or more, shape is {matrix.shape}")
+    right, down = places(*matrix.shape[-2:])
+    offset = within(k, *matrix.shape[-2:])
+    return right <= (down + offset if offset else down)
+
+
+def within(k: int, rows: int, columns: int) -> int:
+    """The number of a diagonal, or of one beside the matrix where it is further away."""
+    return max(-rows, min(k, columns))
+
+
+def places(rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    """How far right and how far down a place of a matrix is."""
+    return arange(columns), operate("reshape", arange(rows), (rows, 1))
+
+
+@operation
+def meshgrid(*arrays: object, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: a tensor for each of some vectors, repeated along the axes of the others.
+
+    Args:
+        *arrays: Vectors, one for each axis.
+        indexing: Order of the axes: ``ij`` is that of the vectors, in ``xy`` the first two change places.
+
+    Raises:
+        TensorError: One is no vector, or there is no such order.
+    """
+    vectors = [as_tensor("meshgrid", x) for x in arrays]
+    if indexing not in ("xy", "ij"):
+        raise TensorError(f"indexing of meshgrid must be 'xy' or 'ij', got {indexing!r}")
+    for vector in vectors:
+        if vector.ndim != 1:
+            raise TensorError(f"what meshgrid takes must have 1 dimension, shape is {vector.shape}")
+    order = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        order[:2] = 1, 0
+    shape = tuple(vectors[axis].shape[0] for axis in order)
+    return tuple(
+        operate("broadcast_to", operate("reshape", vector, [-1 if axis == d else 1 for axis in order]), shape)
+        for d, vector in enumerate(vectors)
+    )
