@@ -22,6 +22,9 @@ class DynamicSize(int):
         extent.name = name
         return extent
 
+    def __getnewargs__(self) -> tuple[int, str]:  # type: ignore[override]
+        return int(self), self.name
+
 
 @dataclass(frozen=True)
 class Value:

@@ -23,7 +23,7 @@ from payload.dialect.ops.norms import LayerNormOp
 from payload.dialect.ops.tables import AsRowOp, EmbeddingOp, IndexOp, LayerOp, RowOp, RowsOp, ShiftOp
 from payload.dialect.program import OpProgram, OpWriter, Ref
 from payload.dialect.text import write_text
-from payload.dialect.walk import lower_text
+from payload.dialect.walk import evaluate, lower_text
 from payload.gpt_graph import write_graph
 from payload.interface import FUNCTIONS, arguments, make_payload, read_request
 from payload.storage import SUMMED
@@ -180,7 +180,7 @@ def build(name: str, parameters: dict[str, str], preset: GPTConfig) -> Payload:
     request = read_request(name, parameters, preset)
     program = write_program(request.config, request.function)
     graph = write_graph(request.config, request.function)
-    return make_payload(request, lower_text(program), graph, write_text(program))
+    return make_payload(request, lower_text(program), graph, write_text(program), partial(evaluate, program))
 
 
 def nano(parameters: dict[str, str]) -> Payload:

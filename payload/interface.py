@@ -17,7 +17,6 @@ import numpy as np
 from autotune.core.errors import PayloadError
 from autotune.core.graph import Graph
 from autotune.core.payload import Argument, Array, Case, Payload, random_array
-from payload import reference
 from payload.config import (
     GPTConfig,
     check_known,
@@ -35,11 +34,6 @@ from payload.weights import check_gpt2, declare, load_gpt2, random_weights
 
 FUNCTIONS = ("forward", "prefill", "decode")
 MEASURED_POSITIONS = (0, 127, 511, 1023)
-ORACLES: dict[str, Callable[..., tuple[Array, ...]]] = {
-    "forward": reference.forward_outputs,
-    "prefill": reference.prefill,
-    "decode": reference.decode,
-}
 
 
 @dataclass(frozen=True)
@@ -188,8 +182,18 @@ def make_inputs(request: Request, seed: int) -> dict[str, Array]:
     return {**found, **store_weights(random_weights(config, seed), config)}
 
 
-def make_payload(request: Request, text: str, graph: Graph, dialect: str) -> Payload:
-    """The payload of a function: its text, the graph that comparators translate, and its text in the dialect."""
+def make_payload(
+    request: Request, text: str, graph: Graph, dialect: str, oracle: Callable[..., tuple[Array, ...]]
+) -> Payload:
+    """The payload of a function.
+
+    Args:
+        request: What the spec asks for.
+        text: Linalg on tensors.
+        graph: What comparators translate.
+        dialect: The same in the dialect.
+        oracle: What its ops mean, in float64.
+    """
     config = request.config
     return Payload(
         name=request.name,
@@ -197,7 +201,7 @@ def make_payload(request: Request, text: str, graph: Graph, dialect: str) -> Pay
         entry=request.function,
         arguments=arguments(config, request.function),
         flops=count_flops(request),
-        reference=partial(ORACLES[request.function], config),
+        reference=oracle,
         inputs=partial(make_inputs, request),
         reduction=longest_sum(config, request.function),
         graph=graph,

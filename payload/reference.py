@@ -1,4 +1,4 @@
-"""The oracle: what `payload.ops` and `payload.gpt` compute, in float64 NumPy, under the same names.
+"""The oracle: what `payload.ops` and ops of the dialect compute, in float64 NumPy, under the same names.
 
 Nothing here looks at the emitted MLIR. Arrays of any float dtype come in; float64 goes out.
 """
@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from payload.config import GPTConfig
-from payload.storage import restore_weights
 
 Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -109,91 +106,3 @@ def rotate(x: Array, start: int = 0) -> Doubles:
     low, high = double(x)[..., :half], double(x)[..., half:]
     cos, sin = np.cos(angle), np.sin(angle)
     return np.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
-
-
-def forward_outputs(config: GPTConfig, *, tokens: Array, **weights: Array) -> tuple[Array, ...]:
-    """Logits ``(T, V)`` at every position of `tokens` ``(T)``.
-
-    Args:
-        config: Sizes of the model.
-        tokens: Ids in ``[0, V)``.
-        weights: Weights by the names in `payload.weights.declare`; layers stacked along the first dimension.
-    """
-    return (forward(config, tokens=tokens, **weights),)
-
-
-def forward(config: GPTConfig, *, tokens: Array, **weights: Array) -> Doubles:
-    """Like `forward_outputs`, the array alone."""
-    x, _, _ = run_blocks(config, tokens, restore_weights(weights))
-    return x
-
-
-def run_blocks(config: GPTConfig, tokens: Array, w: dict[str, Array]) -> tuple[Doubles, Array, Array]:
-    """Logits ``(T, V)``, and the keys and values of every layer, ``(L, H, T, D)``."""
-    x = embed(w["wte"], tokens)
-    if not config.rope:
-        x = x + double(w["wpe"][: len(tokens)])
-    keys, values = [], []
-    for layer in range(config.layers):
-        mine = take_layer(w, layer)
-        q, k, v = (split_heads(part, config.heads) for part in np.split(project(x, mine), 3, axis=1))
-        if config.rope:
-            q, k = rotate(q), rotate(k)
-        x = finish_block(x, merge_heads(attention(q, k, v, causal=True)), mine)
-        keys.append(k)
-        values.append(v)
-    return predict(x, w), np.stack(keys), np.stack(values)
-
-
-def prefill(
-    config: GPTConfig, *, tokens: Array, length: Array, keys: Array, values: Array, **weights: Array
-) -> tuple[Array, ...]:
-    """Caches ``(L, H, P, D)`` with T rows filled, and logits ``(1, V)`` behind the last of `length` tokens."""
-    logits, *filled = run_blocks(config, tokens, restore_weights(weights))
-    caches = [cache.copy() for cache in (keys, values)]
-    for cache, rows in zip(caches, filled, strict=True):
-        cache[:, :, : len(tokens)] = rows
-    return (*caches, logits[length[0] - 1 : length[0]])
-
-
-def decode(
-    config: GPTConfig, *, tokens: Array, position: Array, keys: Array, values: Array, **weights: Array
-) -> tuple[Array, ...]:
-    """Caches ``(L, B H, P, D)`` with a row at `position`, and logits ``(B, V)`` behind `tokens` ``(B)`` there."""
-    w, at = restore_weights(weights), int(position[0])
-    keys, values = keys.copy(), values.copy()
-    x = embed(w["wte"], tokens)
-    if not config.rope:
-        x = x + double(w["wpe"][at])
-    for layer in range(config.layers):
-        mine = take_layer(w, layer)
-        q, k, v = (part.reshape(-1, 1, config.depth) for part in np.split(project(x, mine), 3, axis=1))
-        if config.rope:
-            q, k = rotate(q, at), rotate(k, at)
-        for cache, row in ((keys, k), (values, v)):
-            cache[layer, :, at : at + 1] = row
-        mixed = attention(q, keys[layer, :, : at + 1], values[layer, :, : at + 1])
-        x = finish_block(x, mixed.reshape(x.shape), mine)
-    return keys, values, predict(x, w)
-
-
-def take_layer(w: dict[str, Array], layer: int) -> dict[str, Array]:
-    """The weights of one block."""
-    return {name: stacked[layer] for name, stacked in w.items() if name not in ("wte", "wpe", "ln_f_gain", "ln_f_bias")}
-
-
-def project(x: Doubles, w: dict[str, Array]) -> Doubles:
-    """Queries, keys and values of a block, beside each other: ``(T, C) -> (T, 3C)``."""
-    return linear(layer_norm(x, w["ln_1_gain"], w["ln_1_bias"]), w["qkv_weight"], w["qkv_bias"])
-
-
-def finish_block(x: Doubles, mixed: Doubles, w: dict[str, Array]) -> Doubles:
-    """What follows attention in a pre-norm transformer block, ``(T, C) -> (T, C)``."""
-    x = x + linear(mixed, w["mix_weight"], w["mix_bias"])
-    hidden = gelu(linear(layer_norm(x, w["ln_2_gain"], w["ln_2_bias"]), w["up_weight"], w["up_bias"]))
-    return x + linear(hidden, w["down_weight"], w["down_bias"])
-
-
-def predict(x: Doubles, w: dict[str, Array]) -> Doubles:
-    """Final norm and head: ``(T, C) -> (T, V)``."""
-    return matmul(layer_norm(x, w["ln_f_gain"], w["ln_f_bias"]), w["wte"], transpose_b=True)

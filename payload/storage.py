@@ -51,15 +51,3 @@ def quantize(weight: Array, summed: int) -> tuple[Array, Array]:
     largest = np.abs(weight).max(axis=summed, keepdims=True)
     scale = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)
     return np.rint(weight / scale).astype(np.int8), scale.squeeze(summed)
-
-
-def restore_weights(stored: dict[str, Array]) -> dict[str, Array]:
-    """What stored weights stand for, without the scales; f64 where they were bf16 or int8."""
-    plain = {}
-    for name, array in stored.items():
-        if f"{name}_scale" in stored:
-            scale = np.expand_dims(stored[f"{name}_scale"].astype(np.float64), SUMMED[name])
-            plain[name] = array * scale
-        elif not name.endswith("_scale"):
-            plain[name] = array.astype(np.float64) if array.dtype == DTYPES["bf16"] else array
-    return plain

@@ -2,6 +2,7 @@
 
 import json
 
+import gpt_in_numpy
 import numpy as np
 import pytest
 from bundle_support import make_bundle
@@ -10,7 +11,6 @@ from payload_support import hugging_face
 from safetensors.numpy import save_file
 
 from autotune.bundles.pace import Pace, cache_gain, follow, follow_both
-from payload import reference
 from payload.weights import random_weights
 
 
@@ -151,6 +151,6 @@ def greedy_by_hand(weights, prompt, count):
     """What the oracle says, a whole forward pass a token."""
     text = list(prompt)
     for _ in range(count):
-        (logits,) = reference.forward_outputs(CONFIG, tokens=np.array(text), **weights)
+        (logits,) = gpt_in_numpy.forward_outputs(CONFIG, tokens=np.array(text), **weights)
         text.append(int(np.argmax(logits[-1])))
     return text[len(prompt) :]

@@ -1,5 +1,6 @@
 """A GPT's block and the whole of nano, written with tensors, against the reference of the payload."""
 
+import gpt_in_numpy
 import numpy as np
 import pytest
 from tensor_support import agree
@@ -32,7 +33,7 @@ def nano(tokens, w):
     """Logits of nano: (T,) to (T, V)."""
     x = T.take(w["wte"], tokens, axis=0) + w["wpe"][: len(tokens)]
     for layer in range(NANO.layers):
-        x = block(x, reference.take_layer(w, layer), NANO.heads)
+        x = block(x, gpt_in_numpy.take_layer(w, layer), NANO.heads)
     return T.layer_norm(x, w["ln_f_gain"], w["ln_f_bias"]) @ w["wte"].T
 
 
@@ -42,12 +43,12 @@ def weights():
 
 
 def test_block_equals_the_reference(weights):
-    mine = reference.take_layer(weights, 0)
+    mine = gpt_in_numpy.take_layer(weights, 0)
     x = np.random.default_rng(1).standard_normal((NANO.seq, NANO.d_model), dtype=np.float32)
     w = {name: T.asarray(array) for name, array in mine.items()}
-    q, k, v = (reference.split_heads(p, NANO.heads) for p in np.split(reference.project(x, mine), 3, axis=1))
+    q, k, v = (reference.split_heads(p, NANO.heads) for p in np.split(gpt_in_numpy.project(x, mine), 3, axis=1))
     mixed = reference.merge_heads(reference.attention(q, k, v, causal=True))
-    expected = reference.finish_block(x.astype(np.float64), mixed, mine)
+    expected = gpt_in_numpy.finish_block(x.astype(np.float64), mixed, mine)
     agree(T.compile(lambda x: block(x, w, NANO.heads))(x), expected.astype(np.float32), NANO.d_ff)
 
 
@@ -55,7 +56,7 @@ def test_nano_equals_the_reference_and_falls_into_the_same_kinds_of_tasks(weight
     tokens = np.arange(NANO.seq, dtype=np.int32) * 7 % NANO.vocab
     w = {name: T.asarray(array) for name, array in weights.items()}
     found = T.compile(nano)
-    expected = reference.forward(NANO, tokens=tokens, **weights)
+    expected = gpt_in_numpy.forward(NANO, tokens=tokens, **weights)
     agree(T.compile(lambda tokens: nano(tokens, w))(tokens), expected.astype(np.float32), NANO.d_ff)
     assert found.__name__ == "nano"
     kinds = {task.tag.partition("_")[0] for task in at.tasks(T.payload(lambda tokens: nano(tokens, w), tokens))}

@@ -33,8 +33,8 @@ class CacheAppendOp:
         return {"layer": (0, cache.shape[0] - 1), "position": (0, cache.shape[2] - rows.shape[1])}
 
     def reference(self, cache: Array, rows: Array, layer: int, position: int = 0) -> tuple[Array, ...]:
-        """A copy of the cache with the rows."""
-        grown = reference.double(cache).copy()
+        """A copy of the cache with the rows, of its own element type."""
+        grown = cache.copy()
         grown[layer, :, position : position + rows.shape[1]] = rows
         return (grown,)
 
