@@ -23,7 +23,7 @@ from autotune.core.target import Target
 from autotune.core.trial import RIGHT, Outcome
 from autotune.tuning.record import weight_record
 from autotune.worker.emulator import Emulator, find_compiler, find_emulator, link, run_program
-from autotune.worker.images import Answer, Call, draw_images, judge_images, lay_out
+from autotune.worker.images import Answer, EmulatedCall, draw_images, judge_images, lay_out
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
@@ -129,7 +129,7 @@ def verify_emulated(
     """
     target, payload = program.target, program.payload
     emulator, compiler = find_emulator(target), find_compiler(target)
-    call = Call(payload, program.weights, seed)
+    call = EmulatedCall(payload, program.weights, seed)
     images = worker.call(draw_images, call, EMULATED_SECONDS)
     if isinstance(images, Evaluation):
         return failed(program, emulator, images.outcome, f"in its oracle: {images.diagnostic}")

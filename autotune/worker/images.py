@@ -21,7 +21,7 @@ FENCE_BYTES, FENCE = 64, 0xA5  # before and after every array
 
 
 @dataclass(frozen=True)
-class Call:
+class EmulatedCall:
     """A call of a payload's program.
 
     Attributes:
@@ -58,7 +58,7 @@ class ImageLayout:
 class Answer:
     """What became of the images of a call, one for each case, in order."""
 
-    call: Call
+    call: EmulatedCall
     images: tuple[bytes, ...]
 
 
@@ -71,13 +71,13 @@ def lay_out(arguments: Sequence[Argument]) -> ImageLayout:
     return ImageLayout(tuple(offsets), end + FENCE_BYTES)
 
 
-def draw_images(call: Call) -> tuple[bytes, ...]:
+def draw_images(call: EmulatedCall) -> tuple[bytes, ...]:
     """The image of each case, as it is before the call: outputs are poisoned."""
     bench = open_testbench(call.payload, call.seed)
     return tuple(draw(bench, call, number) for number in range(len(bench.cases)))
 
 
-def draw(bench: Testbench, call: Call, number: int) -> bytes:
+def draw(bench: Testbench, call: EmulatedCall, number: int) -> bytes:
     """The image of one case."""
     bench.restart(bench.cases[number])
     layout = lay_out(call.arguments)

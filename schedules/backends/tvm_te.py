@@ -38,7 +38,7 @@ SUMS = {  # what sums, and what changes no sum
 FAR = 1e37  # beyond it, the start of a maximum or minimum is no number that data has
 
 
-class UnknownOpError(Exception):
+class UntranslatedOpError(Exception):
     """What a task computes is not written here; the message names it."""
 
 
@@ -55,7 +55,7 @@ class TensorExpressions:
         """A task as a function.
 
         Raises:
-            UnknownOpError: There is an op that is not written here.
+            UntranslatedOpError: There is an op that is not written here.
         """
         given = [a for a in arguments if a.role != "output"]
         arrays = {a.name: self.te.placeholder(a.shape, DTYPES[a.dtype], name=a.name) for a in given}
@@ -68,10 +68,10 @@ class TensorExpressions:
         """An op as a computation.
 
         Raises:
-            UnknownOpError: The op writes elsewhere than at its loops, or something in it is not written here.
+            UntranslatedOpError: The op writes elsewhere than at its loops, or something in it is not written here.
         """
         if any(index.loop is None for index in op.written) or not op.shape:
-            raise UnknownOpError(f"an op of {op.shape} that writes at sums of loops")
+            raise UntranslatedOpError(f"an op of {op.shape} that writes at sums of loops")
         axes = {loop: self.te.reduce_axis((0, op.sizes[loop]), name=f"{op.name}_r{loop}") for loop in op.summed}
         point = Point(self, op, arrays, axes)
         if not axes:
@@ -132,7 +132,7 @@ class Point:
         """A step.
 
         Raises:
-            UnknownOpError: The step is not written here.
+            UntranslatedOpError: The step is not written here.
         """
         language, dtype = self._language, DTYPES.get(step.dtype, "")
         if step.name in NAMES:
@@ -147,7 +147,7 @@ class Point:
             return operands[0].astype(dtype)
         predicate = dict(enumerate(PREDICATES.get(step.name, ()))).get(int(step.value or 0), "")
         if not predicate:
-            raise UnknownOpError(step.name)
+            raise UntranslatedOpError(step.name)
         return language.call(predicate, *operands)
 
 
@@ -162,14 +162,14 @@ def sum_of(op: ComputedOp) -> tuple[ScalarOp, int]:
     """The step that sums, and the number of the value that it sums.
 
     Raises:
-        UnknownOpError: The step is no plain sum, maximum or minimum.
+        UntranslatedOpError: The step is no plain sum, maximum or minimum.
     """
     old, base = len(op.reads), len(op.reads) + 1
     last = op.steps[op.gives - base] if op.gives >= base else None
     if last is None or last.name not in SUMS or last.operands.count(old) != 1 or op.start is None:
-        raise UnknownOpError(f"a sum by {last.name if last is not None else 'nothing'}")
+        raise UntranslatedOpError(f"a sum by {last.name if last is not None else 'nothing'}")
     if any(old in step.operands for step in op.steps if step is not last):
-        raise UnknownOpError("a sum that is read before it is there")
+        raise UntranslatedOpError("a sum that is read before it is there")
     return last, last.operands[1 - last.operands.index(old)]
 
 

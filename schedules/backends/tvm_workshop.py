@@ -15,7 +15,7 @@ from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from schedules.backends.tvm_code import SYMBOL, write_llvm
 from schedules.backends.tvm_decisions import KINDS, SKETCH, Decision, read_decisions, space_of
-from schedules.backends.tvm_te import TensorExpressions, UnknownOpError
+from schedules.backends.tvm_te import TensorExpressions, UntranslatedOpError
 
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 MOST_VECTOR = 64
@@ -68,7 +68,7 @@ class Workshop:
             return "computes what is not described op by op"
         try:
             self.sketches(task)
-        except UnknownOpError as error:
+        except UntranslatedOpError as error:
             return f"computes what is not written in TVM's language yet: {error}"
         except Exception as error:  # TVM raises classes of its own
             return f"is refused by TVM: {type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}"
@@ -78,7 +78,7 @@ class Workshop:
         """The design space of a task.
 
         Raises:
-            UnknownOpError: Something of it is not written in TVM's language.
+            UntranslatedOpError: Something of it is not written in TVM's language.
         """
         if task.tag not in self._known:
             self._known[task.tag] = self._sketch(task)
@@ -86,7 +86,7 @@ class Workshop:
 
     def _sketch(self, task: Task) -> Sketches:
         if task.computation is None:
-            raise UnknownOpError("an op")
+            raise UntranslatedOpError("an op")
         function = self._language.function_of(task.computation, task.payload.arguments)
         module = self._tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
         context, traces = self._design(module)

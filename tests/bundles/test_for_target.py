@@ -14,7 +14,7 @@ from autotune.core.payload import WRITTEN
 from autotune.core.target_file import SHIPPED, shipped_targets
 from autotune.registry import load_payload
 from autotune.worker.emulator import Emulator, find_compiler, find_emulator, link, run_program
-from autotune.worker.images import Answer, Call, draw_images, judge_images, lay_out
+from autotune.worker.images import Answer, EmulatedCall, draw_images, judge_images, lay_out
 from autotune.worker.reading import open_payload
 from autotune.worker.this_target import this_target
 from autotune.worker.worker import Worker
@@ -140,7 +140,7 @@ def test_file_of_this_machine_needs_no_emulator(worker):
 
 @pytest.mark.parametrize("place", ["input", "fence", "short"])
 def test_images_show_what_must_not_be_written(place):
-    call = Call(load_payload(SPEC))
+    call = EmulatedCall(load_payload(SPEC))
     (image,), layout = draw_images(call), lay_out(call.arguments)
     names = {argument.name: offset for argument, offset in zip(call.arguments, layout.offsets, strict=True)}
     spoilt = bytearray(image)
@@ -154,7 +154,7 @@ def test_images_show_what_must_not_be_written(place):
 
 
 def test_outputs_that_nobody_wrote_are_no_numbers():
-    call = Call(load_payload(SPEC))
+    call = EmulatedCall(load_payload(SPEC))
     assert judge_images(Answer(call, draw_images(call))).outcome == "non-finite"
     assert [argument.role in WRITTEN for argument in call.arguments] == [False, False, True]
 
