@@ -45,10 +45,12 @@ class Fused:
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Every group with rows; none of a batch with a dimension of size 1 besides, which opening the batch drops."""
+        """Every group of rows; none of a batch with a dimension of size 1 besides, which opening the batch drops."""
         if len(task.members) < 2 or task.grows or any(member.lanes for member in task.members):
             return False
         lead = shape_of(task).rows - 1
+        if not all(member.contraction or len(member.nest.sizes) <= lead + 2 for member in task.members):
+            return False
         return lead < 1 or all(1 not in member.nest.sizes[lead:] for member in task.members)
 
     def space(self, task: Task, machine: Machine) -> Space:

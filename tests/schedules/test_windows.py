@@ -115,6 +115,14 @@ def test_a_convolution_is_what_numpy_computes(data, tmp_path):
     agrees(payload, got, [convolution(x, k, b, **steps)])
 
 
+def test_a_grouped_convolution_of_a_single_place_is_right(tmp_path):
+    steps = {"stride": 1, "gap": 1, "pad": 0, "groups": 2}
+    payload = loaded(tmp_path, conv_text((1, 2, 1, 2), (4, 1, 1, 2), **steps))
+    inputs = payload.make_inputs(0)
+    x, k, b = (inputs[argument.name] for argument in payload.arguments[:3])
+    agrees(payload, run_tuned(payload, inputs, this_machine()), [convolution(x, k, b, **steps)])
+
+
 FOLLOWS = {
     "relu": ("arith.maximumf %v, %zero : f32", lambda y, x: np.maximum(y, 0)),
     "what goes past it": ("arith.addf %v, %past : f32", lambda y, x: y + x),

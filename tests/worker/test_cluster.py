@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from cluster_support import kill, measuring_process, processes, wait_until
+from cluster_support import kill, measuring_process, only_slots, processes, wait_until
 from listener_support import Recorder
 
 from autotune.core.errors import MachineError, OptionError
@@ -35,7 +35,7 @@ TRIALS = 8
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """A scheduler, one machine that measures, and a Dask worker that knows nothing of us."""
-    with processes(tmp_path_factory.mktemp("cluster")) as found:
+    with only_slots(), processes(tmp_path_factory.mktemp("cluster")) as found:
         found.machine = found.join()
         found.stranger = found.join_without_slot()
         yield found

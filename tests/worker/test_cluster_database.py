@@ -1,6 +1,7 @@
 """A sweep of two slots whose record is on a PostgreSQL server: each real, and nothing is run twice."""
 
 import pytest
+from cluster_support import only_slots
 from listener_support import Recorder
 
 from autotune.core.cores import physical_cores
@@ -31,7 +32,7 @@ def sweep(url, team, trials):
 
 @pytest.mark.skipif(len(physical_cores()) < 2, reason="two slots need two cores, this process may use one")
 def test_two_slots_share_a_record_on_a_server_and_resume_from_it(postgres_url):
-    with Cluster.open("local:2") as cluster:
+    with only_slots(), Cluster.open("local:2") as cluster:
         team = open_team(cluster, "", 1, 60.0, [].append)
         assert team.count() == 2
         ran, first = sweep(postgres_url, team, 8)
