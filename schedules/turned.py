@@ -28,8 +28,9 @@ class Squares:
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Every such op of known loops that stands alone."""
-        return task.turned is not None and not task.members and not task.grows and not task.gathers
+        """Every such op of known loops that stands alone and becomes vectors as it is."""
+        alone = not task.members and not task.grows and not task.gathers
+        return task.turned is not None and task.vectorizes and alone
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Side of a square."""
