@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.bundles.candidates import default_candidate, recorded_candidate, recorded_machine
+from autotune.bundles.candidates import recorded_candidate, recorded_machine
 from autotune.bundles.contexts import CallContext, ContextPool
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.program import Program, compile_program
@@ -16,6 +16,7 @@ from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.backends import check_own_code
+from autotune.tuning.default_program import default_candidate
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.reading import partition
 

@@ -8,19 +8,19 @@ from autotune.compiler.lower import tail, threads_of
 from autotune.compiler.module import compiler_version
 from autotune.compiler.openmp import usable_threads
 from autotune.compiler.rewrites import rewrites_on
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
-from autotune.core.script import assemble, panels_of, script_of, write_step
+from autotune.core.script import panels_of, script_of, write_step
 from autotune.core.task import Task
 from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.backends import strangers
+from autotune.tuning.default_program import default_candidate
 from autotune.worker.known import is_same
 from autotune.worker.reading import partition
 from autotune.worker.sandbox import available_walls
@@ -87,16 +87,6 @@ def why_unknown_here(bundle: BundleFiles) -> str:
         "what it was read from is not known here: inputs are random, its plain lowering is the oracle; "
         "`autotune replay BUNDLE --payload PAYLOAD` names it, once"
     )
-
-
-def default_candidate(parts: Partition, machine: Machine) -> Candidate:
-    """How a payload is compiled without any search."""
-    steps = []
-    for task in parts.tasks:
-        family = family_for(task)
-        if family is not None:
-            steps.append(write_step(task, family, family.default(task, machine), machine))
-    return Candidate(assemble(steps), tail(machine.threads), parts.payload.text, panels_of(steps))
 
 
 def default_alone(task: Task, machine: Machine) -> Candidate | None:

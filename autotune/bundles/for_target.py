@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.c_header import c_header
-from autotune.bundles.candidates import default_candidate
 from autotune.bundles.harness import c_harness
 from autotune.compiler.emit import Emission, emit_program
 from autotune.compiler.llvm_tools import check_processor
@@ -21,6 +20,7 @@ from autotune.core.evaluator import Evaluation
 from autotune.core.payload import Payload
 from autotune.core.target import Target
 from autotune.core.trial import RIGHT, Outcome
+from autotune.tuning.default_program import default_candidate
 from autotune.tuning.record import weight_record
 from autotune.worker.emulator import Emulator, find_compiler, find_emulator, link, run_program
 from autotune.worker.images import Answer, EmulatedCall, draw_images, judge_images, lay_out

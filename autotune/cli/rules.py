@@ -53,7 +53,8 @@ def show_rules(found: "list[RuleCount]", payloads: int) -> None:
         rule = each.rule
         said = f"{rule.before} -> {rule.after}" if rule.before or rule.after else "does not say what it does"
         whose = f" ({rule.source})" if rule.source else ""
-        show_sentence(console, f"{rule.name}{whose}: {said}; {rounding_of(rule)}")
+        choice = "; a choice" if rule.is_choice else ""
+        show_sentence(console, f"{rule.name}{whose}: {said}; {rounding_of(rule)}{choice}")
         if rule.when:
             show_sentence(console, f"when {rule.when}", 2)
         fired = ", ".join(f"{name} {count}" for name, count in each.fired.items())

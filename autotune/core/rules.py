@@ -46,6 +46,7 @@ class Rule:
         when: Condition, a sentence or less; empty for none.
         tolerance: Largest difference of results, in float64, as a share of the largest value; 0 where nothing is
             rounded otherwise, `None` where it does not say.
+        is_choice: Whether it is measured if it is worth it, before it is applied.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Rule:
     after: str = ""
     when: str = ""
     tolerance: float | None = None
+    is_choice: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -101,6 +103,11 @@ class Rewriting:
     def counts(self) -> dict[str, int]:
         """How often each rule fired that did, in the order of their first time."""
         return dict(Counter(firing.rule for firing in self.firings))
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Names of the rules that fired and that are a choice."""
+        return tuple(rule.name for rule in self.rules if rule.is_choice and rule.name in self.counts)
 
     @property
     def silent(self) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from autotune.bundles.candidates import (
     choose_candidate,
-    default_candidate,
     differences_now,
     newest_bundle,
     recorded_candidate,
@@ -21,6 +20,7 @@ from autotune.core.listener import Listener
 from autotune.core.machine import Machine
 from autotune.core.payload import Case, Payload
 from autotune.store.bundle import read_bundle
+from autotune.tuning.default_program import default_candidate
 from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.worker.entry import Entry
 from autotune.worker.kernels import copy_payload, on_threads, read_payload

@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from autotune.bundles.candidates import default_candidate, recorded_candidate
+from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.contexts import CallContext, ContextPool
 from autotune.compiler.lower import compilation
 from autotune.compiler.lowered import LoweredProgram, load_program, lower_program
@@ -26,6 +26,7 @@ from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.places import bundle_folder
 from autotune.tensor.kept import keep, key_of, read_kept
 from autotune.tuning.backends import check_own_code
+from autotune.tuning.default_program import default_candidate
 from autotune.worker.reading import partition
 
 KEPT = 256  # functions of `numpy` in memory

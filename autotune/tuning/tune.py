@@ -20,6 +20,7 @@ from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.backends import open_makers, refusals
 from autotune.tuning.choose import choose_all
+from autotune.tuning.choose_rules import choose_rules
 from autotune.tuning.opening import open_searches
 from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.prove_rules import prove_rules, rules_of
@@ -143,6 +144,11 @@ def tune(
         listener.stage("measuring roofs and noise of this machine")
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
+        payload, parts, chosen = (
+            choose_rules(payload, parts, machine, floor=floor, seed=options.seed, worker=worker)
+            if own is None
+            else (payload, parts, ())
+        )
         wanted = own or (load_family(options.family) if options.family else None)
         rules = rules_of(payload, parts)
         rivals = makers.families(options.backends, parts.tasks, machine)
@@ -150,8 +156,12 @@ def tune(
             payload, parts.tasks, machine, store, options, wanted=wanted, rules=rules, backends=rivals
         )
         said = (
-            place.notes + proved + (rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted))
-        ) + refusals(rivals)
+            place.notes
+            + proved
+            + chosen
+            + (rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted))
+            + refusals(rivals)
+        )
         for note in said:
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from autotune.bundles.call import PayloadFunction
-from autotune.bundles.candidates import default_candidate
 from autotune.bundles.contexts import ContextPool
 from autotune.compiler.openmp import find_openmp
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.registry import load_payload
+from autotune.tuning.default_program import default_candidate
 from schedules import shares
 
 CALLERS = 8

@@ -6,10 +6,10 @@ import pytest
 from bundle_support import no_care
 
 from autotune.bundles.call import compile_payload
-from autotune.bundles.candidates import default_candidate
 from autotune.compiler.tasks.partition import partition
 from autotune.core.evaluator import Job
 from autotune.core.machine import this_machine
+from autotune.tuning.default_program import default_candidate
 from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
 

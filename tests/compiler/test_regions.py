@@ -5,13 +5,13 @@ import re
 import pytest
 from arena_support import lines
 
-from autotune.bundles.candidates import default_candidate
 from autotune.compiler.module import context, parse
 from autotune.compiler.passes.regions import share_regions
 from autotune.compiler.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.registry import load_payload
+from autotune.tuning.default_program import default_candidate
 
 KIND = "memref<64xf32>"
 STORE = f"memref.store %zero, %a[%c0] : {KIND}"

@@ -5,7 +5,6 @@ import pytest
 from arena_support import KIND, alloc, copy, function, lines
 from tuning_support import agrees, run
 
-from autotune.bundles.candidates import default_candidate
 from autotune.compiler import openmp
 from autotune.compiler.lower import TAIL, compilation, plans_arena, run_pipeline, tail, threads_of
 from autotune.compiler.module import context, parse
@@ -21,6 +20,7 @@ from autotune.core.errors import CompileError
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.registry import load_payload
+from autotune.tuning.default_program import default_candidate
 from autotune.worker.kernels import fma_payload
 
 needs_runtime = pytest.mark.skipif(openmp.find_openmp() is None, reason="no OpenMP runtime is installed")

@@ -14,7 +14,6 @@ from bundle_support import (
 )
 from model_zoo import FLOAT, ONNX, helper, mlp, numpy_helper, save, weight
 
-from autotune.bundles.candidates import default_candidate
 from autotune.bundles.replay import replay
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
@@ -22,6 +21,7 @@ from autotune.core.evaluator import Job
 from autotune.core.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
 from autotune.core.machine import this_machine
 from autotune.registry import family_for
+from autotune.tuning.default_program import default_candidate
 from autotune.worker.importing import import_model
 from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker

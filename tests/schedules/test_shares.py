@@ -78,7 +78,7 @@ def test_configs_that_share_work_out_are_right(spec, threads):
 
 @needs_runtime
 def test_a_whole_model_on_threads_is_right_again_and_again(monkeypatch):
-    from autotune.bundles.candidates import default_candidate
+    from autotune.tuning.default_program import default_candidate
 
     monkeypatch.setattr(shares, "FORK_CYCLES", 0)
     payload = load_payload("nano")

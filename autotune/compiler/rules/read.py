@@ -5,13 +5,14 @@ permutation, the conditions and writers of `natives` do. A pattern tells people 
 
     autotune.before, autotune.after, autotune.when   texts
     autotune.tolerance   largest difference in float64, 0.0 where nothing is rounded otherwise
+    autotune.choice      it is measured if the rule is worth it; a unit attribute
 
 Patterns ``@name`` and ``@name.form`` are forms of one rule.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
@@ -28,6 +29,7 @@ OURS = (Path(__file__).parent / "ours.mlir").read_text()
 OURS_SOURCE = "the rules that come with autotune"
 PATTERN, REWRITE, OPERATION = "pdl.pattern", "pdl.rewrite", "pdl.operation"
 CONDITION, WRITER = "pdl.apply_native_constraint", "pdl.apply_native_rewrite"
+CHOICE = "autotune.choice"
 MATCHED = ("pdl.attribute", "pdl.operand", "pdl.operands", "pdl.result", "pdl.results", "pdl.type", "pdl.types")
 WRITTEN = ("pdl.erase", "pdl.replace", "pdl.range")
 OPS = frozenset((PATTERN, REWRITE, OPERATION, CONDITION, WRITER, *MATCHED, *WRITTEN))
@@ -177,9 +179,11 @@ def describe(module: ir.Module, source: str) -> list[Rule]:
         pattern = op.operation
         name = rule_name(pattern)
         texts = {key: said_text(pattern, key, source) for key in ("before", "after", "when")}
-        rule = Rule(name, source, tolerance=said_tolerance(pattern, source), **texts)
+        choice = said_choice(pattern, source) or (name in found and found[name].is_choice)
+        rule = Rule(name, source, tolerance=said_tolerance(pattern, source), is_choice=choice, **texts)
         if name not in found or (rule.tolerance is not None and found[name].tolerance is None):
             found[name] = rule
+        found[name] = replace(found[name], is_choice=choice)
     return list(found.values())
 
 
@@ -203,6 +207,19 @@ def said_tolerance(pattern: ir.Operation, source: str) -> float | None:
     if not (isfinite(value) and 0.0 <= value <= 1.0):
         raise refuse(source, pattern, f"autotune.tolerance must be a number from 0.0 to 1.0, is {said}")
     return float(value)
+
+
+def said_choice(pattern: ir.Operation, source: str) -> bool:
+    """Whether a pattern says that its rule is a choice.
+
+    Raises:
+        RuleError: The attribute is not a unit attribute.
+    """
+    if CHOICE not in pattern.attributes:
+        return False
+    if not isinstance(pattern.attributes[CHOICE], ir.UnitAttr):
+        raise refuse(source, pattern, f"{CHOICE} must be a unit attribute, is {str(pattern.attributes[CHOICE])[:60]}")
+    return True
 
 
 def refuse_rounding(rules: Sequence[Rule]) -> None:

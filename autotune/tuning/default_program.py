@@ -1,0 +1,18 @@
+"""The whole payload with the default config of every task: what it is compiled with before anything is searched."""
+
+from autotune.compiler.lower import tail
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.candidate import Candidate
+from autotune.core.machine import Machine
+from autotune.core.script import assemble, panels_of, write_step
+from autotune.registry import family_for
+
+
+def default_candidate(parts: Partition, machine: Machine) -> Candidate:
+    """How a payload is compiled without any search."""
+    steps = []
+    for task in parts.tasks:
+        family = family_for(task)
+        if family is not None:
+            steps.append(write_step(task, family, family.default(task, machine), machine))
+    return Candidate(assemble(steps), tail(machine.threads), parts.payload.text, panels_of(steps))
