@@ -6,7 +6,6 @@ An emulated program makes the host's system calls. So the emulator runs with the
 
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from autotune.compiler.cross import host_processor
 from autotune.core.errors import MachineError
 from autotune.core.printable import first_lines
 from autotune.core.target import Target
+from autotune.worker.cause import name_of
 
 PACKAGES = {
     "x86_64": "gcc-x86-64-linux-gnu libc6-dev-amd64-cross",
@@ -140,15 +140,5 @@ def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float)
             raise
     if code != 0:
         said = (folder / "log").read_bytes()[-LOG_BYTES:].decode(errors="replace")
-        return Run(b"", f"{ended(code)} under {emulator.about}; {first_lines(said, width=ERRORS)}".rstrip("; "))
+        return Run(b"", f"{name_of(code)} under {emulator.about}; {first_lines(said, width=ERRORS)}".rstrip("; "))
     return Run((folder / "out").read_bytes())
-
-
-def ended(code: int) -> str:
-    """How a process ended, in words."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
