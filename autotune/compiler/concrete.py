@@ -9,7 +9,7 @@ from textwrap import indent
 
 from mlir import ir
 
-from autotune.compiler.module import context, describe, parse, run_passes, symbol
+from autotune.compiler.module import context, describe, every_op, parse, run_passes, symbol
 from autotune.compiler.own_module import (
     MAIN,
     SEQUENCE,
@@ -49,7 +49,7 @@ def settled_module(chosen: ChosenScript) -> tuple[ir.Module, ir.Operation]:
     """The user's module with everything chosen, and its entry; raises as `write_concrete`."""
     own = open_module(chosen.text, chosen.source)
     entry = find_entry(own, chosen.source)
-    numbered = [op for op in ops_of(own.operation) if op.name == "transform.smt.constrain_params"]
+    numbered = [op for op in every_op(own.operation) if op.name == "transform.smt.constrain_params"]
     results = dict(chosen.results)
     attributes = {name: ir.Attribute.parse(spelled) for name, spelled in chosen.attributes}
     for number, law in enumerate(numbered):
@@ -87,7 +87,7 @@ def concrete_sequences(named: tuple[ChosenScript, str]) -> tuple[str, str]:
     chosen, prefix = named
     with context():
         own, entry = settled_module(chosen)
-        for op in ops_of(own.operation):
+        for op in every_op(own.operation):
             rename_symbols(op, prefix)
         kind = str(entry.regions[0].blocks[0].arguments[0].type)
         text = "".join(f"{op}\n" for op in own.body.operations)
@@ -103,18 +103,6 @@ def rename_symbols(op: ir.Operation, prefix: str) -> None:
             op.attributes[name] = ir.FlatSymbolRefAttr.get(prefix + value.value)
         elif isinstance(value, ir.ArrayAttr) and len(value) and isinstance(value[0], ir.FlatSymbolRefAttr):
             op.attributes[name] = ir.ArrayAttr.get([ir.FlatSymbolRefAttr.get(prefix + one.value) for one in value])
-
-
-def ops_of(root: ir.Operation) -> list[ir.Operation]:
-    """Every op below one, in the order of the text."""
-    found: list[ir.Operation] = []
-
-    def note(op: ir.Operation) -> ir.WalkResult:
-        found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(note, ir.WalkOrder.PRE_ORDER)
-    return found[1:]
 
 
 def settle(root: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> None:

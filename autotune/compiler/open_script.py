@@ -7,7 +7,7 @@ from dataclasses import replace
 from mlir import ir
 
 from autotune.compiler.beforehand import rewrites_of
-from autotune.compiler.module import context, symbol
+from autotune.compiler.module import context, every_op, symbol
 from autotune.compiler.own_module import find_entry, find_matcher, parse_file, sequences_of, transform_ops
 from autotune.compiler.script_checks import check_file
 from autotune.compiler.script_walk import LAW, ScriptWalk
@@ -62,12 +62,5 @@ def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...
 
 def numbered_laws(own: ir.Module) -> dict[ir.Operation, int]:
     """The laws of a module, numbered in the order of the text."""
-    found: dict[ir.Operation, int] = {}
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name == LAW:
-            found[op] = len(found)
-        return ir.WalkResult.ADVANCE
-
-    own.operation.walk(look, ir.WalkOrder.PRE_ORDER)
-    return found
+    laws = (op for op in every_op(own.operation) if op.name == LAW)
+    return {op: number for number, op in enumerate(laws)}

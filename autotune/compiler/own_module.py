@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from mlir import ir
 
 from autotune.compiler.laws import nesting_fault
-from autotune.compiler.module import describe, parse, symbol
+from autotune.compiler.module import describe, every_op, parse, symbol
 from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.marks import SETS
 
@@ -198,14 +198,7 @@ def checked_entry(entry: ir.Operation, source: str) -> ir.Operation:
 
 def symbols_used(op: ir.Operation) -> list[str]:
     """Names of the sequences that ops inside an op refer to, in the order of the text."""
-    found: list[str] = []
-
-    def look(inner: ir.Operation) -> ir.WalkResult:
-        found.extend(symbols_in(inner))
-        return ir.WalkResult.ADVANCE
-
-    op.walk(look, ir.WalkOrder.PRE_ORDER)
-    return found
+    return [name for inner in every_op(op) for name in symbols_in(inner)]
 
 
 def symbols_in(op: ir.Operation) -> list[str]:

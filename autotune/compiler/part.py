@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.compiler.module import run_passes, symbol
+from autotune.compiler.module import every_name, run_passes, symbol
 from autotune.compiler.part_facts import FOR, inside, poison, why_unverifiable, work
 from autotune.compiler.values import constant, index, is_constant, trip_count
 from autotune.core.errors import CompileError
@@ -81,13 +81,7 @@ def split_pipeline(pipeline: str) -> list[str]:
 
 def is_lowered(module: ir.Module) -> bool:
     """Tell whether a module has no linalg op, but memory."""
-    names: set[str] = set()
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        names.add(op.name)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    names = every_name(module)
     tensors = any(name.startswith(("tensor.", "bufferization.")) for name in names)
     return not tensors and not any(name.startswith("linalg.") for name in names)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from mlir import ir
 
-from autotune.compiler.concrete import ops_of, write_concrete
-from autotune.compiler.module import context, parse, run_passes
+from autotune.compiler.concrete import write_concrete
+from autotune.compiler.module import context, every_op, parse, run_passes
 from autotune.compiler.own_module import MAIN, place_of, sequences_of
 from autotune.compiler.passes.empty_handles import HANDLES, neighbours
 from autotune.compiler.rewrites import BEFORE_SCRIPT, Unit
@@ -126,7 +126,7 @@ def count_handles(own: ir.Module) -> dict[tuple[int, int], str]:
 
 def left_on_tensors(module: ir.Module) -> str:
     """Names of the structured ops that a module still has on tensors; empty if there are none."""
-    ops = [op for op in ops_of(module.operation) if op.name.startswith("linalg.")]
+    ops = [op for op in every_op(module.operation) if op.name.startswith("linalg.")]
     return ", ".join(
         sorted({op.name for op in ops if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)})
     )

@@ -10,7 +10,7 @@ element is the sum of the same terms in the same order, so that results are the 
 from mlir import ir
 from mlir.dialects import linalg, tensor
 
-from autotune.compiler.module import context, parse, run_passes
+from autotune.compiler.module import context, every_op, parse, run_passes
 from autotune.compiler.nests import dimensions, indexing_maps
 
 GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
@@ -32,15 +32,7 @@ def in_row_order(text: str) -> str:
 
 def generic_ops(module: ir.Module) -> list[ir.Operation]:
     """Every linalg.generic of a module, at any depth."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "linalg.generic":
-            found.append(op.operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
+    return [op for op in every_op(module.operation) if op.name == "linalg.generic"]
 
 
 def reorder(op: ir.Operation) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from mlir import ir
 
 from autotune.compiler.extents import open_dimensions, static_shape
+from autotune.compiler.module import every_op
 from autotune.compiler.nests import indexing_maps, loop_nest, structured_ops
 from autotune.compiler.passes.lifetimes import ELEMENT_BYTES
 from autotune.compiler.values import is_constant, maker, static_slice
@@ -177,8 +178,7 @@ def origins_of(function: ir.OpView, roles: Sequence[str]) -> dict[ir.Value, str]
     for argument in function.regions[0].blocks[0].arguments:
         role = roles[argument.arg_number]
         found[argument] = {"weight": 1, "output": 0}.get(role, 2)
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in every_op(function.operation):
         level = max((found.get(value, 0) for value in op.operands), default=0)
         level = max([level, *(found.get(value, 0) for value in read_inside(op))])
         for region in op.regions:
@@ -187,9 +187,6 @@ def origins_of(function: ir.OpView, roles: Sequence[str]) -> dict[ir.Value, str]
                     found.setdefault(argument, level)
         for result in op.results:
             found[result] = level
-        return ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return {value: order[level] for value, level in found.items()}
 
 
@@ -204,17 +201,7 @@ def read_inside(op: ir.Operation) -> Iterator[ir.Value]:
 
 def tensors_of(function: ir.OpView) -> tuple[int, tuple[str, ...]]:
     """How many tensors have sizes that are all known, and the types of the others."""
-    static, dynamic = 0, []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal static
-        for result in op.results:
-            if isinstance(result.type, ir.RankedTensorType):
-                if open_dimensions(result):
-                    dynamic.append(str(result.type))
-                else:
-                    static += 1
-        return ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit)
-    return static, tuple(dict.fromkeys(dynamic))
+    results = [result for op in every_op(function.operation) for result in op.results]
+    tensors = [result for result in results if isinstance(result.type, ir.RankedTensorType)]
+    dynamic = [str(result.type) for result in tensors if open_dimensions(result)]
+    return len(tensors) - len(dynamic), tuple(dict.fromkeys(dynamic))

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from mlir import ir
 
+from autotune.compiler.module import every_op
+
 KINDS = ("maximumf", "minimumf", "maxnumf", "minnumf")
 FASTMATH = "fastmath"
 
@@ -15,26 +17,18 @@ FASTMATH = "fastmath"
 def flags_of_extrema(module: ir.Module) -> dict[str, str]:
     """The fast-math flags that all maxima or minima of a kind have, in MLIR's syntax; none where some have others."""
     found: dict[str, set[str]] = {kind: set() for kind in KINDS}
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in every_op(module.operation):
         kind = op.name.removeprefix("arith.")
         if kind in found:
             found[kind].add(str(op.attributes[FASTMATH]) if FASTMATH in op.attributes else "")
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
     return {kind: flags.pop() for kind, flags in found.items() if len(flags) == 1}
 
 
 def keep_flags(module: ir.Module, flags: Mapping[str, str]) -> None:
     """Give maxima and minima of a scheduled module the flags that those of its payload have, in place."""
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in every_op(module.operation):
         kind = op.name.removeprefix("arith.")
         if op.name == "vector.reduction":
             kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
         if flags.get(kind):
             op.attributes[FASTMATH] = ir.Attribute.parse(flags[kind])
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)

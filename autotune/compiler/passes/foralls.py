@@ -7,7 +7,7 @@ out among threads, and what is inside becomes loops: a thread that computes one 
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.module import every_name, run_passes
+from autotune.compiler.module import every_name, every_op, run_passes
 from autotune.compiler.passes.lifetimes import FORALL, PARALLEL
 from autotune.compiler.passes.marked_loops import parents
 
@@ -48,15 +48,11 @@ def serialise_nested(module: ir.Module) -> None:
 def mark_nested(module: ir.Module) -> set[int]:
     """Mark the foralls inside of others with their number of loops; gives those numbers."""
     ranks: set[int] = set()
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in every_op(module.operation):
         if op.name == FORALL and any(parent.name == FORALL for parent in parents(op)):
             rank = len(ir.DenseI64ArrayAttr(op.attributes["staticLowerBound"]))
             op.attributes[NESTED] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), rank)
             ranks.add(rank)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
     return ranks
 
 

@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith, func, linalg, memref, tensor
 
 from autotune.compiler.extents import static_shape
-from autotune.compiler.module import symbol
+from autotune.compiler.module import every_op, symbol
 from autotune.compiler.nests import structured_ops
 from autotune.compiler.normalise.emit import dims, generic
 from autotune.compiler.tasks.groups import Group, find_groups
@@ -123,15 +123,7 @@ def as_kind(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def stands_in(module: ir.Module) -> list[ir.Operation]:
     """All ops that stand for kernels."""
-    found: list[ir.Operation] = []
-
-    def look(op: ir.Operation) -> ir.WalkResult:
-        if op.name == "linalg.generic" and KERNEL in op.attributes:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
-    return found
+    return [op for op in every_op(module.operation) if op.name == "linalg.generic" and KERNEL in op.attributes]
 
 
 def close_gaps(module: ir.Module) -> None:

@@ -5,20 +5,13 @@ from collections.abc import Iterator
 from mlir import ir
 from mlir.dialects import arith
 
+from autotune.compiler.module import every_op
 from autotune.compiler.values import index
 
 
 def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:
     """Ops under `scope` that have a mark, in program order."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if mark in op.attributes:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    scope.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return [op for op in every_op(scope) if mark in op.attributes]
 
 
 def parents(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from mlir import ir
 from mlir.dialects import arith, memref
 
+from autotune.compiler.module import every_op
 from autotune.compiler.passes.marked_loops import counter, marked
 from autotune.compiler.passes.prefetch import TO_L1, elements_of_line
 from autotune.compiler.values import constant, index, is_constant, maker
@@ -34,15 +35,8 @@ def prefetch_rows(module: ir.Module) -> None:
 
 def accesses(loop: ir.Operation, name: str, number: int) -> list[tuple[ir.Value, ir.Operation]]:
     """Ops of a name under a loop whose operand `number` is an argument of the function, or a part of one; with that."""
-    found: list[tuple[ir.Value, ir.Operation]] = []
-
-    def see(op: ir.Operation) -> ir.WalkResult:
-        if op.name == name and maker(whole := whole_of(op.operands[number])) is None:
-            found.append((whole, op))
-        return ir.WalkResult.ADVANCE
-
-    loop.walk(see, ir.WalkOrder.PRE_ORDER)
-    return found
+    wholes = ((whole_of(op.operands[number]), op) for op in every_op(loop) if op.name == name)
+    return [(whole, op) for whole, op in wholes if maker(whole) is None]
 
 
 def whole_of(value: ir.Value) -> ir.Value:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from mlir import ir
 from mlir.dialects import openmp
 
+from autotune.compiler.module import every_op
+
 PARALLEL, SHARED, NOWAIT = "omp.parallel", "omp.wsloop", "nowait"
 LOOP = "scf.for"
 # Ops that only compute, where they take no memory; and those that take it, and only say where something is.
@@ -30,13 +32,9 @@ VIEWS = (
 def share_regions(module: ir.Module) -> None:
     """Let neighbouring parallel loops share a region, in place; a loop that ends its region waits once, not twice."""
     blocks: list[ir.Block] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
+    for op in every_op(module.operation):
         if op.name == PARALLEL and op.block not in blocks:
             blocks.append(op.block)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
     while blocks:
         block = max(blocks, key=depth)
         blocks.remove(block)
@@ -162,11 +160,4 @@ def is_plain_loop(op: ir.OpView) -> bool:
 
 def holds_region(op: ir.Operation) -> bool:
     """Tell whether there is a region inside of an op."""
-    found = []
-
-    def visit(each: ir.Operation) -> ir.WalkResult:
-        found.extend([each] if each.name == PARALLEL else [])
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit)
-    return bool(found)
+    return any(each.name == PARALLEL for each in every_op(op))
