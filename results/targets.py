@@ -23,7 +23,7 @@ from autotune.core.target_file import shipped_targets
 from autotune.registry import family_for
 from autotune.reports.for_target import judge_loops
 from autotune.reports.format import duration
-from autotune.tuning.asked import candidate_of
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.for_machine import ModelSearch
 from autotune.tuning.search import Search
 from autotune.tuning.task_search import SEARCH_EFFORT
@@ -106,7 +106,7 @@ def judge_models(spec: str) -> dict[str, Any]:
         models = ModelSearch(task, family, target, worker)
         for config in filter(None, (search.ask() for _ in range(CONFIGS))):
             predicted = models.predict(config)
-            candidate = candidate_of(write_step(task, family, config, machine, alone=True))
+            candidate = candidate_alone(write_step(task, family, config, machine, alone=True))
             (run,) = worker.evaluate(Job(task.payload, (candidate,), machine, effort=SEARCH_EFFORT))
             if predicted is not None and run.samples is not None:
                 rows.append({"config": config, "cycles": predicted.cycles, "seconds": run.samples.normalised})

@@ -13,13 +13,14 @@ from autotune.core.errors import BundleError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
-from autotune.core.script import panels_of, script_of, write_step
+from autotune.core.script import write_step
 from autotune.core.task import Task
 from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.backends import strangers
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.default_program import default_candidate
 from autotune.worker.known import is_same
 from autotune.worker.reading import partition
@@ -95,7 +96,7 @@ def default_alone(task: Task, machine: Machine) -> Candidate | None:
     if family is None:
         return None
     step = write_step(task, family, family.default(task, machine), machine, alone=True)
-    return Candidate(script_of([step]), tail(machine.threads), panels=panels_of([step]))
+    return candidate_alone(step, machine.threads)
 
 
 def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener: Listener = SILENT) -> Candidate:

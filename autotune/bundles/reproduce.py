@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from autotune.compiler.guard import RULES
-from autotune.compiler.lower import tail
 from autotune.compiler.module import compiler_version
 from autotune.compiler.openmp import usable_threads
 from autotune.core.candidate import Candidate
@@ -25,7 +24,7 @@ from autotune.core.machine import this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.own_family import OwnFamily
 from autotune.core.rules import NO_RULES, Rules
-from autotune.core.script import origin, panels_of, script_of, write_step
+from autotune.core.script import origin, write_step
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
 from autotune.registry import load_family
@@ -33,6 +32,7 @@ from autotune.store.database.address import shown
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.asked import shared
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.own import own_in, parts_of
 from autotune.worker.known import reopen_payload
 from autotune.worker.reading import script_text
@@ -105,7 +105,7 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
     if writer.name != trial.family:
         raise ScheduleError(f"--family must be the trial's, {trial.family!r}; got {writer.name!r}")
     step = write_step(task, writer, trial.config, machine, alone=True, note=origin(task, writer, trial.config))
-    candidate = Candidate(script_of([step]), tail(machine.threads), panels=panels_of([step]))
+    candidate = candidate_alone(step, machine.threads)
     key = trial_key(task.payload.text, step.body, trial.config, shared(machine.threads), compiler_version())
     changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
     write_files(folder, trial, task, candidate, location)

@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import cast
 
-from autotune.compiler.lower import compilation, tail
+from autotune.compiler.lower import compilation
 from autotune.core.backend import CALLS, BackendFamily
-from autotune.core.candidate import Candidate
 from autotune.core.errors import KernelError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.family import Family
 from autotune.core.machine import Machine
 from autotune.core.own_family import OwnFamily
-from autotune.core.script import DESTINATIONS, LOWERING, Step, kernels_of, panels_of, script_of
+from autotune.core.script import DESTINATIONS, LOWERING, Step
 from autotune.core.space import Space, Value
 from autotune.core.task import Task
 from autotune.core.trial import Outcome, Trial
@@ -104,8 +103,3 @@ def with_code(step: Step, family: Family, task: Task, machine: Machine) -> Step:
 def unmade(error: KernelError) -> Evaluation:
     """What becomes of a config whose code cannot be made."""
     return Evaluation(cast(Outcome, error.outcome), diagnostic=str(error))
-
-
-def candidate_of(step: Step, threads: int = 1) -> Candidate:
-    """A step as a worker takes it: the whole script of a task alone."""
-    return Candidate(script_of([step]), tail(threads), panels=panels_of([step]), kernels=kernels_of([step]))

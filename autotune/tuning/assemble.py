@@ -12,8 +12,9 @@ from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
-from autotune.core.script import Step, assemble, kernels_of, panels_of
+from autotune.core.script import Step
 from autotune.core.trial import Samples
+from autotune.tuning.candidates import candidate_whole
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
 from autotune.tuning.slow_baseline import TimedBaseline, reason
@@ -82,8 +83,7 @@ def whole_candidate(choices: Sequence[Choice], threads: int, tagged: str) -> Can
         threads: Threads that parallel loops run on.
         tagged: Text of the whole, whose ops carry the tags of their tasks.
     """
-    steps = written(script_steps(choices))
-    return Candidate(assemble(steps), tail(threads), tagged, panels_of(steps), kernels=kernels_of(steps))
+    return candidate_whole(written(script_steps(choices)), threads, tagged)
 
 
 def assemble_model(

@@ -13,8 +13,9 @@ from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
 from autotune.core.family import Rewrites
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
-from autotune.core.script import Step, panels_of, script_of
+from autotune.core.script import Step
 from autotune.core.space import Value
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.roofline import needed_flops, share_of_roof
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.worker.worker import Worker
@@ -94,7 +95,7 @@ def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformSc
         return Candidate(candidate.text, tail(task.machine.threads), panels=panels)
     else:
         step = Step(task.tag, 1, candidate.text, rewrites=Rewrites(candidate.panel))
-    return Candidate(script_of([step]), tail(task.machine.threads), panels=panels_of([step]))
+    return candidate_alone(step, task.machine.threads)
 
 
 def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str:

@@ -1,11 +1,11 @@
 """The whole payload with the default config of every task: what it is compiled with before anything is searched."""
 
-from autotune.compiler.lower import tail
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.machine import Machine
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.script import write_step
 from autotune.registry import family_for
+from autotune.tuning.candidates import candidate_whole
 
 
 def default_candidate(parts: Partition, machine: Machine) -> Candidate:
@@ -15,4 +15,4 @@ def default_candidate(parts: Partition, machine: Machine) -> Candidate:
         family = family_for(task)
         if family is not None:
             steps.append(write_step(task, family, family.default(task, machine), machine))
-    return Candidate(assemble(steps), tail(machine.threads), parts.payload.text, panels_of(steps))
+    return candidate_whole(steps, machine.threads, parts.payload.text)

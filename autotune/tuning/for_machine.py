@@ -13,7 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 from autotune.compiler.emit import Emission, emit_program
 from autotune.compiler.llvm_tools import check_processor
 from autotune.compiler.loop_model import judge_hot_loop
-from autotune.compiler.lower import tail
 from autotune.compiler.object_code import disassemble
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import CompileError
@@ -22,13 +21,13 @@ from autotune.core.family import Family
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
-from autotune.core.script import Step, assemble, panels_of, write_step
+from autotune.core.script import Step, write_step
 from autotune.core.space import Config, Value
 from autotune.core.target import Target
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
 from autotune.registry import family_for
-from autotune.tuning.asked import candidate_of
+from autotune.tuning.candidates import candidate_alone, candidate_whole
 from autotune.tuning.search import Search
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
@@ -154,7 +153,7 @@ def tune_for(
         config = each.best.config if each.best is not None else family.default(task, target.machine)
         found.append(each)
         steps.append(write_step(task, family, config, target.machine))
-    candidate = Candidate(assemble(steps), tail(1), parts.payload.text, panels_of(steps))
+    candidate = candidate_whole(steps, 1, parts.payload.text)
     return ModelTuning(payload, target, candidate, tuple(found))
 
 
@@ -199,7 +198,7 @@ class ModelSearch:
     def predict(self, config: Config) -> Prediction | None:
         """What models say of a config; `None` where it does not compile, or llvm-mca does not know its loop."""
         step = write_step(self.task, self.family, config, self.target.machine, alone=True)
-        code = self.compile(candidate_of(step))
+        code = self.compile(candidate_alone(step))
         loop = judge_hot_loop(disassemble(code, self.task.payload.entry), self.target) if code else None
         if loop is None or loop.expected is None or not isinstance(self.family, Predicting):
             return None

@@ -7,7 +7,7 @@ from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
 from autotune.core.script import write_step
 from autotune.registry import family_for
-from autotune.tuning.asked import candidate_of
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.selftest_figures import Figure, product_task
 from autotune.worker.stress import Stress, count_wrong, racing_payload
 from autotune.worker.worker import Worker
@@ -40,7 +40,7 @@ def product_claim() -> Claim:
     space, default = family.space(task, machine), family.default(task, machine)
     shared = [{**default, name: THREADS} for name in ("pieces_n", "pieces_m")]
     config = next((config for config in shared if space.broken_law(config) is None), default)
-    return Claim(task.payload, candidate_of(write_step(task, family, config, machine, alone=True), THREADS))
+    return Claim(task.payload, candidate_alone(write_step(task, family, config, machine, alone=True), THREADS))
 
 
 def stress(claim: Claim, worker: Worker) -> int:

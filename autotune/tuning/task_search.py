@@ -19,7 +19,8 @@ from autotune.core.trial import Trial, trial_key
 from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
-from autotune.tuning.asked import SAME_SCRIPT, Asked, candidate_of, identity_of, shared, unmade, with_code
+from autotune.tuning.asked import SAME_SCRIPT, Asked, identity_of, shared, unmade, with_code
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.features import features_of
 from autotune.tuning.lessons import lessons_for
 from autotune.tuning.search import Search
@@ -86,8 +87,7 @@ class TaskSearch:
         space = family.space(task, machine)
         identity = identity_of(task, family, machine, space, compiler_version())
         flops, size = float(task.payload.flops), float(task.payload.bytes)
-        default = family.default(task, machine)
-        name = readable_name(task.tag, task.payload.text)
+        default, name = family.default(task, machine), readable_name(task.tag, task.payload.text)
         own = family.record() if isinstance(family, OwnFamily) else None
         sweep = store.sweep(
             payload, task.tag, identity, flops=flops, size=size, default=default, name=name, script=own, rules=rules
@@ -244,7 +244,7 @@ class TaskSearch:
 
     def candidate(self, config: Config, step: Step | None = None) -> Candidate:
         """A config as a worker takes it: the task alone. `step` saves writing it again; raises as `made`."""
-        return candidate_of(self.made(step or self.script_step(config, alone=True)), self.machine.threads)
+        return candidate_alone(self.made(step or self.script_step(config, alone=True)), self.machine.threads)
 
     def made(self, step: Step) -> Step:
         """A step with the code of a back end, where it is one's; raises `KernelError` where that cannot be made."""

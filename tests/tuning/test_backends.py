@@ -29,8 +29,8 @@ from autotune.core.machine import this_machine
 from autotune.core.script import Step
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
-from autotune.tuning.asked import candidate_of
 from autotune.tuning.backends import open_makers, strangers
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.tunable import payload as open_payload
 from autotune.tuning.tune import TuneOptions, tune
 from autotune.worker.making import open_backend
@@ -54,7 +54,7 @@ def evaluate(spec, task, *configs):
     with open_makers((spec,), 30) as makers, Worker(30) as worker:
         (family,) = makers.families((spec,), [task], machine)
         kernels = [family.kernel(task, config, machine) for config in configs or (family.default(task, machine),)]
-        candidates = tuple(candidate_of(Step(task.tag, 1, "", kernel=kernel)) for kernel in kernels)
+        candidates = tuple(candidate_alone(Step(task.tag, 1, "", kernel=kernel)) for kernel in kernels)
         return worker.evaluate(Job(task.payload, candidates, machine, effort=EFFORT))
 
 

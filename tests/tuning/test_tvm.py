@@ -10,8 +10,8 @@ from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import this_machine
 from autotune.core.script import Step, assemble, kernels_of
-from autotune.tuning.asked import candidate_of
 from autotune.tuning.backends import open_makers
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.tunable import payload as open_payload
 from autotune.worker.making import open_backend
 from autotune.worker.reading import partition
@@ -51,7 +51,7 @@ def test_what_tvm_makes_of_a_task_is_right(makers, spec):
     assert family.offers[task.tag].refusal == ""
     kernel = family.kernel(task, family.default(task, machine), machine)
     with Worker(30) as worker:
-        candidates = (candidate_of(Step(task.tag, 1, "", kernel=kernel)),)
+        candidates = (candidate_alone(Step(task.tag, 1, "", kernel=kernel)),)
         (found,) = worker.evaluate(Job(task.payload, candidates, machine, effort=EFFORT))
     assert found.outcome == "ok", found.diagnostic
 
