@@ -56,8 +56,7 @@ def raise_walls(scratch: str) -> tuple[Wall, ...]:
     Returns:
         The walls that stand.
     """
-    raised: tuple[tuple[Wall, bool], ...] = (("landlock", raise_landlock(scratch)), ("seccomp", raise_seccomp()))
-    return tuple(wall for wall, stands in raised if stands)
+    return walls_that_stand(raise_landlock(scratch), raise_seccomp())
 
 
 def raise_walls_around_programs() -> tuple[Wall, ...]:
@@ -70,10 +69,12 @@ def raise_walls_around_programs() -> tuple[Wall, ...]:
         The walls that stand.
     """
     available_walls()  # which finds their libraries, and writes a file for that
-    raised: tuple[tuple[Wall, bool], ...] = (
-        ("landlock", raise_landlock(None)),
-        ("seccomp", raise_seccomp(allowed=("execve",))),
-    )
+    return walls_that_stand(raise_landlock(None), raise_seccomp(allowed=("execve",)))
+
+
+def walls_that_stand(landlock: bool, seccomp: bool) -> tuple[Wall, ...]:
+    """The walls by name, of which it is told whether they stand."""
+    raised: tuple[tuple[Wall, bool], ...] = (("landlock", landlock), ("seccomp", seccomp))
     return tuple(wall for wall, stands in raised if stands)
 
 
