@@ -10,6 +10,7 @@ from autotune.compiler.openmp import usable_threads
 from autotune.compiler.rewrites import rewrites_on
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
+from autotune.core.foreign_kernel import kernel_files
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
@@ -54,8 +55,8 @@ def check_code(bundle: BundleFiles) -> None:
     theirs, missing = strangers(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
     if theirs and missing:
         raise BundleError(
-            f"{bundle.folder}/kernels/{theirs[0].tag}.o must run between the walls of the sandbox, as it was not made "
-            f"here; {' and '.join(sorted(missing))} is missing: see `autotune doctor`, or tune it again"
+            f"{bundle.folder}/{kernel_files(theirs[0].tag)[0]} must run between the walls of the sandbox, as it was "
+            f"not made here; {' and '.join(sorted(missing))} is missing: see `autotune doctor`, or tune it again"
         )
 
 

@@ -55,6 +55,16 @@ class ForeignKernel:
         called = repr((self.symbol, self.types, self.made.sizes)).encode()
         return hashlib.sha256(called + self.made.code).hexdigest()
 
+    @property
+    def files(self) -> dict[str, str | bytes]:
+        """What a bundle keeps of it, by name of the file."""
+        return dict(zip(kernel_files(self.tag), (self.made.code, self.made.source), strict=True))
+
+
+def kernel_files(tag: str) -> tuple[str, str]:
+    """Files of a bundle with a task's object, and with what that was made of."""
+    return f"kernels/{tag}.o", f"kernels/{tag}.txt"
+
 
 def operand_types(payload: Payload) -> tuple[str, ...]:
     """The types of a task's operands, as a kernel takes them."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from autotune.compiler.guard import PASSES, RULES, BundleTexts, check_pipeline, passes_of
 from autotune.core.errors import BundleError
-from autotune.core.foreign_kernel import ForeignKernel, MadeObject
+from autotune.core.foreign_kernel import ForeignKernel, MadeObject, kernel_files
 from autotune.core.payload import Payload
 from autotune.core.rules import NO_RULES, Rules
 from autotune.registry import BASELINES, is_registered, load_baseline, registered
@@ -50,7 +50,7 @@ class BundleFiles:
         """Every file but the manifest, by name."""
         found: dict[str, str | bytes] = dict(self.texts)
         for kernel in self.kernels:
-            found |= {f"kernels/{kernel.tag}.o": kernel.made.code, f"kernels/{kernel.tag}.txt": kernel.made.source}
+            found |= kernel.files
         return found
 
     @property
@@ -152,7 +152,7 @@ def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ForeignKernel:
     Raises:
         BundleError: A file is missing or edited.
     """
-    record, code, source = manifest.kernels[tag], f"kernels/{tag}.o", f"kernels/{tag}.txt"
+    record, (code, source) = manifest.kernels[tag], kernel_files(tag)
     text = read_text(folder / source, manifest.sha256[source])
     made = MadeObject(
         record.symbol, read_bytes_of(folder / code, manifest.sha256[code]), record.sizes, record.maker, text

@@ -6,6 +6,7 @@ from math import isclose, prod
 import psutil
 
 from autotune.core.errors import BundleError
+from autotune.core.foreign_kernel import kernel_files
 from autotune.core.payload import DTYPES, WRITTEN
 from autotune.core.stats import Interval
 from autotune.store.manifest import Manifest
@@ -73,7 +74,7 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
     wanted |= {"prepared.mlir"} if manifest.panels or manifest.online or manifest.kernels else set()
     wanted |= {"open.mlir"} if manifest.script is not None else set()
     wanted |= {"rules.mlir"} if manifest.rules is not None else set()
-    wanted |= {f"kernels/{tag}.{kind}" for tag in manifest.kernels for kind in ("o", "txt")}
+    wanted |= {name for tag in manifest.kernels for name in kernel_files(tag)}
     for name in sorted(wanted ^ set(manifest.sha256)):
         yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
     for key, tags in (("panels", manifest.panels), ("online", manifest.online), ("kernels", manifest.kernels)):

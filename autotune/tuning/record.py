@@ -150,12 +150,7 @@ def files_of(
         texts[f"tasks/{task.tag}.mlir"] = task.payload.text
         if choice.config is not None and assembly.uses(choice):
             texts[f"schedules/{task.tag}.mlir"] = assemble(written(script_steps([choice])))
-    return texts | {name: data for kernel in assembly.kernels for name, data in kernel_files(kernel)}
-
-
-def kernel_files(kernel: ForeignKernel) -> list[tuple[str, str | bytes]]:
-    """The files of a back end's code: the object, and what it was made of."""
-    return [(f"kernels/{kernel.tag}.o", kernel.made.code), (f"kernels/{kernel.tag}.txt", kernel.made.source)]
+    return texts | {name: data for kernel in assembly.kernels for name, data in kernel.files.items()}
 
 
 def kernel_record(kernel: ForeignKernel) -> KernelRecord:
