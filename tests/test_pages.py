@@ -78,8 +78,7 @@ def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warmly, tmp_path
     if steps[0] == ("sh", SHARED):
         shutil.copytree(request.getfixturevalue("shared"), tmp_path, dirs_exist_ok=True)
         steps = steps[1:]
-    cold = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
-    run(steps, tmp_path, cold if page.name == "README.md" else warmly)
+    run(steps, tmp_path, warmly)
 
 
 def run(steps, folder, where):
