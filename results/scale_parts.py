@@ -21,9 +21,10 @@ from autotune.core.script import write_step
 from autotune.core.space import Value
 from autotune.registry import load_family
 from autotune.store.recording import Recording
+from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.rerun import Ground
 from autotune.tuning.search import Search
-from autotune.tuning.task_search import SEARCH_EFFORT, candidate_of
+from autotune.tuning.task_search import SEARCH_EFFORT
 from autotune.worker.slot import SlotRequest
 
 TRIALS, SHARE = 60, 0.95  # of a search; the best that is looked for: this share of the speed of the best
@@ -96,7 +97,7 @@ def request_of(recording: Recording) -> bytes:
     """A trial as it is sent."""
     family, task, config = load_family(recording.family), recording.task, recording.default
     step = write_step(task, family, config, recording.machine, alone=True)
-    job = Job(task.payload, (candidate_of(step),), recording.machine, 0, SEARCH_EFFORT)
+    job = Job(task.payload, (candidate_alone(step),), recording.machine, 0, SEARCH_EFFORT)
     return pickle.dumps(SlotRequest("evaluate", (job, 60.0)))
 
 

@@ -12,7 +12,7 @@ from autotune.core.evaluator import Effort, Job
 from autotune.core.machine import this_machine
 from autotune.core.script import Step, assemble, panels_of, write_step
 from autotune.registry import family_for
-from autotune.tuning.task_search import candidate_of
+from autotune.tuning.candidates import candidate_alone
 from autotune.worker.evaluate import evaluate
 from payload import gpt
 from schedules.growing import GROWING
@@ -97,7 +97,7 @@ def test_stored_weights_are_contracted_by_the_families_of_matmuls(storage, batch
         family = family_for(task)
         config = family.default(task, MACHINES["avx2"])
         step = write_step(task, family, config, MACHINES["avx2"], alone=True)
-        job = Job(task.payload, (candidate_of(step),), this_machine(), effort=QUICK)
+        job = Job(task.payload, (candidate_alone(step),), this_machine(), effort=QUICK)
         (found,) = evaluate(job)
         assert found.outcome == "ok", (task.tag, found.diagnostic)
         assert config["pack_b"] == "beforehand"
