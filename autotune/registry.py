@@ -24,10 +24,10 @@ from autotune.core.technique import Technique
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
 GENERATORS, IMPORTERS, DIALECTS = "autotune.generators", "autotune.importers", "autotune.dialects"
-BACKENDS = "autotune.backends"
+BACKENDS, COSTS = "autotune.backends", "autotune.costs"
 DISTRIBUTION = "mlir-schedule-autotune"
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, BACKENDS, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, BACKENDS, COSTS, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
 @cache

@@ -14,7 +14,7 @@ from sweep_support import fill_wide_store
 import autotune
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("autotune", "schedules", "payload")
+PACKAGES = ("autotune", "schedules", "payload", "costs")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PURE = ("core", "store", "tuning.search", "tuning.sampler", "tuning.scheduler")  # rooms and modules
@@ -48,7 +48,7 @@ def test_the_command_line_starts_without_what_only_a_verb_needs():
 
 def test_content_imports_without_mlir():
     modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in SOURCES]
-    content = [name for name in modules if name.startswith(("payload.", "schedules."))]
+    content = [name for name in modules if name.startswith(("payload.", "schedules.", "costs."))]
     done = run_without_mlir(f"import {', '.join(content)}")
     assert done.returncode == 0, done.stderr
 
@@ -100,7 +100,7 @@ def test_package_exports_no_name_of_one_of_its_modules():
     assert all(hasattr(autotune, name) for name in autotune.__all__)
 
 
-def test_wheel_holds_the_three_packages():
+def test_wheel_holds_the_four_packages():
     assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == set(PACKAGES)
     for package in PACKAGES:
         assert (ROOT / package / "__init__.py").exists()
@@ -136,6 +136,8 @@ def test_every_entry_point_loads():
         "autotune.importers",
         "autotune.dialects",
         "autotune.schedules",
+        "autotune.backends",
+        "autotune.costs",
         "autotune.techniques",
         "autotune.baselines",
         "autotune.comparators",

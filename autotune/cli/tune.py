@@ -45,6 +45,9 @@ def tune(
         list[str] | None,
         typer.Option(metavar="NAME[:ARGUMENT]", help="Another compiler that competes for tasks; see `list`."),
     ] = None,
+    cost: Annotated[
+        str, typer.Option(metavar="NAME[:ARGUMENT]", help="What a choice costs: cpu measures, mesh:GRID models.")
+    ] = "cpu",
     rules: RuleFile = "",
     exact: Exact = False,
     threads: Threads = 1,
@@ -79,14 +82,16 @@ def tune(
 
     With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.
 
+    With --cost mesh:GRID, a simulated mesh of cores says what a placement takes: nothing is measured.
+
     With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
+    from autotune.cli.by_cost import find_model, tune_with_cost
     from autotune.cli.for_machine import tune_by_model
     from autotune.cli.machines import open_machines
     from autotune.cli.progress import ProgressLine, read_payloads
-    from autotune.registry import load_baseline, load_family
     from autotune.store.store import Store
     from autotune.tuning.lessons import recordings_for
     from autotune.tuning.own import own_script
@@ -112,16 +117,15 @@ def tune(
         jobs=jobs,
         backends=tuple(backend or ()),
     )
-    if kind and not cluster:
-        searched = family or schedule is not None or store is not None or rules or exact
-        tune_by_model(payloads, kind, options, searched=bool(searched), folder=bundle, as_json=as_json)
+    searched = bool(family or schedule is not None or store is not None or rules or exact)
+    if (model := find_model(cost)) is not None:
+        measured = searched or bool(kind or cluster)
+        tune_with_cost(payloads, model, options, searched=measured, folder=bundle, as_json=as_json)
         return
-    if family and schedule is not None:
-        raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
-    if family:
-        load_family(family)
-    check_backends(options.backends, cluster)
-    load_baseline(baseline)
+    if kind and not cluster:
+        tune_by_model(payloads, kind, options, searched=searched, folder=bundle, as_json=as_json)
+        return
+    check_names(family, schedule, options.backends, cluster, baseline)
     script = ScriptFile.read(schedule) if schedule is not None else None
     wanted = read_rules(rules or None, exact=exact)
     with ProgressLine() as line:
@@ -153,20 +157,25 @@ def tune(
                 show_result(result)
 
 
-def check_backends(specs: tuple[str, ...], cluster: str) -> None:
-    """Refuse back ends that are not there, or have nothing to do with a cluster, before anything is measured.
+def check_names(family: str, schedule: Path | None, backends: tuple[str, ...], cluster: str, baseline: str) -> None:
+    """Refuse names of what is not there, and options that exclude each other, before anything is measured.
 
     Raises:
-        ScheduleError: There is no back end of a name.
-        BadParameter: Code would be for another machine.
+        ScheduleError: There is no family, back end or baseline of a name.
+        BadParameter: Two ways to schedule are given, or code would be for another machine.
     """
     from autotune.core.errors import ScheduleError
-    from autotune.registry import BACKENDS, find_point
+    from autotune.registry import BACKENDS, find_point, load_baseline, load_family
 
-    for spec in specs:
+    if family and schedule is not None:
+        raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
+    if family:
+        load_family(family)
+    for spec in backends:
         find_point(BACKENDS, "back end", spec.partition(":")[0], ScheduleError)
-    if specs and cluster:
+    if backends and cluster:
         raise typer.BadParameter("--backend makes code for this machine, --cluster measures on others: give one")
+    load_baseline(baseline)
 
 
 def wait_for_room(sentence: str) -> None:

@@ -12,6 +12,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation
 from autotune.core.payload import Payload
 from autotune.worker.payload_arrays import PayloadArrays
+from autotune.worker.reading import bare, partition, read_apart
 from autotune.worker.worker import Worker
 
 SECONDS = 300.0  # for all of it
@@ -46,6 +47,28 @@ def analyse(request: AnalysisRequest) -> ProgramFacts:
         law = f"{request.payload.name} must be a program that can be read and evaluated, it is not"
         raise PayloadError(f"{law} ({found.outcome}: {found.diagnostic})")
     return found
+
+
+def read_program(payload: Payload) -> ProgramFacts:
+    """Facts of a program that need no data, so that weights of any size may be missing; from an isolated process.
+
+    Raises:
+        PayloadError: The process did not survive it.
+        CompileError: The text does not parse.
+    """
+    tagged = bare(partition(payload).payload)
+    return read_apart(read_plain_facts, tagged, payload.name, PayloadError)
+
+
+def read_plain_facts(payload: Payload) -> ProgramFacts:
+    """Facts of a program whose tasks are tagged, without values. In the isolated process only."""
+    with context():
+        module = parse(payload.text, payload.name)  # which its ops do not keep alive
+        function = find_function(module, payload.entry)
+        ops, facts = read_ops(function, [argument.role for argument in payload.arguments])
+        edges = read_edges(function, ops)
+        static, dynamic = tensors_of(function)
+    return ProgramFacts(tuple(facts), tuple(edges), len(ops), static, dynamic, (), "no data were made")
 
 
 def read_facts(request: AnalysisRequest) -> ProgramFacts:

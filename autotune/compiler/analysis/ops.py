@@ -1,9 +1,11 @@
 """The structured ops of a function as facts: their loops, what each reads and writes, and what it is computed from."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from mlir import ir
 
+from autotune.compiler.analysis.flow import origin_of
 from autotune.compiler.extents import open_dimensions, static_shape
 from autotune.compiler.module import every_op
 from autotune.compiler.nests import indexing_maps, loop_nest, structured_ops
@@ -35,13 +37,27 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
     found = list(structured_ops(function.regions[0].blocks[0]))
     values, tags = Numbers(), tags_of([op.operation for op, _ in found])
     origins = origins_of(function, roles)
+    numbers = {view.operation: n for n, view in enumerate(view for view, _ in found if loop_nest(view.operation))}
     ops: list[ir.Operation] = []
     facts: list[OpFacts] = []
     for view, trips in found:
         op, nest = view.operation, loop_nest(view.operation)
         if nest is None:
             continue
-        accesses = tuple(access_of(value, amap, values) for value, amap in read_and_written(op))
+        operands = sum(isinstance(value.type, ir.RankedTensorType) for value in op.operands)
+        accesses = []
+        for place, (value, amap) in enumerate(read_and_written(op)):
+            origin, derived = origin_of(value, roles), origins.get(value) == WEIGHTS
+            accesses.append(
+                replace(
+                    access_of(value, amap, values),
+                    held="weight" if derived else origin.held,
+                    source=numbers.get(origin.op) if origin.op is not None and not derived else None,
+                    viewed=origin.viewed,
+                    written=place == operands - 1,
+                    gathered=place >= operands,
+                )
+            )
         flops = sum(map(is_floating, op.regions[0].blocks[0].operations)) if op.regions else 0
         points = 1
         for size in nest.sizes:
@@ -55,7 +71,7 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
                 str(op.results[0].type).removeprefix("tensor<").removesuffix(">"),
                 trips,
                 flops * points,
-                accesses,
+                tuple(accesses),
                 origins.get(op.results[0], INPUTS),
             )
         )

@@ -17,6 +17,11 @@ class Access:
         indices: Loops that the index of every dimension is a sum of, with their coefficients.
         element_bytes: Size of an element.
         fresh: Whether every iteration of the loop around the op sees another part of the array, as of stacked weights.
+        held: Role of the argument that the array is a part of; empty where an op of the program computes it.
+        source: Number of the op that computes the array, also an earlier iteration's; `None` where none does.
+        viewed: Whether the op sees a slice or another shape of what `source` gives.
+        written: Whether it is what the op gives.
+        gathered: Whether elements are read at places that another array holds.
     """
 
     value: int
@@ -24,6 +29,11 @@ class Access:
     indices: tuple[Terms, ...]
     element_bytes: int
     fresh: bool = False
+    held: str = ""
+    source: int | None = None
+    viewed: bool = False
+    written: bool = False
+    gathered: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""Cost functions: whoever says what a choice costs; the `CostFunction` that plug-ins are.
+
+    payload --tasks, facts--> CostedProgram --CostFunction.open--> ProgramCost: knobs, and what each config costs
+
+This machine's clock is one of them, `Measured`: what it says is found by compiling, running and timing. All others are
+models, searched by the same samplers under the same kind of laws; nothing is run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from autotune.core.analysis.facts import ProgramFacts
+from autotune.core.payload import Payload
+from autotune.core.space import Config, Space
+
+
+@dataclass(frozen=True)
+class CostedProgram:
+    """What a cost function is told of a program.
+
+    Attributes:
+        payload: The payload, without data.
+        facts: Ops with what they touch, and where that comes from.
+    """
+
+    payload: Payload
+    facts: ProgramFacts
+
+
+class ProgramCost(Protocol):
+    """What choices cost for one program."""
+
+    @property
+    def space(self) -> Space:
+        """What can be chosen."""
+        ...
+
+    @property
+    def default(self) -> Config:
+        """A config that is good without any search."""
+        ...
+
+    @property
+    def starts(self) -> Sequence[Config]:
+        """Configs that a search begins with, the most promising first."""
+        ...
+
+    def seconds(self, config: Config) -> float | None:
+        """Seconds of a call under a config that obeys all laws; `None` where the machine cannot do it."""
+        ...
+
+    def explain(self, config: Config) -> tuple[str, ...]:
+        """What a config means, a sentence each."""
+        ...
+
+    def to_json(self, config: Config) -> dict[str, Any]:
+        """What a config means, as plain data."""
+        ...
+
+    def draw(self, config: Config) -> Mapping[str, Any]:
+        """Figures of matplotlib by name."""
+        ...
+
+
+@runtime_checkable
+class CostFunction(Protocol):
+    """A model of some machine. Plug-ins register, under ``autotune.costs``, a function that opens one.
+
+    The function is given what follows the colon in ``--cost NAME:ARGUMENT``, a text that may be empty.
+    """
+
+    @property
+    def name(self) -> str:
+        """What records and people know it by, its argument included."""
+        ...
+
+    def open(self, program: CostedProgram) -> ProgramCost:
+        """What choices cost for a program.
+
+        Raises:
+            MachineError: No choice fits the machine.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The clock of this machine, or of a cluster's: candidates are compiled, run, verified and timed.
+
+    Attributes:
+        name: Name of the cost function.
+    """
+
+    name: str = "cpu"
+
+
+def open_measured(argument: str) -> Measured:
+    """The measured machine; it takes no argument.
+
+    Raises:
+        ValueError: There is an argument.
+    """
+    if argument:
+        raise ValueError(f"cpu takes no argument, got {argument!r:.60}; machines are named by --for and --cluster")
+    return Measured()
