@@ -258,4 +258,4 @@ def test_no_test_file_is_longer_than_350_lines(path):
 def test_tests_mirror_the_rooms():
     rooms = {path.name for path in (ROOT / "autotune").iterdir() if path.is_dir() and path.name != "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
-    assert folders == rooms | {"payload", "schedules"}
+    assert folders == rooms | {"payload", "schedules", "costs"}

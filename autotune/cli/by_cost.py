@@ -23,11 +23,11 @@ def find_model(spec: str) -> "CostFunction | None":
     Raises:
         MachineError: There is none of that name, or it refuses its argument.
     """
-    from autotune.core.cost_function import Measured
+    from autotune.core.cost_function import MeasuredCost
     from autotune.tuning.by_cost import open_cost
 
     found = open_cost(spec)
-    return None if isinstance(found, Measured) else found
+    return None if isinstance(found, MeasuredCost) else found
 
 
 def tune_with_cost(

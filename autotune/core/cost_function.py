@@ -2,8 +2,8 @@
 
     payload --tasks, facts--> CostedProgram --CostFunction.open--> ProgramCost: knobs, and what each config costs
 
-This machine's clock is one of them, `Measured`: what it says is found by compiling, running and timing. All others are
-models, searched by the same samplers under the same kind of laws; nothing is run.
+This machine's clock is one of them, `MeasuredCost`: what it says is found by compiling, running and timing. All others
+are models, searched by the same samplers under the same kind of laws; nothing is run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ class CostFunction(Protocol):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCost:
     """The clock of this machine, or of a cluster's: candidates are compiled, run, verified and timed.
 
     Attributes:
@@ -95,7 +95,7 @@ class Measured:
     name: str = "cpu"
 
 
-def open_measured(argument: str) -> Measured:
+def open_measured(argument: str) -> MeasuredCost:
     """The measured machine; it takes no argument.
 
     Raises:
@@ -103,4 +103,4 @@ def open_measured(argument: str) -> Measured:
     """
     if argument:
         raise ValueError(f"cpu takes no argument, got {argument!r:.60}; machines are named by --for and --cluster")
-    return Measured()
+    return MeasuredCost()

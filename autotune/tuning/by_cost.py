@@ -2,7 +2,8 @@
 
     payload --read_program--> facts --CostFunction.open--> ProgramCost --ask, tell--> the best config it knows
 
-Nothing is compiled or run, no store is read or written.
+Nothing is compiled or run, no store is read or written. A model is cheap to ask, so that half of the configs are spent
+on descending from the best that the sampler found, a knob at a time.
 """
 
 from collections.abc import Callable
@@ -10,18 +11,18 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, cast
 
-from autotune.core.cost_function import CostedProgram, CostFunction, Measured, ProgramCost
+from autotune.core.cost_function import CostedProgram, CostFunction, MeasuredCost, ProgramCost
 from autotune.core.errors import MachineError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
-from autotune.core.space import Value
+from autotune.core.space import Config, Value
 from autotune.registry import COSTS, find_point
 from autotune.tuning.for_machine import ModelBudget
 from autotune.tuning.search import Search
 from autotune.worker.analysing import read_program
 from autotune.worker.reading import bare
 
-STARTS = 4  # one config in so many may be one that the search begins with
+STARTS = 4  # one config in so many of the sampler's may be one that the search begins with
 
 
 @dataclass(frozen=True)
@@ -84,29 +85,69 @@ def tune_by_cost(payload: Payload, cost: CostFunction, budget: ModelBudget, list
     """
     listener.stage("reading the program")
     program = cost.open(CostedProgram(bare(payload), read_program(payload)))
-    default, trials = program.default, max(1, budget.trials)
+    tried = CostTrials(program, listener)
+    sample(program, tried, budget)
+    descend(program, tried, max(1, budget.trials))
+    return CostTuning(payload.name, cost.name, program, tried.best, tuple(tried.seconds))
+
+
+class CostTrials:
+    """What was asked for, and the best of it.
+
+    Attributes:
+        seconds: Seconds of every config in order; `None` where the machine cannot do it.
+        best: Config with the least seconds.
+        least: Seconds of that.
+    """
+
+    def __init__(self, program: ProgramCost, listener: Listener = SILENT) -> None:
+        self.seconds: list[float | None] = []
+        self.best: dict[str, Value] = dict(program.default)
+        self.least = inf
+        self._program, self._listener = program, listener
+
+    def ask(self, config: Config) -> float | None:
+        """Seconds of a config, which are kept."""
+        found = self._program.seconds(config)
+        self.seconds.append(found)
+        if found is not None and found < self.least:
+            self.best, self.least = dict(config), found
+            self._listener.stage(f"{len(self.seconds)} configs, the best {found:.4g} s")
+        return found
+
+
+def sample(program: ProgramCost, tried: CostTrials, budget: ModelBudget) -> None:
+    """Spend half of the trials on a sampler, which begins with the program's own starts."""
+    default, trials = program.default, max(1, budget.trials - budget.trials // 2)
     starts = [default, *(config for config in program.starts[: trials // STARTS] if config != default)]
     search = Search(program.space, default, sampler=budget.sampler, seed=budget.seed, starts=starts)
-    seconds: list[float | None] = []
-    best, least = dict(default), inf
-    while len(seconds) < trials and (config := search.ask()) is not None:
-        found = program.seconds(config)
-        search.tell(config, found)
-        seconds.append(found)
-        if found is not None and found < least:
-            best, least = config, found
-            listener.stage(f"{len(seconds)} configs, the best {least:.4g} s")
-    return CostTuning(payload.name, cost.name, program, best, tuple(seconds))
+    while len(tried.seconds) < trials and (config := search.ask()) is not None:
+        search.tell(config, tried.ask(config))
 
 
-def open_cost(spec: str) -> CostFunction | Measured:
+def descend(program: ProgramCost, tried: CostTrials, trials: int) -> None:
+    """Change one knob of the best config after the other, until none helps or the trials are spent."""
+    better = True
+    while better:
+        before = tried.least
+        for knob in program.space.knobs:
+            for value in knob.values:
+                config = {**tried.best, knob.name: value}
+                if value != tried.best[knob.name] and program.space.broken_law(config) is None:
+                    if len(tried.seconds) >= trials:
+                        return
+                    tried.ask(config)
+        better = tried.least < before
+
+
+def open_cost(spec: str) -> CostFunction | MeasuredCost:
     """The cost function that somebody names, ``NAME`` or ``NAME:ARGUMENT``.
 
     Raises:
         MachineError: There is none of that name, or it refuses its argument.
     """
     name, _, argument = spec.partition(":")
-    opens = cast(Callable[[str], CostFunction | Measured], find_point(COSTS, "cost", name, MachineError).load())
+    opens = cast(Callable[[str], CostFunction | MeasuredCost], find_point(COSTS, "cost", name, MachineError).load())
     try:
         return opens(argument)
     except ValueError as error:

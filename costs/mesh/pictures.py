@@ -9,7 +9,7 @@ from matplotlib.patches import Patch, Rectangle
 from autotune.reports.pictures.style import GREY, INK, colour_of, figure_of, label, legend_below
 from costs.mesh.ops import KINDS
 from costs.mesh.simulate import Simulation
-from costs.mesh.traffic import traffic_of
+from costs.mesh.traffic import Bytes, traffic_of
 
 MOST_PIXELS = 400  # of a side of the map of traffic; cores that share one show the busiest
 MOST_LABELS = 64
@@ -59,12 +59,13 @@ def draw_traffic(payload: str, simulation: Simulation) -> Figure:
     return figure
 
 
-def shrink(loads: np.ndarray) -> np.ndarray:
+def shrink(loads: Bytes) -> Bytes:
     """A map with at most so many pixels on a side; each shows the largest that it stands for."""
     rows, columns = (max(1, math.ceil(size / MOST_PIXELS)) for size in loads.shape)
     padding = ((0, -loads.shape[0] % rows), (0, -loads.shape[1] % columns))
     padded = np.pad(loads, padding)
-    return padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns).max(axis=(1, 3))
+    blocks = padded.reshape(padded.shape[0] // rows, rows, padded.shape[1] // columns, columns)
+    return np.asarray(blocks.max(axis=(1, 3)), dtype=np.float64)
 
 
 def draw_timeline(payload: str, simulation: Simulation) -> Figure:

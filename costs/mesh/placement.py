@@ -1,18 +1,18 @@
 """Regions of a grid, one a stage of the pipeline, in the order in which the pipeline walks them.
 
-rows:  0 1 2    snake:  0 1 2
-...    3 4 5    ...     5 4 3
+snake:  0 1 2   turned:  0 3 4   rows:  0 1 2
+...     5 4 3   ...      1 2 5   ...    3 4 5
 """
 
 from dataclasses import dataclass
 
 from costs.mesh.grid import Grid
 
-ORDERS = ("snake", "rows")
+ORDERS = ("snake", "turned", "rows")
 
 
 @dataclass(frozen=True)
-class Region:
+class CoreRegion:
     """A rectangle of cores.
 
     Attributes:
@@ -33,7 +33,7 @@ class Region:
         return self.height, self.width
 
 
-def regions_of(grid: Grid, stages: int, stage_rows: int, order: str) -> tuple[Region, ...]:
+def regions_of(grid: Grid, stages: int, stage_rows: int, order: str) -> tuple[CoreRegion, ...]:
     """Equal regions in so many rows of regions, in the order of the pipeline; what is left over stays idle.
 
     Args:
@@ -44,20 +44,22 @@ def regions_of(grid: Grid, stages: int, stage_rows: int, order: str) -> tuple[Re
     """
     stage_columns = stages // stage_rows
     height, width = grid.rows // stage_rows, grid.columns // stage_columns
+    outer, inner = (stage_columns, stage_rows) if order == "turned" else (stage_rows, stage_columns)
     found = []
-    for row in range(stage_rows):
-        columns = range(stage_columns)
-        for column in reversed(columns) if order == "snake" and row % 2 else columns:
-            found.append(Region(row * height, column * width, height, width))
+    for line in range(outer):
+        places = range(inner)
+        for place in reversed(places) if order != "rows" and line % 2 else places:
+            row, column = (place, line) if order == "turned" else (line, place)
+            found.append(CoreRegion(row * height, column * width, height, width))
     return tuple(found)
 
 
-def hops(before: Region, after: Region) -> int:
+def hops(before: CoreRegion, after: CoreRegion) -> int:
     """Links between a core of a region and the core that stands in its place in another one, first along the row."""
     return abs(after.column - before.column) + abs(after.row - before.row)
 
 
-def transfer(grid: Grid, before: Region, after: Region, size: float) -> float:
+def transfer(grid: Grid, before: CoreRegion, after: CoreRegion, size: float) -> float:
     """Cycles to hand a value on that lies evenly on a region: each core to the one in its place in the next.
 
     Routes go along the row first (XY). Regions do not overlap, so that at a boundary between columns all of a row's
@@ -65,8 +67,8 @@ def transfer(grid: Grid, before: Region, after: Region, size: float) -> float:
 
     Args:
         grid: The grid.
-        before: Region that has the value.
-        after: Region that is to have it.
+        before: CoreRegion that has the value.
+        after: CoreRegion that is to have it.
         size: Bytes of the value.
     """
     if before == after or size <= 0:

@@ -91,7 +91,7 @@ class MeshOp:
 
 
 @dataclass(frozen=True)
-class Unit:
+class MeshUnit:
     """Ops that are not cut apart: an op with those that follow from it, or a layer.
 
     Attributes:
@@ -113,7 +113,7 @@ class MeshProgram:
     """
 
     ops: dict[int, MeshOp]
-    units: tuple[Unit, ...]
+    units: tuple[MeshUnit, ...]
 
     @property
     def flops(self) -> int:
@@ -131,7 +131,7 @@ class MeshProgram:
         }
         return sum(found.values())
 
-    def gives(self, unit: Unit) -> int:
+    def gives(self, unit: MeshUnit) -> int:
         """Bytes of what a unit hands on: the result of its last op."""
         last = self.ops[unit.ops[-1]]
         return last.size(last.result)
@@ -145,7 +145,7 @@ def read_mesh_program(facts: ProgramFacts, element_bytes: int = 0) -> MeshProgra
         element_bytes: Bytes that a floating-point number takes at most; 0 for no bound.
     """
     ops = {each.number: MeshOp(each, element_bytes) for each in facts.ops if each.depends == INPUTS}
-    units: list[Unit] = []
+    units: list[MeshUnit] = []
     run: list[int] = []
     for number, op in ops.items():
         before = ops[run[-1]] if run else None
@@ -158,6 +158,6 @@ def read_mesh_program(facts: ProgramFacts, element_bytes: int = 0) -> MeshProgra
     return MeshProgram(ops, tuple(units))
 
 
-def repeat(ops: Sequence[int], trips: int) -> list[Unit]:
+def repeat(ops: Sequence[int], trips: int) -> list[MeshUnit]:
     """A unit for every time that ops are run."""
-    return [Unit(tuple(ops), iteration) for iteration in range(trips)]
+    return [MeshUnit(tuple(ops), iteration) for iteration in range(trips)]

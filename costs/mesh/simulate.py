@@ -8,8 +8,8 @@ from costs.mesh.grid import Grid
 from costs.mesh.layout import Layout
 from costs.mesh.mapping import Mapping
 from costs.mesh.ops import HAND_OVER, OpCost, Phase, cost_of, follow
-from costs.mesh.placement import Region, regions_of, transfer
-from costs.mesh.program import MeshProgram, Unit
+from costs.mesh.placement import CoreRegion, regions_of, transfer
+from costs.mesh.program import MeshProgram, MeshUnit
 
 Body = tuple[int, ...]
 
@@ -33,7 +33,7 @@ class Simulation:
     crossing: tuple[int, ...]
 
     @cached_property
-    def regions(self) -> tuple[Region, ...]:
+    def regions(self) -> tuple[CoreRegion, ...]:
         """A region a stage."""
         return regions_of(self.grid, self.mapping.stages, self.mapping.stage_rows, self.mapping.order)
 
@@ -76,7 +76,7 @@ class Simulation:
             weights = [float(sum(self.kept(unit).values())) for unit in self.program.units]
         return cut(weights, self.mapping.stages)
 
-    def kept(self, unit: Unit) -> dict[tuple[int, int, bool], int]:
+    def kept(self, unit: MeshUnit) -> dict[tuple[int, int, bool], int]:
         """Bytes of weights and caches that a unit keeps on the core that has most, by array and iteration."""
         found: dict[tuple[int, int, bool], int] = {}
         for number, cost in self.bodies[unit.ops].items():

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from costs.mesh.collective import LINKS
 from costs.mesh.ops import COPY, EXCHANGE, GATHER, SUM
-from costs.mesh.placement import Region
+from costs.mesh.placement import CoreRegion
 from costs.mesh.simulate import Simulation
 
 Bytes = npt.NDArray[np.float64]
@@ -65,7 +65,7 @@ def traffic_of(simulation: Simulation) -> Traffic:
     return found
 
 
-def route(traffic: Traffic, before: Region, after: Region, size: float) -> None:
+def route(traffic: Traffic, before: CoreRegion, after: CoreRegion, size: float) -> None:
     """Add a hand-over: every core to the one in its place in another region, along the row first, then the column."""
     each = size / (before.height * before.width)
     move = after.column - before.column

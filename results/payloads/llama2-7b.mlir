@@ -1,4 +1,4 @@
-// Llama 2 7B (Touvron et al., 2023), one token with 2048 before it: 32 layers, width 4096, 32 heads, bf16 weights.
+// Llama 2 7B (Touvron et al., 2023), one token with up to 2048 before it: 32 layers, width 4096, 32 heads, bf16 weights.
 func.func @decode(
     %token: tensor<1xi32>,
     %position: tensor<1xi64> {autotune.low = 0, autotune.high = 2048},
