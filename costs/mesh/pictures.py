@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from autotune.reports.pictures.style import GREY, INK, colour_of, figure_of, label, legend_below
+from autotune.reports.pictures.style import GREY, INK, colour_of, figure_of, label, legend_below, shorten
 from costs.mesh.ops import KINDS
 from costs.mesh.simulate import Simulation
 from costs.mesh.traffic import Bytes, traffic_of
@@ -18,6 +18,7 @@ MICROSECONDS = 1e6
 
 def draw_all(payload: str, simulation: Simulation) -> dict[str, Figure]:
     """Every picture by name."""
+    (payload,) = shorten([payload])
     return {
         "placement": draw_placement(payload, simulation),
         "traffic": draw_traffic(payload, simulation),
@@ -27,8 +28,7 @@ def draw_all(payload: str, simulation: Simulation) -> dict[str, Figure]:
 
 def draw_placement(payload: str, simulation: Simulation) -> Figure:
     """Regions of the grid with their stages, joined in the order of the pipeline; how full their cores are."""
-    grid, figure_axes = simulation.grid, figure_of()
-    figure, ((axes,),) = figure_axes
+    grid, (figure, ((axes,),)) = simulation.grid, figure_of()
     axes.add_patch(Rectangle((0, 0), grid.columns, grid.rows, fill=False, edgecolor=GREY))
     centres = []
     for number, (region, held) in enumerate(zip(simulation.regions, simulation.memory, strict=True)):
@@ -42,8 +42,8 @@ def draw_placement(payload: str, simulation: Simulation) -> Figure:
     axes.plot(*zip(*centres, strict=True), color=colour_of(1), lw=1.0, marker="o", ms=2)
     axes.set(xlim=(0, grid.columns), ylim=(grid.rows, 0), aspect="equal")
     axes.grid(visible=False)
-    title = f"Placement: {payload} on {grid.name}, {len(simulation.regions)} stages, and how full a core is"
-    label(axes, title, "column of cores", "row of cores")
+    said = "column of cores; in each region its stage, and how full its fullest core is"
+    label(axes, f"Placement: {payload} on {grid.name}", said, "row of cores")
     return figure
 
 
