@@ -48,10 +48,15 @@ def measure(only: Only = "") -> None:
     for spec in PAYLOADS:
         for grid in GRIDS:
             if only in f"{spec} {grid}":
-                keep("mesh", f"{spec} {grid}".replace("/", "_"), examine(spec, grid))
+                keep("mesh", place(spec, grid), examine(spec, grid))
     for spec, (grid, _, _) in PUBLISHED.items():
         if only in spec:
-            keep("mesh", f"{spec} {grid}".replace("/", "_"), examine(spec, grid))
+            keep("mesh", place(spec, grid), examine(spec, grid))
+
+
+def place(spec: str, grid: str) -> str:
+    """What results of a model on a grid are called."""
+    return f"{Path(spec).stem}_on_{grid}"
 
 
 def examine(spec: str, grid: str) -> dict[str, Any]:
@@ -73,11 +78,11 @@ def part(folder: Path) -> str:
     rows = []
     for spec, name in PAYLOADS.items():
         for grid in GRIDS:
-            if data := read(folder, f"{spec} {grid}".replace("/", "_")):
+            if data := read(folder, place(spec, grid)):
                 rows.append(row(name, grid, data))
     said = "\n" + table(HEAD, rows) if rows else ""
     for spec, (grid, name, rate) in PUBLISHED.items():
-        if data := read(folder, f"{spec} {grid}".replace("/", "_")):
+        if data := read(folder, place(spec, grid)):
             mine = 1 / data["best"]["seconds"]
             said += (
                 f"\n{name}, on `{grid}`: predicted {duration(data['best']['seconds'])}, {mine:.0f} tokens a second; "
