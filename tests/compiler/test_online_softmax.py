@@ -18,7 +18,7 @@ from autotune.core.family import Blocks
 from autotune.core.machine import this_machine
 from autotune.core.script import assemble, write_step
 from autotune.registry import family_for, load_payload
-from autotune.tuning.task_search import candidate_of
+from autotune.tuning.candidates import candidate_alone
 from autotune.worker.evaluate import evaluate
 from autotune.worker.proof import transform
 
@@ -48,7 +48,7 @@ def test_online_softmax_is_right(spec, rows, machine):
         if "hidden" in knobs and "causal" not in spec:
             continue
         step = script_of(task, MACHINES[machine], online=64, rows=rows, **knobs)
-        (found,) = evaluate(Job(task.payload, (candidate_of(step),), this_machine(), effort=QUICK))
+        (found,) = evaluate(Job(task.payload, (candidate_alone(step),), this_machine(), effort=QUICK))
         assert found.outcome == "ok", (knobs, found.diagnostic)
 
 
@@ -78,7 +78,7 @@ def test_block_that_a_mask_hides_whole_adds_nothing(low):
 
 
 def candidate(task):
-    return candidate_of(script_of(task, this_machine(), online=64, rows=32))
+    return candidate_alone(script_of(task, this_machine(), online=64, rows=32))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +146,6 @@ def test_group_that_cannot_go_online_is_refused():
 def test_online_scores_take_less_memory():
     task = attention_task(load_payload("attention,heads=1,seq=512,d=16"))
     steps = [script_of(task, this_machine(), rows=64), script_of(task, this_machine(), rows=64, online=64)]
-    job = Job(task.payload, tuple(candidate_of(step) for step in steps), this_machine(), effort=QUICK)
+    job = Job(task.payload, tuple(candidate_alone(step) for step in steps), this_machine(), effort=QUICK)
     whole, online = (found.buffers for found in evaluate(job))
     assert online.peak_bytes < whole.peak_bytes / 2

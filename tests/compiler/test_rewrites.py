@@ -16,7 +16,8 @@ from autotune.core.errors import CompileError
 from autotune.core.machine import this_machine
 from autotune.core.script import assemble, write_step
 from autotune.registry import family_for, load_payload
-from autotune.tuning.task_search import candidate_of, shared
+from autotune.tuning.asked import shared
+from autotune.tuning.candidates import candidate_alone
 
 ROOT = Path(__file__).parents[2]
 PASSES = ROOT / "autotune" / "compiler" / "passes"
@@ -114,7 +115,7 @@ def softmax():
     config = {**family.default(task, machine), "prefetch_rows": True}
     step = write_step(task, family, config, machine, alone=True)
     assert assemble([step])
-    return task.payload, candidate_of(step)
+    return task.payload, candidate_alone(step)
 
 
 if __name__ == "__main__":
