@@ -24,10 +24,11 @@ from autotune.core.technique import Technique
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
 GENERATORS, IMPORTERS, DIALECTS = "autotune.generators", "autotune.importers", "autotune.dialects"
-BACKENDS, COSTS = "autotune.backends", "autotune.costs"
+BACKENDS, COSTS, PRECISIONS = "autotune.backends", "autotune.costs", "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, BACKENDS, COSTS, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
+SEARCHED = (SCHEDULES, PRECISIONS, BACKENDS)  # whatever may compute a task
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, *SEARCHED, COSTS, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
 
 
 @cache
@@ -131,6 +132,13 @@ def families() -> tuple[Family, ...]:
     return tuple(sorted(guarded, key=rank))
 
 
+@cache
+def rounding_families() -> tuple[Family, ...]:
+    """Families that round what they multiply: searched beside the others where an error is allowed, by its size."""
+    loaded = [cast(Family, point.load()) for point in registered(PRECISIONS).values()]
+    return tuple(sorted(loaded, key=lambda family: getattr(family, "error", 0.0)))
+
+
 def is_ours(point: EntryPoint) -> bool:
     """Tell whether this distribution brings an entry point."""
     return point.dist is None or point.dist.name == DISTRIBUTION
@@ -172,10 +180,10 @@ def load_family(spec: str) -> Family:
     path, colon, name = spec.rpartition(":")
     if colon and path.endswith(".py"):
         return load_family_file(Path(path), name)
-    for family in families():
+    have = ", ".join(family.name for family in (*families(), *rounding_families()))
+    for family in (*families(), *rounding_families()):
         if family.name == spec:
             return family
-    have = ", ".join(f.name for f in families())
     raise ScheduleError(f"schedule must be one of {have}, or in a file as mine.py:FAMILY; got {spec!r}")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from autotune.bundles.c_words import word_packer
 from autotune.core.c_names import c_name, c_symbol, identifier
 from autotune.core.payload import WRITTEN, Argument
 from autotune.core.printable import in_comment
@@ -74,12 +75,14 @@ def c_header(
     name = c_name(entry)
     plain = [parameter(index, argument) for index, argument in enumerate(arguments)]
     types = {argument.name: argument.dtype for argument in arguments}
+    shapes = {argument.name: argument.shape for argument in arguments}
     stored = [
-        Parameter(f"panels{i}_{identifier(w.argument)}", types[w.argument], w.stored_shape)
+        Parameter(f"panels{i}_{identifier(w.argument)}", "i32" if w.precision else types[w.argument], w.stored_shape)
         for i, w in enumerate(weights)
     ]
     packers = [
-        packer(f"{name}_prepare_{identifier(w.argument)}_panels_{i}", w, stored[i]) for i, w in enumerate(weights)
+        packer(f"{name}_prepare_{identifier(w.argument)}_panels_{i}", w, stored[i], shapes[w.argument])
+        for i, w in enumerate(weights)
     ]
     everything = [*plain, *stored]
     note = "".join(said for dtype, said in HALF_NOTES.items() if any(p.dtype == dtype for p in everything))
@@ -132,8 +135,10 @@ def caller(name: str, symbol: str, parameters: Sequence[Parameter]) -> str:
     return "\n".join([*lines, "}"])
 
 
-def packer(name: str, weight: WeightRecord, stored: Parameter) -> str:
-    """The function that stores a weight in panels: once, before any call."""
+def packer(name: str, weight: WeightRecord, stored: Parameter, shape: tuple[int, ...]) -> str:
+    """The function that stores a weight, an argument of some shape, in panels: once, before any call."""
+    if weight.precision:
+        return word_packer(name, weight, shape)
     *lead, k, n = weight.shape
     panels = -(-n // weight.columns)
     kind, width = C_TYPES[stored.dtype], weight.columns

@@ -35,7 +35,7 @@ class Session:
         self._listener, self._seed = listener, seed
         self._machine = this_machine()
         self._kept: dict[str, Array] = {}
-        self._panels: dict[tuple[str, int, bool], Array] = {}
+        self._panels: dict[tuple[str, int, bool, tuple[int, ...], str], Array] = {}
         self._functions: dict[tuple[str, tuple[Argument, ...]], SessionFunction] = {}
 
     def load(self, source: str | Path | Payload) -> "SessionFunction":
@@ -89,7 +89,7 @@ class Session:
     def _packed(self, payload: Payload, weight: PanelWeight) -> Array:
         """A weight in panels, packed once for all functions that read it so."""
         source = payload.arguments[weight.source]
-        key = (source.name, weight.columns, weight.transposed)
+        key = (source.name, weight.columns, weight.transposed, weight.shape, weight.precision)
         if key not in self._panels:
             self._panels[key] = self._empty(weight.argument(source))
             self._panels[key][...] = weight.pack(self._kept[source.name])

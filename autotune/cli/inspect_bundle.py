@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from rich.console import Console
+
 from autotune.cli.inspect_store import LEGEND, config_text, spell
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
 from autotune.reports.format import above_roof, duration, factor, out, percent, size, time_span, times
@@ -31,11 +33,26 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     show_sentence(console, legend if full or all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
     if above := above_roof(task.roof_fraction for task in tasks):
         show_sentence(console, above, 2)
+    if winner.rounded:
+        show_budget(console, winner)
     for note in winner.notes:
         show_sentence(console, f"note: {note}", 2)
     if winner.buffers and winner.buffers["count"]:
         peak, naive = (size(winner.buffers[name]) for name in ("peak_bytes", "naive_bytes"))
         show_sentence(console, f"arena {peak} for {winner.buffers['count']} buffers ({naive} separately)", 2)
+
+
+def show_budget(console: Console, winner: Winner) -> None:
+    """Print what became of the error budget, task by task."""
+    rows = []
+    for task in winner.rounded:
+        others = ", ".join(f"{name} {duration(seconds)}" for name, seconds in task.seconds_in.items())
+        rows.append(TextRow(task.name, (task.precision, duration(task.seconds), f"{task.error:.1e}"), others))
+    show_table(
+        console, Table("task", (Column("precision"), Column("in all"), Column("error")), tuple(rows), "otherwise")
+    )
+    spent = f"error of the whole {winner.spent:.2g}, {winner.error:g} allowed, of the largest value of an output"
+    show_sentence(console, f"{spent}; a task's: with it rounded alone; in all: its share of a call", 2)
 
 
 def task_row(task: TaskLine, whole: float, *, full: bool) -> TextRow:

@@ -48,6 +48,9 @@ def tune(
     cost: Annotated[
         str, typer.Option(metavar="NAME[:ARGUMENT]", help="What a choice costs: cpu measures, mesh:GRID models.")
     ] = "cpu",
+    error: Annotated[
+        float, typer.Option(parser=real, help="What outputs may be off, of the largest of each; tasks then round.")
+    ] = 0.0,
     rules: RuleFile = "",
     exact: Exact = False,
     threads: Threads = 1,
@@ -80,6 +83,8 @@ def tune(
 
     With --backend, once or more, code that others make of a task competes with schedules, verified and timed alike.
 
+    With --error, tasks may compute in bf16 or int8 as far as the whole's outputs stay within it, on fresh inputs.
+
     With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.
 
     With --cost mesh:GRID, a simulated mesh of cores says what a placement takes: nothing is measured.
@@ -103,8 +108,7 @@ def tune(
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
-    if cluster and jobs > 1:
-        raise typer.BadParameter("--jobs is of this machine, a cluster has a job a slot: give --cluster or --jobs")
+    check_machine(jobs, error, cluster, other=bool(cluster or kind or schedule or cost != "cpu"))
     options = TuneOptions(
         trials=trials,
         seconds=seconds,
@@ -116,6 +120,7 @@ def tune(
         threads=threads,
         jobs=jobs,
         backends=tuple(backend or ()),
+        error=error,
     )
     searched = bool(family or schedule is not None or store is not None or rules or exact)
     if (model := find_model(cost)) is not None:
@@ -155,6 +160,18 @@ def tune(
                 typer.echo(json.dumps(result.to_json()))
             else:
                 show_result(result)
+
+
+def check_machine(jobs: int, error: float, cluster: str, *, other: bool) -> None:
+    """Refuse options of this machine, and of its families, beside another machine or one's own script.
+
+    Raises:
+        BadParameter: There are both.
+    """
+    if cluster and jobs > 1:
+        raise typer.BadParameter("--jobs is of this machine, a cluster has a job a slot: give --cluster or --jobs")
+    if error and other:
+        raise typer.BadParameter("--error chooses families here: drop it, or --cluster, --cost, --for and --schedule")
 
 
 def check_names(family: str, schedule: Path | None, backends: tuple[str, ...], cluster: str, baseline: str) -> None:
@@ -201,6 +218,9 @@ def show_result(result: "TuneResult") -> None:
         f"trials: {outcomes}; {result.evaluated} run now, {rate:.0f} a minute; {result.seconds:.0f} s in all",
         2,
     )
+    if (budget := result.spent) is not None:
+        many = f"{len(budget.tasks)} task{'s' if len(budget.tasks) > 1 else ''}"
+        show_sentence(console, f"error {budget.spent:.2g} of {budget.error:g} allowed, {many} in lower precision", 2)
     for note in result.notes:
         show_sentence(console, f"note: {note}", 2)
     for line in (f"bundle: {result.bundle}", f"replay: autotune replay {result.bundle}"):

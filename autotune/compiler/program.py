@@ -115,6 +115,8 @@ def compile_program(
     watch, known = watch or Stopwatch(), Part()
     with context():
         unit = Unit.open(payload, script, panels or {}, text, kernels)
+        for lacking in filter(None, (precision.lacking for precision in unit.precisions.values())):
+            raise CompileError("jit", lacking)
         if script is not None:
             with watch.phase("transform"):
                 apply_schedule(unit)

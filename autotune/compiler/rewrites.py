@@ -15,6 +15,7 @@ from autotune.compiler.beforehand import read_blocks
 from autotune.compiler.concrete import write_concrete
 from autotune.compiler.module import find_function, parse, run_passes
 from autotune.compiler.passes.arena import plan_arena
+from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
@@ -33,9 +34,10 @@ from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Script
 from autotune.core.family import Blocks
 from autotune.core.foreign_kernel import ForeignKernel
-from autotune.core.marks import ONLINE
+from autotune.core.marks import ONLINE, PRECISION
 from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
+from autotune.core.precision import Precision, precision_named
 
 SCRIPT = "script"  # the step between the rewrites before a script and those after it
 
@@ -120,6 +122,14 @@ class Unit:
             return {}
         return {named.name: read_blocks(named.attr) for named in attributes[ONLINE]}
 
+    @property
+    def precisions(self) -> dict[str, Precision]:
+        """What the script wants operands of its tasks rounded to, by tag."""
+        attributes = self.script.operation.attributes if self.script is not None else {}
+        if PRECISION not in attributes:
+            return {}
+        return {named.name: precision_named(ir.StringAttr(named.attr).value) for named in attributes[PRECISION]}
+
 
 @dataclass(frozen=True)
 class Rewrite:
@@ -148,7 +158,7 @@ def online_softmax(unit: Unit) -> None:
 def panels(unit: Unit) -> None:
     """Contractions read weights from arguments of their own, to be stored in panels."""
     if unit.panels:
-        unit.weights = insert_panels(unit.function, unit.roles, unit.panels)
+        unit.weights = insert_panels(unit.function, unit.roles, unit.panels, unit.precisions)
 
 
 def panel_loads(unit: Unit) -> None:
@@ -203,6 +213,7 @@ def rewrite(unit: Unit) -> Iterator[str]:
     """Apply the rewrites before the script, the script, and those after it, one a step.
 
     What code of others needs has no step of its own: it is part of the first and the last one (`core.backend.CALLS`).
+    Nor has what products of rounded operands need (`core.precision.DOTS`).
 
     Yields:
         The name of what was applied.
@@ -214,6 +225,8 @@ def rewrite(unit: Unit) -> Iterator[str]:
     if unit.kernels:
         stand_in_for_tasks(unit.function, unit.kernels)
     for step in chain(BEFORE_SCRIPT, (script,), AFTER_SCRIPT):
+        if step == AFTER_SCRIPT[-1] and unit.precisions:
+            write_dots(unit.module)
         step.apply(unit)
         if step == AFTER_SCRIPT[-1] and unit.kernels:
             close_gaps(unit.module)

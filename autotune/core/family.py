@@ -37,10 +37,13 @@ class Rewrites:
             reads B as (k, n), rows of a panel at a time.
         blocks: Block sizes of the loops that a task that may go online becomes; `None` leaves it as it is. ``%op`` is
             then the outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
+        precision: What its operands are rounded to, one of `core.precision.PRECISIONS`; empty for what they are. The op
+            is then one of words, which code of ours computes tile by tile (`compiler/passes/narrow.py`).
     """
 
     panel: int = 0
     blocks: Blocks | None = None
+    precision: str = ""
 
 
 class Family(Protocol):

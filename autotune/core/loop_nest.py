@@ -20,6 +20,7 @@ class Contraction:
         constant_b: B is a weight, the same in every call: it may be stored as the schedule likes.
         zeroed: C is filled with zeros first.
         stored_b: Element type of B where it is another one, ``bf16`` or ``i8``: it is widened when it is multiplied.
+        precision: What operands are rounded to, if `k` counts words of several values (`core.precision`).
     """
 
     m: int
@@ -33,6 +34,7 @@ class Contraction:
     constant_b: bool = False
     zeroed: bool = False
     stored_b: str = ""
+    precision: str = ""
 
     @property
     def flops(self) -> int:

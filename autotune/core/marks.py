@@ -33,4 +33,6 @@ PIECES_OF_N, PIECES_OF_M = "autotune.pieces_of_n", "autotune.pieces_of_m"
 ONLINE, PART = "autotune.online", "autotune.part"
 PANEL = "autotune.panel"  # on a sequence over one op: columns of the panels that its constant B is stored in beforehand
 ROWS, COLUMNS, FACTOR, ROW_TOTALS, TOTALS, MEMBER = "rows", "columns", "factor", "row_totals", "totals", "member_"
+NARROW = "autotune.narrow"  # on ops that stand for products of rounded operands: the precision
+PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials

@@ -108,6 +108,7 @@ class Payload:
         model: File of the model in its own format, which comparators that know it run as it is; empty for none.
         foreign: Whether others wrote the text: what importers write is then undone before tasks are found.
         rules: Rewrite rules that are applied before that; the oracle stays with the text before.
+        error: What results may be off besides what the order of sums explains, relative to the largest of an output.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Payload:
     model: str = ""
     foreign: bool = False
     rules: Rules = field(default_factory=Rules)
+    error: float = 0.0
 
     def __post_init__(self) -> None:
         if not re.fullmatch(SYMBOL, self.entry):

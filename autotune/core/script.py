@@ -14,7 +14,7 @@ from autotune.core.errors import ScheduleError
 from autotune.core.family import Family, Rewrites
 from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.machine import Machine
-from autotune.core.marks import KNOBS, ONLINE, TAG
+from autotune.core.marks import KNOBS, ONLINE, PRECISION, TAG
 from autotune.core.open_script import ChosenScript
 from autotune.core.own_family import OwnFamily
 from autotune.core.space import Config
@@ -170,9 +170,8 @@ def assemble(steps: Sequence[Step]) -> str:
         + indent(calls + DESTINATIONS + LOWERING + FINISH, "  ")
         + "}\n"
     )
-    return (
-        f"module attributes {{transform.with_named_sequence{online(steps)}}} {{\n{indent(sequences + main, '  ')}}}\n"
-    )
+    said = f"transform.with_named_sequence{online(steps)}{rounded(steps)}"
+    return f"module attributes {{{said}}} {{\n{indent(sequences + main, '  ')}}}\n"
 
 
 def online(steps: Sequence[Step]) -> str:
@@ -180,6 +179,12 @@ def online(steps: Sequence[Step]) -> str:
     blocks = ((step.tag, step.rewrites.blocks) for step in steps)
     said = [f"{tag} = {{{found.text}}}" for tag, found in blocks if found]
     return f", {ONLINE} = {{{', '.join(said)}}}" if said else ""
+
+
+def rounded(steps: Sequence[Step]) -> str:
+    """The script's attribute that says of which tasks operands are rounded, and to what; empty if of none."""
+    said = [f'{step.tag} = "{step.rewrites.precision}"' for step in steps if step.rewrites.precision]
+    return f", {PRECISION} = {{{', '.join(said)}}}" if said else ""
 
 
 def before_lowering(script: str) -> str:

@@ -109,7 +109,10 @@ def above_roof(shares: Iterable[float | None]) -> str:
     """
     if not any(share is not None and share > 1.0 for share in shares):
         return ""
-    return "above 100%: the core was more disturbed when the roof was measured than when the program was; measure again"
+    return (
+        "above 100%: it computes in less than f32, or the core was more disturbed when the roof was measured than when "
+        "the program was; measure again"
+    )
 
 
 def plural(count: int, noun: str) -> str:

@@ -4,12 +4,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
 from autotune.core.task_names import readable_names
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
-from autotune.store.records import TaskRecord
+from autotune.store.records import BudgetRecord, TaskRecord
 from autotune.store.sessions import SessionFigures, figures_of
 from autotune.tuning.roofline import share_beside, why_above
 
@@ -38,6 +40,25 @@ class TimedTask:
 
 
 @dataclass(frozen=True)
+class RoundedTask:
+    """A task of the winner that rounds its operands.
+
+    Attributes:
+        name: Name for people, as `TimedTask` has it.
+        precision: What operands are rounded to.
+        seconds: Seconds of all executions in a call, alone, in the final race.
+        seconds_in: The same of the other ways to compute it, by name.
+        error: Error of the whole with this task rounded alone, relative to the largest value of an output.
+    """
+
+    name: str
+    precision: str
+    seconds: float
+    seconds_in: dict[str, float]
+    error: float
+
+
+@dataclass(frozen=True)
 class Winner:
     """A bundle at a glance.
 
@@ -58,6 +79,9 @@ class Winner:
         notes: Sentences on what did not go as hoped.
         command: Command line that tunes the same.
         compiler: Provider of MLIR, with its version.
+        rounded: Tasks that round their operands.
+        error: Error that outputs may have for that; 0 where none is allowed.
+        spent: Error that they have, on inputs that the search had not seen.
     """
 
     payload: str
@@ -76,6 +100,9 @@ class Winner:
     notes: tuple[str, ...]
     command: tuple[str, ...]
     compiler: str
+    rounded: tuple[RoundedTask, ...] = ()
+    error: float = 0.0
+    spent: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -102,7 +129,8 @@ def describe(bundle: BundleFiles) -> Winner:
     figures, flops = figures_of(data.samples, data.baseline.part_error), data.flops
     beside = figures.reference_seconds
     share = share_beside(flops, figures.best_seconds, beside, data.machine) if flops and beside is not None else None
-    above = why_above(share, beside, data.machine, data.roofs["flops"])
+    budget = data.budget or BudgetRecord(1.0, 0.0, {})
+    above = why_above(share, beside, data.machine, data.roofs["flops"]) if data.budget is None else ""
     names = names_in(bundle)
     return Winner(
         payload=data.payload,
@@ -121,6 +149,9 @@ def describe(bundle: BundleFiles) -> Winner:
         notes=data.notes if not above or above in data.notes else (*data.notes, above),
         command=data.command,
         compiler=data.versions.compiler,
+        rounded=tuple(rounded_task(names[tag], data.tasks[tag], error) for tag, error in budget.tasks.items()),
+        error=budget.error if data.budget is not None else 0.0,
+        spent=budget.spent,
     )
 
 
@@ -147,3 +178,9 @@ def timed_task(tag: str, name: str, task: TaskRecord) -> TimedTask:
         seconds=median_interval(task.seconds) if task.seconds else None,
         baseline_seconds=task.baseline_seconds,
     )
+
+
+def rounded_task(name: str, task: TaskRecord, error: float) -> RoundedTask:
+    """A task that rounds its operands, with what it brings and what it costs."""
+    others = {kind: task.count * float(np.median(seconds)) for kind, seconds in task.rivals.items()}
+    return RoundedTask(name, task.schedule, task.count * float(np.median(task.seconds)), others, error)

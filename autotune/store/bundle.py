@@ -141,6 +141,7 @@ def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
         cases=tuple(case.restore() for case in manifest.cases),
         foreign=not is_registered(manifest.payload),
         rules=recorded_rules(manifest, texts),
+        error=manifest.budget.error if manifest.budget is not None else 0.0,
     )
     check_bundle(BundleTexts(str(folder), texts, payload))
     return BundleFiles(folder, with_reference(payload, named), texts, manifest, kernels)
@@ -208,7 +209,7 @@ def with_reference(recorded: Payload, named: Payload | None) -> Payload:
         raise BundleError(
             f"--payload must be what the bundle computes, {recorded.name}, {named.name} has another text or arguments"
         )
-    return replace(named, name=recorded.name, rules=recorded.rules)
+    return replace(named, name=recorded.name, rules=recorded.rules, error=recorded.error)
 
 
 def digest(data: str | bytes) -> str:

@@ -24,6 +24,7 @@ from autotune.store.records import (
     Amount,
     ArgumentRecord,
     BaselineRecord,
+    BudgetRecord,
     Buffers,
     CaseRecord,
     File,
@@ -84,6 +85,7 @@ class Manifest:
         script: The user's own script that was tuned, open.mlir; `None` where families of schedules were.
         rules: Rewrite rules that fired on the payload, rules.mlir; `None` where none did.
         kernels: Code of back ends, by the tag of the task that it computes.
+        budget: Error budget of which tasks spend some; `None` where none rounds its operands.
     """
 
     format_version: int
@@ -117,6 +119,7 @@ class Manifest:
     script: ScriptRecord | None = None
     rules: RulesRecord | None = None
     kernels: dict[Name, KernelRecord] = field(default_factory=dict)
+    budget: BudgetRecord | None = None
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

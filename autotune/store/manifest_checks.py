@@ -59,6 +59,8 @@ def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
     for name, output in manifest.numerics.outputs.items():
         if output.max_error > output.tolerance:
             yield f"max_error of {name} must be within its tolerance {output.tolerance:g}, got {output.max_error:g}"
+    if manifest.budget is not None and manifest.budget.spent > manifest.budget.error:
+        yield f"budget.spent must be within {manifest.budget.error:g}, got {manifest.budget.spent:g}"
     for weight in manifest.weights:
         *lead, k, n = weight.shape
         if weight.stored_shape != (*lead, -(-n // weight.columns), k, weight.columns):
@@ -77,7 +79,9 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
     wanted |= {name for tag in manifest.kernels for name in kernel_files(tag)}
     for name in sorted(wanted ^ set(manifest.sha256)):
         yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
-    for key, tags in (("panels", manifest.panels), ("online", manifest.online), ("kernels", manifest.kernels)):
+    spent = tuple(manifest.budget.tasks) if manifest.budget is not None else ()
+    named = (("panels", tuple(manifest.panels)), ("online", manifest.online), ("kernels", tuple(manifest.kernels)))
+    for key, tags in (*named, ("budget", spent)):
         for tag in tags:
             if tag not in manifest.tasks:
                 yield f"{key} must be of its tasks, got {tag!r}"

@@ -71,6 +71,7 @@ class WeightRecord:
         stored_shape: Shape in memory, ``(..., panels, k, columns)``; columns beyond n are zero.
         columns: Number of columns of a panel.
         transposed: Whether the payload stores the weight as ``(..., n, k)``.
+        precision: What its columns are rounded to; k then counts words of several values. Empty where it is as it is.
     """
 
     argument: Name
@@ -78,6 +79,22 @@ class WeightRecord:
     stored_shape: Annotated[tuple[Size, ...], Field(min_length=3, max_length=17)]
     columns: Size
     transposed: bool
+    precision: Annotated[str, Field(pattern="^(bf16|int8)?$")] = ""
+
+
+@dataclass(frozen=True)
+class BudgetRecord:
+    """The error that tasks may bring by rounding operands, and what became of it.
+
+    Attributes:
+        error: What outputs may be off, relative to the largest of each.
+        spent: What they are, on inputs that the search had not seen.
+        tasks: What they are with one task rounded alone, by tag, for those that are.
+    """
+
+    error: Annotated[float, Field(gt=0, le=1)]
+    spent: Annotated[float, Field(ge=0, le=1)]
+    tasks: dict[Name, Annotated[float, Field(ge=0, le=1e30)]]
 
 
 @dataclass(frozen=True)

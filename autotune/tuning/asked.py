@@ -82,6 +82,8 @@ def identity_of(task: Task, family: Family, machine: Machine, space: Space, comp
         identity["script"] = family.script.digest
     if isinstance(family, BackendFamily):
         identity["backend"] = f"{CALLS} {family.version}"
+    if task.payload.error:
+        identity["error"] = f"{task.payload.error:g}"
     if machine.pages != "huge":
         identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
     if machine.threads > 1:

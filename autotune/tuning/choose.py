@@ -38,6 +38,7 @@ class Choice:
         baseline_seconds: The baseline's seconds a call for this task; `None` if it could not be run.
         note: Why, where it is not simply the fastest; empty otherwise.
         rivals: Times of the others that were best of their kind, a family and back ends, by name, beside the winner's.
+        others: What the task could be computed with instead, measured beside it, where an error is allowed.
     """
 
     search: TaskSearch
@@ -46,6 +47,7 @@ class Choice:
     baseline_seconds: float | None = None
     note: str = ""
     rivals: tuple[tuple[str, Samples], ...] = ()
+    others: tuple["Choice", ...] = ()
 
 
 def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) -> Choice:
@@ -133,7 +135,8 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choi
         chosen = (able or choices)[0]
         return chosen if len(choices) == 1 else replace(chosen, note=chosen.note or notes)
     candidates = [choice.search.candidate(choice.config or {}) for choice in able]
-    times = race(able[0].search, candidates, RACE_EFFORT, bench, processes=PROCESSES)
+    widest = max((choice.search for choice in able), key=lambda search: search.task.payload.error)
+    times = race(widest, candidates, RACE_EFFORT, bench, processes=PROCESSES)
     raced = {i: samples for i, samples in enumerate(times) if samples is not None}
     if not raced:
         return replace(able[0], note="its rivals could not be measured beside it")
@@ -141,7 +144,8 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choi
     most = (1 + WELL_TIED * floor) * fastest
     winner = min(i for i, samples in raced.items() if quiet_time(samples.seconds) <= most)
     others = tuple((able[i].search.family.name, samples) for i, samples in raced.items() if i != winner)
-    return replace(able[winner], samples=raced[winner], rivals=others)
+    rest = tuple(replace(able[i], samples=samples) for i, samples in raced.items() if i != winner)
+    return replace(able[winner], samples=raced[winner], rivals=others, others=rest)
 
 
 def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float | None:

@@ -42,6 +42,7 @@ def tune(
     jobs: int = 1,
     rules: str | Path | None = None,
     exact: bool = False,
+    error: float = 0.0,
     listener: Listener = SILENT,
 ) -> TuneResult:
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
@@ -68,6 +69,7 @@ def tune(
         jobs: Candidates that are worked on at once, of a core each.
         rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
         exact: Leave out rewrite rules that change rounding.
+        error: What outputs may be off, relative to the largest of each: tasks may then round operands. 0: none does.
         listener: Notified of stages and trials.
 
     Returns:
@@ -90,6 +92,7 @@ def tune(
     own = own_script(wanted, file_of(schedule)) if not family else None
     floor = read_floor(place, this_machine(threads))
     options = replace(options, least_floor=floor, script=own, tasks=task, family=family, backends=tuple(backends))
+    options = replace(options, error=error)
     by = own.source if own is not None else ""
     folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, by, threads, wanted.rules.options)
     with Store.open(store if store is not None else place / "store.journal") as opened:

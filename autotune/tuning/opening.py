@@ -1,6 +1,7 @@
 """Opening searches: one for every task and whoever competes for it, a family of schedules and back ends."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from autotune.core.backend import BackendFamily
@@ -50,6 +51,8 @@ def open_searches(
     wanted: Family | None = None,
     rules: dict[str, str] | None = None,
     backends: Sequence[BackendFamily] = (),
+    rounding: Sequence[Family] = (),
+    error: float = 0.0,
 ) -> list[TaskSearch]:
     """A search for every task that the family that is wanted, or another one, covers, and for every back end that does.
 
@@ -62,6 +65,8 @@ def open_searches(
         wanted: Family that comes before others.
         rules: Rewrite rules that the payload was changed by, as stores keep them.
         backends: Back ends that compete with families.
+        rounding: Families that round operands, and compete.
+        error: Error that those may make, relative to the largest result.
 
     Raises:
         ScheduleError: The family that is wanted covers none.
@@ -73,9 +78,11 @@ def open_searches(
     for task in tasks:
         first = wanted if wanted is not None and wanted.covers(task) else family_for(task)
         rivals = [family for family in backends if family.covers(task)]
-        for family in [*([first] if first is not None else []), *rivals]:
+        allowed = replace(task, payload=replace(task.payload, error=error))
+        able = [(allowed, family) for family in rounding if family.covers(task)]
+        for found, family in [*([(task, first)] if first is not None else []), *((task, r) for r in rivals), *able]:
             opened = TaskSearch.open(
-                task,
+                found,
                 family,
                 machine,
                 store,

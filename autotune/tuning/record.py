@@ -26,6 +26,7 @@ from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.records import (
     ArgumentRecord,
     BaselineRecord,
+    BudgetRecord,
     Buffers,
     CaseRecord,
     KernelRecord,
@@ -43,7 +44,7 @@ from autotune.tuning.assemble import Assembly, script_steps
 from autotune.tuning.backends import remember_kernels
 from autotune.tuning.choose import Choice
 from autotune.tuning.own import written
-from autotune.tuning.result import TuneResult
+from autotune.tuning.result import Spent, TuneResult
 from autotune.tuning.slow_baseline import TimedBaseline
 from autotune.tuning.warm_start import sizes_of, structure_of
 from autotune.worker.bench import Bench
@@ -66,6 +67,7 @@ def record(
     seed: int,
     command: Sequence[str],
     worker: Bench,
+    spent: Spent | None = None,
 ) -> tuple[dict[str, str | bytes], Manifest]:
     """The files of a bundle by name, and its manifest.
 
@@ -113,6 +115,7 @@ def record(
         script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
+        budget=BudgetRecord(**asdict(spent)) if spent is not None else None,
     )
     remember_kernels(assembly.kernels)
     return texts, manifest
@@ -185,7 +188,7 @@ def weight_records(payload: Payload, applied: Transformed) -> tuple[WeightRecord
 def weight_record(payload: Payload, weight: PanelWeight) -> WeightRecord:
     """How one weight is prepared."""
     name = payload.arguments[weight.source].name
-    return WeightRecord(name, weight.shape, weight.stored_shape, weight.columns, weight.transposed)
+    return WeightRecord(name, weight.shape, weight.stored_shape, weight.columns, weight.transposed, weight.precision)
 
 
 def numerics(payload: Payload, seed: int, errors: Sequence[OutputError]) -> Numerics:

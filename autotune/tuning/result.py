@@ -1,11 +1,26 @@
 """`TuneResult`: what one tuning run found, as plain data."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autotune.core.machine import Machine, Roofs
 from autotune.core.space import Value
 from autotune.core.stats import Interval
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What became of a budget.
+
+    Attributes:
+        error: Relative error that the whole may have.
+        spent: What it has, on inputs that were not seen before.
+        tasks: What it has with one task rounded alone, by tag, for those that are.
+    """
+
+    error: float
+    spent: float
+    tasks: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -33,6 +48,7 @@ class TuneResult:
         noise_floor: Relative differences below it were ties.
         notes: Notes on what did not go as hoped, a sentence each.
         bundle: Folder of the bundle.
+        spent: What became of the error budget; `None` where nothing is rounded.
     """
 
     payload: str
@@ -53,6 +69,7 @@ class TuneResult:
     noise_floor: float
     notes: tuple[str, ...] = ()
     bundle: str = ""
+    spent: Spent | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, as `tune --json` prints it."""
@@ -73,4 +90,5 @@ class TuneResult:
             "noise_floor": self.noise_floor,
             "notes": list(self.notes),
             "bundle": self.bundle,
+            **({"budget": asdict(self.spent)} if self.spent is not None else {}),
         }

@@ -12,7 +12,7 @@ from autotune.store.sessions import SessionFigures
 from autotune.tuning.assemble import Assembly
 from autotune.tuning.choose import Choice
 from autotune.tuning.dead_knobs import dead_knobs
-from autotune.tuning.result import TuneResult
+from autotune.tuning.result import Spent, TuneResult
 from autotune.tuning.roofline import needed_flops, share_beside, why_above
 from autotune.tuning.task_search import TaskSearch
 
@@ -47,6 +47,7 @@ def summarize(
     floor: float,
     unlike: int,
     said: Sequence[str] = (),
+    spent: Spent | None = None,
 ) -> TuneResult:
     """Everything a caller wants to know, as plain data."""
     tasks = {search.task.tag: search.task for search in searches}.values()
@@ -65,7 +66,8 @@ def summarize(
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     beside = figures.reference_seconds
     share = share_beside(flops, figures.best_seconds, beside, machine) if flops and beside is not None else None
-    notes += [above] if (above := why_above(share, beside, machine, roofs.flops)) else []
+    if spent is None and (above := why_above(share, beside, machine, roofs.flops)):
+        notes.append(above)
     return TuneResult(
         payload=payload.name,
         machine=machine,
@@ -84,4 +86,5 @@ def summarize(
         overhead_seconds=ran.overhead_seconds,
         noise_floor=floor,
         notes=(*notes, *assembly.notes),
+        spent=spent,
     )

@@ -19,6 +19,7 @@ from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.backends import open_makers, refusals
+from autotune.tuning.budget import Errors, rounding_here, spend
 from autotune.tuning.choose import choose_all
 from autotune.tuning.choose_rules import choose_rules
 from autotune.tuning.opening import open_searches
@@ -38,6 +39,8 @@ from autotune.worker.limits import check_memory
 from autotune.worker.noise import measure_noise
 from autotune.worker.reading import ScriptFile
 from autotune.worker.team import Team
+
+MOST_ERROR = 1.0  # of a budget: beyond it nothing is left of a result
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class TuneOptions:
         backends: Back ends that compete with it, each ``NAME`` or ``NAME:ARGUMENT``.
         threads: Threads that programs may use; with one they have no parallel loops.
         jobs: Candidates that are worked on at once, of a core each; one at a time measures.
+        error: What outputs may be off, relative to the largest of each, for operands that tasks round; 0 rounds none.
     """
 
     trials: int = 100
@@ -77,6 +81,7 @@ class TuneOptions:
     backends: tuple[str, ...] = ()
     threads: int = 1
     jobs: int = 1
+    error: float = 0.0
 
     def __post_init__(self) -> None:
         check_whole("trials", self.trials, 1, MOST_COUNT)
@@ -87,6 +92,7 @@ class TuneOptions:
         check_whole("threads", self.threads, 1, MOST_THREADS)
         check_jobs(self.jobs, self.threads)
         check_sampler(self.sampler)
+        check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
 
     def command(self, payload: str) -> list[str]:
         """The command line that tunes a payload so, without the places of store and bundle."""
@@ -98,6 +104,7 @@ class TuneOptions:
         own += ["--family", self.family] if self.family else []
         own += [word for spec in self.backends for word in ("--backend", spec)]
         own += ["--threads", str(self.threads)] if self.threads > 1 else []
+        own += ["--error", f"{self.error:g}"] if self.error else []
         own += ["--jobs", str(self.jobs)] if self.jobs > 1 else []
         return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
@@ -152,16 +159,21 @@ def tune(
         wanted = own or (load_family(options.family) if options.family else None)
         rules = rules_of(payload, parts)
         rivals = makers.families(options.backends, parts.tasks, machine)
+        coarse, lacking = rounding_here(options.error)
         searches = open_searches(
-            payload, parts.tasks, machine, store, options, wanted=wanted, rules=rules, backends=rivals
+            payload,
+            parts.tasks,
+            machine,
+            store,
+            options,
+            wanted=wanted,
+            rules=rules,
+            backends=rivals,
+            rounding=coarse,
+            error=options.error,
         )
-        said = (
-            place.notes
-            + proved
-            + chosen
-            + (rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted))
-            + refusals(rivals)
-        )
+        ours = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
+        said = place.notes + proved + chosen + ours + refusals(rivals) + lacking
         for note in said:
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
@@ -170,6 +182,9 @@ def tune(
             ran = run_on_slots(searches, options, slots, listener)
         listener.stage("measuring finalists")
         choices = choose_all(searches, baseline, floor, place.benches())
+        errors = Errors(payload, parts, machine.threads, worker)
+        choices, spent, notes = spend(choices, options.error, errors, options.seed, listener)
+        payload = replace(payload, error=spent.error if spent is not None else 0.0)
         listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
         flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
         timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)
@@ -191,7 +206,8 @@ def tune(
             start=start,
             floor=floor,
             unlike=unlike,
-            said=said,
+            said=said + notes,
+            spent=spent,
         )
         listener.stage("recording the bundle")
         texts, manifest = record(
@@ -205,6 +221,7 @@ def tune(
             seed=options.seed,
             command=[*options.command(payload.name), *payload.rules.options],
             worker=worker,
+            spent=spent,
         )
     folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
     result = replace(result, bundle=str(folder))

@@ -38,7 +38,7 @@ def known_payload(recorded: Payload) -> Payload:
         with suppress(AutotuneError):
             built = reopen_payload(spec)
             if is_same(built, recorded):
-                return replace(built, name=recorded.name, rules=recorded.rules)
+                return replace(built, name=recorded.name, rules=recorded.rules, error=recorded.error)
     return recorded
 
 

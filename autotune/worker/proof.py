@@ -12,9 +12,9 @@ from autotune.compiler.stages import compile_to
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
-from autotune.core.stats import tolerance
 from autotune.worker.evaluate import build_and_verify
 from autotune.worker.testbench import Testbench, open_testbench
+from autotune.worker.verify import allowed_error
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class OutputError:
         name: Name of the argument.
         max_error: Largest absolute difference.
         rms_error: Root of the mean squared difference.
-        tolerance: Largest difference that rounding explains.
+        tolerance: Largest difference that is right.
         magnitude: Largest absolute value of the oracle.
     """
 
@@ -110,7 +110,7 @@ def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]
                 name=argument.name,
                 max_error=float(np.max(np.abs(difference), initial=0.0)),
                 rms_error=float(np.sqrt(np.mean(difference**2))),
-                tolerance=tolerance(argument.dtype, payload.reduction, magnitude),
+                tolerance=allowed_error(payload, argument.dtype, magnitude),
                 magnitude=magnitude,
             )
         )

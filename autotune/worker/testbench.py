@@ -34,7 +34,7 @@ class Testbench(PayloadArrays):
     def __init__(self, payload: Payload, seed: int, pages: Pages = "huge") -> None:
         super().__init__(payload, seed, pages)
         self.fenced = [fenced_empty(argument) for argument in payload.written]
-        self._stored: dict[tuple[int, int, bool], Array] = {}
+        self._stored: dict[tuple[int, int, bool, tuple[int, ...], str], Array] = {}
         self.expected = [self.ask_oracle(case) for case in self.cases]
         if any(not np.isfinite(array).all() for arrays in self.expected for array in arrays):
             raise PayloadError(
@@ -56,7 +56,7 @@ class Testbench(PayloadArrays):
 
     def stored(self, weight: PanelWeight) -> Array:
         """A weight in panels; packed once, however many candidates want it."""
-        key = (weight.source, weight.columns, weight.transposed)
+        key = (weight.source, weight.columns, weight.transposed, weight.shape, weight.precision)
         if key not in self._stored:
             array = aligned_empty(weight.argument(self.payload.arguments[weight.source]), self.pages)
             array[...] = weight.pack(self.arrays[weight.source])
@@ -177,4 +177,5 @@ def open_testbench(payload: Payload, seed: int, pages: Pages = "huge") -> Testbe
         while len(_prepared) > KEPT_PAYLOADS:
             _prepared.popitem(last=False)
     _prepared.move_to_end(key)
+    _prepared[key].payload = payload  # same data, maybe another budget
     return _prepared[key]

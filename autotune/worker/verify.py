@@ -38,10 +38,11 @@ def verify(
 ) -> Verdict:
     """Compare what was written to the oracle's, element by element.
 
-    The tolerance grows with the machine epsilon, the length of the longest sum and the oracle's largest value.
+    The tolerance grows with the machine epsilon, the length of the longest sum, the oracle's largest value, and the
+    payload's budget.
 
     Args:
-        payload: Gives the length of the longest sum.
+        payload: Gives the length of the longest sum, and the budget.
         got: Arrays that the candidate wrote, in the order of `arguments`.
         expected: Arrays of the oracle, same shapes; usually float64.
         arguments: Arguments to compare; everything the payload writes, states included, by default.
@@ -54,14 +55,26 @@ def verify(
         names = ", ".join(argument.name for argument in compared)
         raise PayloadError(f"there must be an array each of {names}, in a list; got {len(got)} and {len(expected)}")
     for argument, mine, theirs in zip(compared, got, expected, strict=True):
-        verdict = verify_output(argument, mine, theirs, payload.reduction)
+        verdict = verify_output(argument, mine, theirs, payload)
         if verdict.outcome != "ok":
             return verdict
         worst = max(worst, verdict.max_error)
     return Verdict("ok", worst)
 
 
-def verify_output(argument: Argument, got: Array, expected: Array, reduction: int) -> Verdict:
+def allowed_error(payload: Payload, dtype: str, magnitude: float) -> float:
+    """What an element of an output may be off: what rounding explains, and the payload's own budget.
+
+    Args:
+        payload: Gives the length of the longest sum, and the budget; whole numbers have none.
+        dtype: Element type of the output.
+        magnitude: Largest absolute value of the oracle's array.
+    """
+    budget = 0.0 if dtype.startswith("i") else payload.error
+    return tolerance(dtype, payload.reduction, magnitude) + budget * magnitude
+
+
+def verify_output(argument: Argument, got: Array, expected: Array, payload: Payload) -> Verdict:
     """Compare one output."""
     expected = np.asarray(expected)
     if got.shape != expected.shape:
@@ -73,7 +86,7 @@ def verify_output(argument: Argument, got: Array, expected: Array, reduction: in
         return Verdict(
             "non-finite", np.inf, f"{argument.name}{list(where)} is {got[where]}, should be {expected[where]}"
         )
-    allowed = tolerance(argument.dtype, reduction, float(np.max(np.abs(expected), initial=0.0)))
+    allowed = allowed_error(payload, argument.dtype, float(np.max(np.abs(expected), initial=0.0)))
     worst = float(np.max(error, initial=0.0))
     if worst > allowed:
         where = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))

@@ -14,7 +14,8 @@ import pytest
 from c_support import EXPECTED_TYPES, NEEDS_C, STRICT, c_program, call_from_c, emit
 from hypothesis import given
 from hypothesis import strategies as st
-from tuning_support import MACHINES, default_steps
+from precision_support import FAMILIES
+from tuning_support import MACHINES, default_steps, run
 
 from autotune.bundles import c_header as header
 from autotune.bundles.c_header import C_TYPES, c_header, parameter
@@ -22,10 +23,11 @@ from autotune.compiler.lower import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Candidate
+from autotune.core.machine import this_machine
 from autotune.core.payload import DTYPES, ROLES, Argument, Payload
 from autotune.core.printable import in_comment
-from autotune.core.script import assemble, panels_of
-from autotune.registry import load_payload
+from autotune.core.script import assemble, panels_of, write_step
+from autotune.registry import family_for, load_payload
 from autotune.store.records import WeightRecord
 
 SHOWN_BY = {"input": ("x_seen", "limit_seen"), "weight": ("w_seen",), "state": ("s", "s_seen"), "output": ("y",)}
@@ -130,6 +132,23 @@ def test_c_stores_weights_of_every_width_in_panels(stored, tmp_path):
     got = call_from_c(tmp_path, payload, weights, values)
     for argument, expected in zip(payload.written, payload.reference(**values), strict=True):
         np.testing.assert_allclose(got[argument.name], expected, atol=1e-5)
+
+
+@NEEDS_C
+@pytest.mark.parametrize("family", FAMILIES)
+def test_c_stores_weights_as_words_of_rounded_values(family, tmp_path):
+    payload = load_payload(SMALL)
+    parts, machine = partition(payload), this_machine()
+    taken = [(task, family if family.covers(task) else family_for(task)) for task in parts.tasks]
+    steps = [write_step(task, found, found.default(task, machine), machine) for task, found in taken]
+    candidate = Candidate(assemble(steps), TAIL, parts.payload.text, tuple(panels_of(steps)))
+    weights = emit(payload, candidate, tmp_path)
+    assert family.name in {weight.precision for weight in weights}
+    values = payload.make_inputs(7)
+    got = call_from_c(tmp_path, payload, weights, values)
+    here = run(payload, values, candidate.script, TAIL, text=candidate.text, panels=candidate.panels)
+    for argument, expected in zip(payload.outputs, here, strict=True):
+        np.testing.assert_allclose(got[argument.name], expected, atol=2e-3 * np.abs(expected).max())
 
 
 @NEEDS_C

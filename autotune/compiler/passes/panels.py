@@ -13,11 +13,13 @@ from mlir.dialects import bufferization, tensor
 
 from autotune.compiler.arguments import pad
 from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.passes.narrow import narrow
 from autotune.compiler.tasks.weights import Weight, weight_behind
 from autotune.compiler.values import static_slice
 from autotune.core.errors import CompileError
 from autotune.core.marks import WEIGHT_OF
 from autotune.core.payload import Argument, Array
+from autotune.core.precision import PRECISIONS, Precision
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,10 @@ class PanelWeight:
     Attributes:
         source: Position of the payload's argument that holds the weight.
         position: Position of the new one.
-        shape: Logical shape of the weight, (..., k, n).
+        shape: Logical shape of the weight, (..., k, n); k counts words where it is rounded.
         columns: Columns of a panel.
         transposed: Whether the payload stores the weight as (..., n, k).
+        precision: What it is rounded to, one of `core.precision.PRECISIONS`; empty for what it is.
     """
 
     source: int
@@ -37,6 +40,7 @@ class PanelWeight:
     shape: tuple[int, ...]
     columns: int
     transposed: bool
+    precision: str = ""
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -46,19 +50,27 @@ class PanelWeight:
 
     def argument(self, source: Argument) -> Argument:
         """The new argument, as it is in memory."""
-        return replace(source, name=f"{source.name}_panels_{self.position}", shape=self.stored_shape)
+        dtype = "i32" if self.precision else source.dtype
+        return replace(source, name=f"{source.name}_panels_{self.position}", shape=self.stored_shape, dtype=dtype)
 
     def pack(self, weight: Array) -> Array:
         """The weight in panels: the preparation step, done once."""
         *lead, k, n = self.shape
-        plain = weight.reshape(*lead, n, k).swapaxes(-1, -2) if self.transposed else weight.reshape(self.shape)
+        plain = weight.reshape(*lead, n, -1).swapaxes(-1, -2) if self.transposed else weight.reshape(*lead, -1, n)
+        if self.precision:
+            plain = PRECISIONS[self.precision].pack(plain)
         panels = self.stored_shape[-3]
-        wide = np.zeros((*lead, k, panels * self.columns), weight.dtype)
+        wide = np.zeros((*lead, k, panels * self.columns), plain.dtype)
         wide[..., :n] = plain
         return np.ascontiguousarray(wide.reshape(*lead, k, panels, self.columns).swapaxes(-3, -2))
 
 
-def insert_panels(function: ir.OpView, roles: Sequence[str], columns: Mapping[str, int]) -> tuple[PanelWeight, ...]:
+def insert_panels(
+    function: ir.OpView,
+    roles: Sequence[str],
+    columns: Mapping[str, int],
+    precisions: Mapping[str, Precision] | None = None,
+) -> tuple[PanelWeight, ...]:
     """Give tagged contractions a B of their own, in the orientation (k, n), as a new argument of the function.
 
     The payload's argument stays, for other readers. The new one keeps its logical shape until `store_in_panels`.
@@ -67,30 +79,38 @@ def insert_panels(function: ir.OpView, roles: Sequence[str], columns: Mapping[st
         function: The entry function, on tensors.
         roles: Role of each of its arguments.
         columns: Columns of a panel for every tag concerned.
+        precisions: What operands are rounded to, for every tag where they are.
 
     Raises:
         CompileError: Stage ``transform``; B of such an op is no weight.
     """
     block = function.regions[0].blocks[0]
-    found: dict[tuple[int, int, bool, tuple[int, ...]], PanelWeight] = {}
+    found: dict[tuple[int, int, bool, tuple[int, ...], str], PanelWeight] = {}
     tensors: dict[int, ir.Value] = {}
     for op in list(tagged(block, columns)):
         tag = ir.StringAttr(op.attributes[WEIGHT_OF]).value
         weight = weight_behind(op.operands[1], roles)
         if weight is None:
             raise CompileError("transform", f"B of {tag} must be a weight to be stored in panels, it is not")
-        turned = is_turned(op)
-        key = (weight.argument.arg_number, columns[tag], turned, weight.shape)
+        turned, precision = is_turned(op), (precisions or {}).get(tag)
+        rounded = precision.name if precision is not None else ""
+        key = (weight.argument.arg_number, columns[tag], turned, weight.shape, rounded)
         if key not in found:
             *lead, rows, cols = weight.shape
-            shape = (*lead, cols, rows) if turned else (*lead, rows, cols)
-            kind = ir.MemRefType.get(shape, ir.MemRefType(weight.argument.type).element_type)
+            k, n = (cols, rows) if turned else (rows, cols)
+            element = ir.MemRefType(weight.argument.type).element_type
+            if precision is not None:
+                k, element = precision.words(k), ir.IntegerType.get_signless(32)
+            shape = (*lead, k, n)
+            kind = ir.MemRefType.get(shape, element)
             added = block.add_argument(kind, function.location)
-            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], turned)
+            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], turned, rounded)
             with ir.InsertionPoint.at_block_begin(block), function.location:
                 ranked = ir.RankedTensorType.get(shape, kind.element_type)
                 tensors[added.arg_number] = bufferization.to_tensor(ranked, added, restrict=True)
         read(op, weight, tensors[found[key].position], turned)
+        if precision is not None:
+            narrow(op, precision)
     update_type(function)
     return tuple(found.values())
 

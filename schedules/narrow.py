@@ -1,0 +1,135 @@
+"""Products with a stored weight in bf16 or int8, alone or in a group: the nest of a matmul, over words of values.
+
+B is rounded by columns and stored in panels of words before any call, A by rows in the call. Tiles and fusing are those
+of the families for f32; a register tile is code of ours (`compiler/passes/dots.py`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from autotune.core.errors import ScheduleError
+from autotune.core.family import Family, Rewrites
+from autotune.core.loop_nest import Contraction
+from autotune.core.machine import Machine
+from autotune.core.precision import BF16, DOTS, INT8, Precision
+from autotune.core.space import Config, Knob, Space, Value
+from autotune.core.task import Member, Task
+from schedules.fused import FUSED
+from schedules.matmul import MATMUL
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """The family for one precision.
+
+    Attributes:
+        precision: What operands are rounded to.
+        fallback: Steps in where nothing else covers a task; never.
+    """
+
+    precision: Precision
+    fallback: bool = False
+
+    @property
+    def name(self) -> str:
+        """That of the precision."""
+        return self.precision.name
+
+    @property
+    def error(self) -> float:
+        """How coarsely operands are rounded: ways to compute a task are compared by it."""
+        return self.precision.error
+
+    @property
+    def lacking(self) -> str:
+        """What this CPU lacks; empty if nothing."""
+        return self.precision.lacking
+
+    def covers(self, task: Task) -> bool:
+        """A product of f32 with a weight, alone or the only one of a group that the families for f32 cover."""
+        products = [m for m in task.members if m.contraction] if task.members else []
+        whole = task.contractions
+        if len(whole) != 1 or not self.takes(whole[0]) or task.grows:
+            return False
+        if not task.members:
+            return MATMUL.covers(task)
+        place = task.members.index(products[0])
+        feeds = any(member.reader == place for number, member in enumerate(task.members) if number and number != place)
+        return not feeds and FUSED.covers(task)
+
+    def takes(self, c: Contraction) -> bool:
+        """Whether a contraction has the operands that can be rounded."""
+        plain = c.constant_b and c.zeroed and not (c.batched or c.transposed_a or c.stored_b)
+        return plain and c.dtype == "f32" and c.k <= self.precision.most_k
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """The knobs of the family for f32, those fixed that words leave no choice."""
+        inner, of_words = self.inner(task)
+        space = inner.space(of_words, machine)
+        return replace(space, knobs=tuple(fixed(knob) for knob in space.knobs))
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """That of the family for f32, with what is fixed."""
+        inner, of_words = self.inner(task)
+        space = self.space(task, machine)
+        chosen = dict(inner.default(of_words, machine))
+        only = {knob.name: knob.values[0] for knob in space.knobs if len(knob.values) == 1}
+        for config in ordered({**chosen, **only}, space):
+            if space.broken_law(config) is None:
+                return config
+        return next(space.configs())
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """The script of the family for f32, for products of words."""
+        inner, of_words = self.inner(task)
+        return f"// operands rounded to {self.name} ({DOTS})\n{inner.build(of_words, config, machine)}"
+
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """Panels of words, as wide as the register tile."""
+        inner, of_words = self.inner(task)
+        return replace(inner.rewrites(of_words, config), precision=self.name)
+
+    def inner(self, task: Task) -> tuple[Family, Task]:
+        """The family that writes the nest, and the task as it sees it.
+
+        Raises:
+            ScheduleError: The task has no such product.
+        """
+        if not self.covers(task):
+            raise ScheduleError(f"schedule '{self.name}' needs one product of f32 with a weight, {task.tag} has none")
+        if not task.members and task.contraction is not None:
+            return MATMUL, replace(task, contraction=self.in_words(task.contraction))
+        return FUSED, replace(task, members=tuple(self.of_words(member) for member in task.members))
+
+    def of_words(self, member: Member) -> Member:
+        """A member of a group; the product writes all of C, which nothing fills."""
+        if member.contraction is None:
+            return member
+        return replace(member, contraction=self.in_words(member.contraction), filled=None)
+
+    def in_words(self, c: Contraction) -> Contraction:
+        """A product of words."""
+        return replace(c, k=self.precision.words(c.k), transposed_b=False, zeroed=False, precision=self.name)
+
+
+def fixed(knob: Knob) -> Knob:
+    """A knob as it is for words: B in panels, k whole, whole vectors."""
+    only: dict[str, tuple[Value, ...]] = {
+        "pack_b": ("beforehand",),
+        "tile_k": (0,),
+        "unroll_k": (1,),
+        "prefetch": (False,),
+        "vector_width": knob.values[:1],  # the widest
+    }
+    return replace(knob, values=only.get(knob.name, knob.values))
+
+
+def ordered(config: dict[str, Value], space: Space) -> Iterator[dict[str, Value]]:
+    """A config with its loops in every order, its own first: what is fixed may leave a loop out."""
+    yield config
+    for knob in space.knobs:
+        if knob.name == "order":
+            yield from ({**config, "order": order} for order in knob.values)
+
+
+NARROW_BF16, NARROW_INT8 = Narrow(BF16), Narrow(INT8)

@@ -1,0 +1,174 @@
+"""Products of operands rounded to bf16 and int8: what they compute, which instructions they become, what is refused."""
+
+import re
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from precision_support import FAMILIES, computed, product
+from tuning_support import MACHINES, contraction_payload, run
+
+from autotune.compiler.llvm_tools import find_tool
+from autotune.compiler.lower import TAIL
+from autotune.compiler.stages import compile_to
+from autotune.compiler.tasks.partition import partition
+from autotune.core.machine import this_machine
+from autotune.core.precision import INT8, PRECISIONS
+from autotune.core.script import assemble, panels_of, write_step
+from autotune.registry import family_for, load_family, load_payload, rounding_families
+from autotune.tuning.candidates import candidate_alone
+
+SIZES = st.integers(1, 70)
+INSTRUCTIONS = {"int8": r"vpdpbusd\s+%zmm|vpdpbusd\s.*zmm", "bf16": r"vdpbf16ps\s.*zmm"}
+
+
+def check(family, payload, inputs, *, turned=False, **config):
+    (got,) = computed(family, payload, inputs, **config)
+    a, b = inputs["a"], inputs["b"]
+    expected = product(family.precision, a, b.T if turned else b)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=3e-6 * max(1.0, np.abs(a).max() * np.abs(b).max() * len(b)))
+
+
+@settings(max_examples=12, deadline=None)
+@given(family=st.sampled_from(range(len(FAMILIES))), m=SIZES, n=SIZES, k=SIZES, turned=st.booleans())
+@example(family=1, m=1, n=1, k=1, turned=False)
+@example(family=1, m=13, n=70, k=66, turned=True)
+@example(family=0, m=33, n=17, k=31, turned=False)
+def test_what_is_computed_is_the_product_of_rounded_operands(family, m, n, k, turned):
+    if FAMILIES[family].marks[0].args[0]:
+        return
+    payload = contraction_payload(m, n, k, b="nk" if turned else "kn", role_b="weight")
+    check(FAMILIES[family].values[0], payload, payload.make_inputs(0), turned=turned)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_kind_of_nest_computes_the_same(family):
+    payload = contraction_payload(40, 200, 48, role_b="weight")
+    (task,) = partition(payload).tasks
+    machine = this_machine()
+    space, default = family.space(task, machine), family.default(task, machine)
+    tried = 0
+    for change in ({"register_m": 1}, {"register_n": 1}, {"tile_m": 32, "order": "mnk"}, {"tile_n": 64}):
+        if space.broken_law({**default, **change}) is None:
+            check(family, payload, payload.make_inputs(1), **change)
+            tried += 1
+    assert tried > 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("rows", [[0.0], [1e30, 1e-30], [-1.0, 0.0, 1e-3]])
+def test_rows_of_any_size_are_rounded_by_themselves(family, rows):
+    payload = contraction_payload(len(rows), 20, 24, role_b="weight")
+    inputs = payload.make_inputs(0)
+    inputs["a"] *= np.array(rows, "f4")[:, None]
+    (got,) = computed(family, payload, inputs)
+    for mine, row, x in zip(got, rows, inputs["a"], strict=True):
+        expected = product(family.precision, x[None], inputs["b"])[0]
+        np.testing.assert_allclose(mine, expected, rtol=0, atol=1e-4 * abs(row))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("strange", [np.nan, np.inf])
+def test_what_is_no_number_stays_none(family, strange):
+    payload = contraction_payload(3, 8, 40, role_b="weight")
+    inputs = payload.make_inputs(0)
+    inputs["a"][1, 37] = strange
+    (got,) = computed(family, payload, inputs)
+    assert not np.isfinite(got[1]).any()
+    assert np.isfinite(got[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS.values(), ids=lambda precision: precision.name)
+def test_packed_words_hold_the_rounded_columns(precision):
+    b = np.random.default_rng(0).standard_normal((2, 7, 5)).astype("f4")
+    words = precision.pack(b)
+    assert words.shape == (2, precision.words(7), 5)
+    assert words.dtype == np.int32
+    values = np.ascontiguousarray(words[:, : precision.words(7) - precision.extra].swapaxes(-1, -2))
+    if precision == INT8:
+        rounded = values.view(np.int8)[..., :7].swapaxes(-1, -2) * words[:, -2:-1].view("f4")
+        assert np.abs(rounded - b).max() <= np.abs(b).max() / 127
+        assert (words[:, -1] == -128 * values.view(np.int8).sum(axis=-1, dtype=np.int32)).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_whole_model_of_rounded_products_is_near_the_exact_one(family):
+    payload, machine = (
+        load_payload("gpt,seq=8,d_model=32,layers=2,heads=2,d_ff=64,vocab=50,positions=8"),
+        this_machine(),
+    )
+    parts = partition(payload)
+    taken = [family if family.covers(task) else family_for(task) for task in parts.tasks]
+    assert taken.count(family) == 5
+    steps = [write_step(t, f, f.default(t, machine), machine) for t, f in zip(parts.tasks, taken, strict=True)]
+    inputs = payload.make_inputs(0)
+    (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    (expected,) = payload.reference(**inputs)
+    assert 1e-4 < np.abs(got - expected).max() / np.abs(expected).max() < 0.05
+
+
+# Text: also where the instructions are not.
+
+
+def llvm_of(family, spec="matmul,m=24,n=64,k=64,constant_b=1"):
+    (task,) = partition(load_payload(spec)).tasks
+    machine = MACHINES["avx512"]
+    step = write_step(task, family, family.default(task, machine), machine, alone=True)
+    return task.payload, candidate_alone(step)
+
+
+@pytest.mark.parametrize("family", rounding_families(), ids=lambda family: family.name)
+def test_tiles_become_dot_products_of_whole_vectors_on_a_cpu_that_has_them(family, tmp_path):
+    payload, candidate = llvm_of(family)
+    text = compile_to("llvm", payload, candidate).text
+    (tmp_path / "tile.ll").write_text(text)
+    options = ("-mtriple=x86_64-linux-gnu", "-mcpu=cooperlake", "-O3", "-o", "-")
+    made = subprocess.run(
+        [find_tool("llc"), *options, tmp_path / "tile.ll"], check=True, capture_output=True, text=True
+    ).stdout
+    found = [line for line in made.splitlines() if re.search(INSTRUCTIONS[family.name], line)]
+    assert len(found) >= 16, "a tile has many sums"
+    loop = made[made.index(found[0]) : made.index(found[-1])]
+    assert "zmm" in loop
+    assert "(%rsp)" not in loop, "its sums stay in registers"
+
+
+@pytest.mark.parametrize("family", rounding_families(), ids=lambda family: family.name)
+def test_a_script_says_what_is_rounded_and_the_step_before_it_shows_how(family):
+    payload, candidate = llvm_of(family)
+    assert re.search(rf'autotune.precision = {{\w+ = "{family.name}"}}', candidate.script)
+    before = compile_to("panels", payload, candidate).text
+    assert before.count("autotune.narrow") == 2
+    assert "linalg.matmul" not in before
+    assert "autotune.narrow" not in compile_to("panel-loads", payload, candidate).text
+
+
+def test_a_cpu_without_the_instructions_is_told_what_it_lacks():
+    assert replace(INT8, flag="amx_int8x").lacking == "int8 needs a CPU with amx_int8x, which this one lacks"
+
+
+# Who is covered.
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        contraction_payload(8, 8, 8),
+        contraction_payload(8, 8, 8, batch=2, role_b="weight"),
+        contraction_payload(8, 8, 8, a="km", role_b="weight"),
+        load_payload("softmax,rows=8,cols=8"),
+    ],
+    ids=["fresh", "batch", "turned a", "softmax"],
+)
+def test_products_without_a_weight_are_left_to_others(payload):
+    for task in partition(payload).tasks:
+        assert not any(family.covers(task) for family in rounding_families())
+
+
+def test_no_family_that_rounds_is_taken_unasked():
+    (task,) = partition(contraction_payload(8, 8, 8, role_b="weight")).tasks
+    assert family_for(task).name == "matmul"
+    assert [load_family(family.name) for family in rounding_families()] == list(rounding_families())

@@ -1,0 +1,167 @@
+"""The error budget of a whole: who rounds, who steps back, what is recorded."""
+
+import json
+from dataclasses import dataclass
+from math import inf, sqrt
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from precision_support import FAMILIES
+
+import autotune as at
+from autotune.core.listener import SILENT
+from autotune.core.payload import Argument, Payload
+from autotune.core.trial import Samples
+from autotune.registry import rounding_families
+from autotune.tuning.budget import Ladder, is_rounded, seconds_of, spend
+from autotune.tuning.choose import Choice
+from autotune.worker.verify import allowed_error, verify
+
+HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
+EXACT = SimpleNamespace(name="exact")
+WAYS = (EXACT, *rounding_families())
+
+
+# Laws of spending, on errors that are known.
+
+
+@dataclass
+class Known:
+    """Errors of wholes by arithmetic: those of tasks add up by their squares, times what nobody expected."""
+
+    errors: dict
+    surprise: float = 1.0
+    asked: int = 0
+
+    def of(self, choices, seed):
+        self.asked += 1
+        single = [self.errors[c.search.task.tag, c.search.family.name] for c in choices if is_rounded(c)]
+        return (self.surprise if len(single) > 1 else 1.0) * sqrt(sum(error**2 for error in single))
+
+
+def choice(tag, family, seconds, count=1):
+    search = SimpleNamespace(task=SimpleNamespace(tag=tag, count=count), family=family)
+    return Choice(search, {}, Samples((seconds,), (1.0,)))
+
+
+def whole(times, surprise=1.0):
+    """Choices of tasks, given seconds and errors of each way; and their errors."""
+    errors, choices = {}, []
+    for number, (seconds, error) in enumerate(times):
+        ways = [choice(str(number), family, each) for family, each in zip(WAYS, seconds, strict=True)]
+        errors |= {(str(number), f.name): e for f, e in zip(WAYS, (0.0, *error), strict=True)}
+        fastest = min(ways, key=seconds_of)
+        fastest = Choice(fastest.search, {}, fastest.samples, others=tuple(way for way in ways if way is not fastest))
+        choices.append(fastest)
+    return choices, Known(errors, surprise)
+
+
+POSITIVE = st.floats(0.01, 1.0)
+TASK = st.tuples(st.tuples(POSITIVE, POSITIVE, POSITIVE), st.tuples(POSITIVE, POSITIVE))
+TASKS = st.lists(TASK, min_size=1, max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tasks=TASKS, error=st.floats(1e-3, 3.0), surprise=st.sampled_from([0.5, 1.0, 4.0]))
+def test_what_is_chosen_keeps_the_budget_and_is_never_slower_than_exact(tasks, error, surprise):
+    choices, errors = whole(tasks, surprise)
+    chosen, spent, notes = spend(choices, error, errors, 0, SILENT)
+    assert [c.search.task.tag for c in chosen] == [c.search.task.tag for c in choices]
+    assert errors.of(chosen, 0) <= error
+    assert sum(map(seconds_of, chosen)) <= sum(seconds[0] for seconds, _ in tasks)
+    assert (spent is None) == (not any(map(is_rounded, chosen)))
+    if spent is None:
+        assert len(notes) == 1
+    else:
+        assert spent.spent == errors.of(chosen, 0)
+        assert set(spent.tasks) == {c.search.task.tag for c in chosen if is_rounded(c)}
+
+
+@given(tasks=TASKS)
+def test_a_budget_with_room_for_all_takes_the_fastest_of_each(tasks):
+    choices, errors = whole(tasks)
+    chosen, _, _ = spend(choices, inf, errors, 0, SILENT)
+    assert [seconds_of(c) for c in chosen] == [min(seconds) for seconds, _ in tasks]
+
+
+def test_the_task_that_saves_least_for_its_error_steps_back_first():
+    cheap, dear = ((1.0, 0.9, 0.95), (0.1, 0.2)), ((10.0, 1.0, 1.5), (0.1, 0.2))
+    choices, errors = whole([cheap, dear])
+    chosen, spent, _ = spend(choices, 0.11, errors, 0, SILENT)
+    assert [c.search.family.name for c in chosen] == ["exact", WAYS[1].name]
+    assert spent.tasks == {"1": 0.1}
+    assert {name for name, _ in chosen[1].rivals} == {"exact", WAYS[2].name}
+
+
+def test_without_a_budget_nothing_is_asked():
+    choices, errors = whole([((1.0, 0.5, 0.2), (0.1, 0.2))])
+    assert spend(choices, 0.0, errors, 0, SILENT) == (choices, None, ())
+    assert errors.asked == 0
+
+
+def test_ways_that_are_slower_than_a_more_exact_one_are_no_rungs():
+    choices, _ = whole([((1.0, 2.0, 0.5), (0.1, 0.2))])
+    assert [rung.search.family.name for rung in Ladder.of(choices[0]).rungs] == ["exact", WAYS[2].name]
+
+
+# Verification.
+
+
+def test_a_budget_is_room_beside_rounding_and_none_for_whole_numbers():
+    payload = Payload("p", "", "p", (Argument("x", "output", (2,)), Argument("i", "output", (2,), "i32")), error=0.01)
+    assert allowed_error(payload, "f32", 100.0) == pytest.approx(1.0, rel=1e-3)
+    assert allowed_error(payload, "i32", 100.0) == 0.0
+    expected = [np.array([100.0, 1.0]), np.array([3, 4])]
+    near = [np.array([100.0, 1.9], "f4"), np.array([3, 4], "i4")]
+    assert verify(payload, near, expected).outcome == "ok"
+    assert verify(payload, [near[0], near[1] + 1], expected).outcome == "wrong-result"
+    assert verify(payload, [near[0] + 0.2, near[1]], expected).outcome == "wrong-result"
+
+
+# The whole way.
+
+SPEC = "matmul,m=64,n=128,k=256,constant_b=1"
+
+
+def tuned(folder, error):
+    return at.tune(SPEC, trials=3, cold=True, error=error, store=folder / "s", bundle=folder / "b")
+
+
+@HERE
+def test_a_tuned_bundle_says_what_it_spent_and_is_verified_against_it(tmp_path):
+    result = tuned(tmp_path, 0.05)
+    assert 1e-4 < result.spent.spent <= 0.05
+    bundle = at.Bundle.read(tmp_path / "b")
+    ((tag, task),) = bundle.tasks.items()
+    assert task.schedule in {family.name for family in rounding_families()}
+    assert bundle.payload.error == bundle.manifest.budget.error == 0.05
+    assert set(bundle.manifest.budget.tasks) == {tag}
+    assert [weight.precision for weight in bundle.manifest.weights] == [task.schedule]
+    assert "matmul" in task.rivals
+    assert bundle.replay().is_right
+    place = tmp_path / "b" / "manifest.json"
+    manifest = json.loads(place.read_text())
+    manifest["budget"]["spent"] = 0.4
+    place.write_text(json.dumps(manifest))
+    with pytest.raises(at.AutotuneError, match=r"budget.spent must be within 0.05, got 0.4"):
+        at.Bundle.read(tmp_path / "b")
+
+
+@HERE
+def test_a_budget_that_nothing_faster_meets_leaves_f32_and_says_so(tmp_path):
+    result = tuned(tmp_path, 1e-6)
+    assert result.spent is None
+    assert "no task rounds its operands: none that is faster keeps errors below 1e-06" in result.notes
+    assert at.Bundle.read(tmp_path / "b").manifest.budget is None
+
+
+@pytest.mark.parametrize("error", ["2", "-0.1"])
+def test_a_budget_that_is_none_is_refused_in_a_line(refused, error):
+    refused("tune", "nano", f"--error={error}", words="error must be from 0 to 1")
+
+
+def test_a_budget_beside_another_machine_is_refused(refused):
+    refused("tune", "nano", "--error", "0.01", "--for", "x86-64-v3", words="--error chooses families here")
