@@ -40,7 +40,8 @@ def show(
     """Print a payload, or a bundle, after a stage of the flow; on stderr, how much memory its buffers take.
 
     Steps lie between schedule and bufferized: online-softmax, panels, empty-handles, script (upstream's interpreter),
-    fastmath, skip-masked, zeros, prefetch, prefetch-rows, vector-math, panel-loads; and arena, after bufferized.
+    stencil, fastmath, skip-masked, zeros, prefetch, prefetch-rows, vector-math, panel-loads; and arena, after
+    bufferized.
 
     `schedule --open` is a family's script with its knobs as open transform.tune ops: change a line, and give it to
     `tune --schedule`.

@@ -27,6 +27,7 @@ from autotune.compiler.passes.prefetch import prefetch_copied
 from autotune.compiler.passes.prefetch_rows import prefetch_rows
 from autotune.compiler.passes.regions import share_regions
 from autotune.compiler.passes.skip_masked import skip_masked
+from autotune.compiler.passes.stencil import write_stencils
 from autotune.compiler.passes.vector_math import approximate
 from autotune.compiler.passes.zeros import start_from_zero
 from autotune.compiler.script import run_script
@@ -189,6 +190,7 @@ BEFORE_SCRIPT = (
     Rewrite("empty-handles", 1, empty_handles),
 )
 AFTER_SCRIPT = (
+    Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),
     Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
     Rewrite("zeros", 2, lambda unit: start_from_zero(unit.module)),

@@ -36,3 +36,4 @@ ROWS, COLUMNS, FACTOR, ROW_TOTALS, TOTALS, MEMBER = "rows", "columns", "factor",
 NARROW = "autotune.narrow"  # on ops that stand for products of rounded operands: the precision
 PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
+STENCIL = "autotune.stencil"  # on tiles of element-wise ops that read neighbours: elements of a vector

@@ -74,6 +74,8 @@ class Task:
         turned: The loop, not the last one, along which an input lies side by side, where nothing is summed; `None` if
             there is none.
         filled: Number of the operand that the task's op is filled in with a constant first; `None` if there is none.
+        periods: Steps of every loop after which an element-wise op that reads neighbours, in steps, or places that
+            repeat reads as before, further on: tiles begin there. Empty of any other op.
         computation: What the task computes as data, where a back end is asked; `None` elsewhere, and where an op is
             of a kind that is not described.
     """
@@ -90,6 +92,7 @@ class Task:
     lanes: Lanes | None = None
     filled: int | None = None
     turned: int | None = None
+    periods: tuple[int, ...] = ()
     computation: Computation | None = None
 
     @property

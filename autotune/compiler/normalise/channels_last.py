@@ -17,8 +17,9 @@ from autotune.compiler.module import run_passes
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.normalise.emit import Element, dims, filled, generic, permuted
 from autotune.compiler.normalise.grouped import KERNELS, SPLIT, Groups, groups_of
-from autotune.compiler.normalise.windows import convolve, window_of
-from autotune.compiler.values import fill_of, maker
+from autotune.compiler.normalise.planes import planes_of, write_planes
+from autotune.compiler.normalise.windows import bias_of, convolve, window_of
+from autotune.compiler.values import fill_of
 
 LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
 NEW_PLACE = (0, 3, 1, 2)  # of loops over (n, c, h, w) among those over (n, h, w, c)
@@ -57,13 +58,19 @@ class Turned:
     def take(self, op: ir.Operation) -> None:
         """Turn an op, if it is one that can be and that should."""
         with ir.InsertionPoint(op), op.location:
-            result = self.turn(op)
-            if result is None:
-                return
-            back = permuted(result, BACK)
-        self.last[back] = result
+            back = write_planes(op) if self.stays(op) else None
+            if back is None and (result := self.turn(op)) is not None:
+                back = permuted(result, BACK)
+                self.last[back] = result
+        if back is None:
+            return
         op.results[0].replace_all_uses_with(back)
         op.erase()
+
+    def stays(self, op: ir.Operation) -> bool:
+        """Tell whether an op reads windows of planes that nobody has turned."""
+        planes = planes_of(op)
+        return planes is not None and planes.x not in self.last and op.operands[0] not in self.last
 
     def turn(self, op: ir.Operation) -> ir.Value | None:
         """An op's result with channels last; `None` where the op stays."""
@@ -191,7 +198,7 @@ def is_for_windows(pad: ir.Operation) -> bool:
     users = [use.owner.operation for use in pad.results[0].uses]
     split = [use.owner.operation for op in users if op.name == SPLIT for use in op.results[0].uses]
     readers = [*(op for op in users if op.name != SPLIT), *split]
-    return all(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) for op in readers)
+    return all(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) and planes_of(op) is None for op in readers)
 
 
 def is_whole(amap: ir.AffineMap) -> bool:
@@ -210,14 +217,3 @@ def turned_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:
             return None
         places.append(ir.AffineConstantExpr.get(0) if d is None or size == 1 else loops[NEW_PLACE[d]])
     return ir.AffineMap.get(len(LAST), 0, places)
-
-
-def bias_of(value: ir.Value) -> ir.Value | None:
-    """The vector by channel that a tensor repeats everywhere; `None` if it is none."""
-    made_by = maker(value)
-    if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or len(made_by.operands) != 2:
-        return None
-    body = made_by.regions[0].blocks[0].operations
-    read, written = map(dimensions, indexing_maps(made_by))
-    moves = len(body) == 1 and body[0].operation.operands[0] == made_by.regions[0].blocks[0].arguments[0]
-    return made_by.operands[0] if moves and written == [0, 1, 2, 3] and read == [1] else None

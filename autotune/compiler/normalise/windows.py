@@ -1,11 +1,13 @@
 """Windows of convolutions and pools, and convolutions with channels last."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from mlir import ir
 from mlir.dialects import linalg
 
+from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.normalise.emit import permuted
 from autotune.compiler.values import maker
 
@@ -29,6 +31,54 @@ class Window:
     def attribute(values: Sequence[int]) -> ir.Attribute:
         """Strides, or dilations, as an attribute of a structured op."""
         return ir.Attribute.parse(f"dense<[{values[0]}, {values[1]}]> : tensor<2xi64>")
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """Windows along one dimension.
+
+    Attributes:
+        size: Places of what is read.
+        windows: Number of windows.
+        side: Places of a window.
+        stride: Places between one window and the next.
+        dilation: Places between neighbours in a window.
+        before: Places that are added in front of the first, by a pad.
+    """
+
+    size: int
+    windows: int
+    side: int
+    stride: int
+    dilation: int
+    before: int
+
+    def first(self, place: int) -> int:
+        """Where the first window has one of its places; less than 0 if in front of what is read."""
+        return self.dilation * place - self.before
+
+    def inside(self, window: int) -> tuple[int, ...]:
+        """Places of a window that lie in what is read."""
+        return tuple(p for p in range(self.side) if 0 <= self.stride * window + self.first(p) < self.size)
+
+    def reaches(self, place: int) -> bool:
+        """Tell whether some window has this place of it inside."""
+        return any(place in self.inside(window) for window in range(self.windows))
+
+    @property
+    def leaves(self) -> bool:
+        """Whether a window leaves what is read."""
+        return any(len(self.inside(window)) < self.side for window in range(self.windows))
+
+    def kinds(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """Neighbouring windows with the same places inside: the first, how many, and these places."""
+        for places, found in groupby(range(self.windows), self.inside):
+            windows = list(found)
+            yield windows[0], len(windows), places
+
+    def whole(self) -> "WindowAxis":
+        """Windows of one place, which this one's do not go along: all that is read, as it is."""
+        return WindowAxis(self.size, self.size, 1, 1, 1, 0)
 
 
 def window_of(op: ir.Operation) -> Window:
@@ -57,3 +107,14 @@ def last_of(kernel: ir.Value) -> ir.Value:
     if turned is not None and tuple(ir.DenseI64ArrayAttr(turned.attributes["permutation"])) == KERNEL_BACK:
         return turned.operands[0]
     return permuted(kernel, KERNEL)
+
+
+def bias_of(value: ir.Value) -> ir.Value | None:
+    """The vector by channel that a tensor repeats everywhere; `None` if it is none."""
+    made_by = maker(value)
+    if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or len(made_by.operands) != 2:
+        return None
+    body = made_by.regions[0].blocks[0].operations
+    read, written = map(dimensions, indexing_maps(made_by))
+    moves = len(body) == 1 and body[0].operation.operands[0] == made_by.regions[0].blocks[0].arguments[0]
+    return made_by.operands[0] if moves and written == [0, 1, 2, 3] and read == [1] else None

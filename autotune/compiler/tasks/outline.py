@@ -8,6 +8,7 @@ from mlir.dialects import arith, bufferization, func, tensor
 
 from autotune.compiler.extents import extent_of, first_part, static_shape
 from autotune.compiler.tasks.gathers import gathered
+from autotune.compiler.tasks.stencils import is_stencil
 from autotune.compiler.values import fill_of, index, is_constant, maker
 from autotune.core.marks import TAG, WEIGHT_OF
 from autotune.core.payload import DTYPES, Argument
@@ -75,7 +76,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
             constants = {value: make_again(value) for value in captured(op) if value not in read}
             clone = op.clone().operation
             for i, value in enumerate(op.operands):
-                single = len(ops) == 1 and i not in fresh
+                single = len(ops) == 1 and i not in fresh and not is_stencil(op)
                 clone.operands[i] = fresh[i] if i in fresh else next(given) if single else copies[value]
             replace_captured(clone, copies | constants)
             if any(value in weights for value in op.operands):
@@ -93,7 +94,7 @@ def taken(ops: Sequence[ir.Operation]) -> list[ir.Value]:
     """Values from outside that ops take as operands, in the order of the arguments that they become."""
     inner = {result for op in ops for result in op.results}
     values = [v for op in ops for i, v in enumerate(op.operands) if not is_made(op, i) and v not in inner]
-    return list(dict.fromkeys(values)) if len(ops) > 1 else values
+    return list(dict.fromkeys(values)) if len(ops) > 1 or is_stencil(ops[0]) else values
 
 
 def is_made(op: ir.Operation, index: int) -> bool:

@@ -25,6 +25,7 @@ from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.oracle import contract
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
+from autotune.compiler.tasks.stencils import periods_of
 from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.compiler.values import fill_of, maker
@@ -214,7 +215,8 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     first = group.ops[0]
     gathers = bool(gathered(first))
     found = Task(tag, payload, root.nest, contraction=alone, members=several, gathers=gathers)
-    return replace(found, vectorizes=vectorizes(first), lanes=root.lanes, filled=root.filled, turned=turned_loop(first))
+    found = replace(found, vectorizes=vectorizes(first), periods=periods_of(first, root.nest.sizes))
+    return replace(found, lanes=root.lanes, filled=root.filled, turned=turned_loop(first))
 
 
 def is_zeroed(op: ir.Operation) -> bool:

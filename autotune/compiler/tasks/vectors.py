@@ -30,10 +30,9 @@ def lanes_of(op: ir.Operation) -> Lanes | None:
 
     A window may be of one place: a product of places in several dimensions with a matrix that all of them share.
     """
-    lane = lane_of(op)
-    if lane is None:
+    lane, maps = lane_of(op), indexing_maps(op)
+    if lane is None or len(dimensions(maps[-1])) == maps[-1].n_dims:
         return None
-    maps = indexing_maps(op)
     inputs, written = len(op.operands) - len(op.results), dimensions(maps[-1])
     products = inputs == OPERANDS_OF_PRODUCT and sums_products(op)
     shared = {d for d in dimensions(maps[1]) if d is not None} if products else set()

@@ -1,0 +1,226 @@
+"""Stencils in vectors: element-wise ops that read neighbours, in steps, or at places that repeat or wrap around.
+
+    y[w : w + 16] = max(x[2 w + 0], x[2 w + 1], ...)   ->   a = x[2 w : 2 w + 16], b = x[2 w + 16 : 2 w + 32];
+                                                            y[..] = max(even of (a, b), odd of (a, b), ...)
+
+A schedule marks a tile of the op, with the elements that a vector has. Every place in a tile is known here: what
+neighbours in a result read lies in a few vectors, of which lanes are chosen. As marked, the script is right: what is
+left as it is becomes plain loops.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+
+from mlir import ir
+from mlir.dialects import memref, vector
+
+from autotune.compiler.nests import indexing_maps
+from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.stencil_body import Lane, StencilBody
+from autotune.compiler.values import index, maker, static_slice
+from autotune.core.marks import STENCIL
+
+MOST_LOADS = 4  # of whose lanes one vector is made; element by element where it takes more
+Place = tuple[int, ...]
+
+
+def write_stencils(module: ir.Module) -> None:
+    """Replace marked ops of a bufferized module by vector operations, in place."""
+    for op in marked(module.operation, STENCIL):
+        lanes = int(ir.IntegerAttr(op.attributes[STENCIL]).value)
+        with ir.InsertionPoint(op), op.location:
+            StencilTile(op, lanes).write()
+        op.erase()
+
+
+def chunks(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """Start and length of the vectors that cover a row; the last one overlaps the one before where it must.
+
+    Example:
+        >>> list(chunks(31, 16)), list(chunks(7, 16))
+        ([(0, 16), (15, 16)], [(0, 4), (3, 4)])
+    """
+    width = min(lanes, 1 << columns.bit_length() - 1)
+    for start in range(0, columns, width):
+        yield min(start, columns - width), width
+
+
+@dataclass
+class StencilTile:
+    """A tile of a stencil.
+
+    Attributes:
+        op: The op, on buffers of static shape, all of whose loops are parallel.
+        lanes: Elements of a vector.
+        loads: Vectors and elements that have been read, by what they are read from and where.
+    """
+
+    op: ir.Operation
+    lanes: int
+    loads: dict[tuple[object, Place, int], ir.Value] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Write every row of the tile in vectors."""
+        *inputs, into = self.op.operands
+        *maps, _ = indexing_maps(self.op)
+        *rows, columns = into.type.shape
+        body = StencilBody(self.op)
+        for row in product(*map(range, rows)):
+            for start, width in chunks(columns, self.lanes):
+                points = [(*row, start + lane) for lane in range(width)]
+                wanted = body.wanted(points)
+                reads = [
+                    Read(
+                        value,
+                        origin(value),
+                        [at(amap, point) if needed else None for point, needed in zip(points, use, strict=True)],
+                    )
+                    for value, amap, use in zip(inputs, maps, wanted, strict=True)
+                ]
+                result = body.write(points, [self.read(each, reads) for each in reads])
+                store(result, into, points[0])
+
+    def read(self, wanted: "Read", reads: Sequence["Read"]) -> ir.Value:
+        """The vector that a read gives; loads are shared with others of the same row."""
+        places = [place for place in wanted.places if place is not None]
+        if len(set(places)) <= 1:
+            place = places[0] if places else (0,) * wanted.value.type.rank
+            kind = ir.VectorType.get([len(wanted.places)], wanted.value.type.element_type)
+            return vector.broadcast(kind, self.element(wanted, place))
+        if not wanted.is_row:
+            return self.gather(wanted)
+        near = [each for each in reads if each.is_row and (each.origin, each.row) == (wanted.origin, wanted.row)]
+        columns = [place[-1] for each in near for place in each.places if place is not None]
+        found = cover(wanted.columns, min(columns), max(columns))
+        if len(found.starts) > MOST_LOADS:
+            return self.gather(wanted)
+        vectors = [self.load(wanted, (*wanted.row, start), found.width) for start in found.starts]
+        return choose(vectors, [found.lane_of(column) for column in wanted.columns])
+
+    def element(self, wanted: "Read", place: Place) -> ir.Value:
+        """One element."""
+        key = (wanted.origin, place, 0)
+        if key not in self.loads:
+            self.loads[key] = memref.load(wanted.value, [index(d) for d in place])
+        return self.loads[key]
+
+    def load(self, wanted: "Read", place: Place, width: int) -> ir.Value:
+        """Neighbours from a place on."""
+        key = (wanted.origin, place, width)
+        if key not in self.loads:
+            kind = ir.VectorType.get([width], wanted.value.type.element_type)
+            self.loads[key] = vector.load(kind, wanted.value, [index(d) for d in place])
+        return self.loads[key]
+
+    def gather(self, wanted: "Read") -> ir.Value:
+        """A vector, element by element."""
+        first = next(place for place in wanted.places if place is not None)
+        kind = ir.VectorType.get([len(wanted.places)], wanted.value.type.element_type)
+        return vector.from_elements(kind, [self.element(wanted, place or first) for place in wanted.places])
+
+
+@dataclass(frozen=True)
+class Read:
+    """What the lanes of a vector read of an operand.
+
+    Attributes:
+        value: The operand.
+        origin: What it begins with in memory: equal for views that begin at the same element.
+        places: Indices of every lane; `None` where it does not matter what is read.
+    """
+
+    value: ir.Value
+    origin: object
+    places: list[Place | None]
+
+    @property
+    def row(self) -> Place:
+        """All indices but the last, of the first lane that matters."""
+        return next((place[:-1] for place in self.places if place is not None), ())
+
+    @property
+    def is_row(self) -> bool:
+        """Whether all lanes lie in one row, whose elements follow each other in memory."""
+        strides, _ = self.value.type.get_strides_and_offset()
+        return bool(strides) and strides[-1] == 1 and all(p is None or p[:-1] == self.row for p in self.places)
+
+    @property
+    def columns(self) -> list[int | None]:
+        """The last index of every lane."""
+        return [place[-1] if place is not None else None for place in self.places]
+
+
+@dataclass(frozen=True)
+class Cover:
+    """Loads of so many neighbours, from some columns on, that hold all that is wanted."""
+
+    starts: tuple[int, ...]
+    width: int
+
+    def lane_of(self, column: int | None) -> Lane | None:
+        """The number of a load that holds a column, and the lane there."""
+        if column is None:
+            return None
+        return next((n, column - start) for n, start in enumerate(self.starts) if start <= column < start + self.width)
+
+
+def cover(columns: Sequence[int | None], first: int, last: int) -> Cover:
+    """Loads for the columns of one vector; none reads before `first` or behind `last`.
+
+    Loads begin where those of other reads of the row do, as far as steps go: ``x[2 w]`` and ``x[2 w + 1]`` share them.
+    """
+    wanted = sorted({column for column in columns if column is not None})
+    width = min(len(columns), 1 << (last - first + 1).bit_length() - 1)
+    step = max(1, min((b - a for a, b in pairwise(wanted)), default=1))
+    start = wanted[0] - (wanted[0] - first) % step
+    starts = range(min(start, last - width + 1), wanted[-1] + 1, width)
+    return Cover(tuple(dict.fromkeys(min(each, last - width + 1) for each in starts)), width)
+
+
+def choose(vectors: Sequence[ir.Value], lanes: Sequence[Lane | None]) -> ir.Value:
+    """A vector of lanes of others, two at a time."""
+    first, width = vectors[0], vectors[0].type.shape[0]
+    if len(vectors) == 1:
+        picked = [lane[1] if lane is not None else number % width for number, lane in enumerate(lanes)]
+        return first if picked == list(range(width)) else vector.shuffle(first, first, picked)
+    mixed = [lane[0] * width + lane[1] if lane is not None and lane[0] < 2 else 0 for lane in lanes]
+    found = vector.shuffle(first, vectors[1], mixed)
+    for number, each in enumerate(vectors[2:], 2):
+        mask = [
+            len(lanes) + lane[1] if lane is not None and lane[0] == number else place
+            for place, lane in enumerate(lanes)
+        ]
+        found = vector.shuffle(found, each, mask)
+    return found
+
+
+def store(result: ir.Value, into: ir.Value, place: Place) -> None:
+    """Write neighbours in a row; element by element where they are none in memory."""
+    strides, _ = into.type.get_strides_and_offset()
+    if strides[-1] == 1:
+        vector.store(result, into, [index(d) for d in place])
+        return
+    *row, column = place
+    for lane in range(result.type.shape[0]):
+        element = vector.extract(result, [], [lane])
+        memref.store(element, into, [index(d) for d in (*row, column + lane)])
+
+
+def at(amap: ir.AffineMap, point: Place) -> Place:
+    """Where a map leads from a point."""
+    constants = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(d) for d in point])
+    return tuple(ir.AffineConstantExpr(expr.compose(constants)).value for expr in amap.results)
+
+
+def origin(value: ir.Value) -> object:
+    """What names the element that a view begins with, and its strides."""
+    made_by = maker(value)
+    if made_by is None or made_by.name != "memref.subview":
+        return value
+    offsets, _, strides = static_slice(made_by)
+    source, shape = made_by.operands[0], made_by.results[0].type.shape
+    if not any(offsets) and all(stride == 1 for stride in strides) and len(shape) == len(offsets):
+        return origin(source)
+    dynamic = list(made_by.operands)[1:]
+    return (origin(source), tuple(offsets), tuple(dynamic), tuple(strides), len(shape))

@@ -1,0 +1,160 @@
+"""Windows over planes, and other element-wise ops that read neighbours: any step, gap and border, as in NumPy."""
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tuning_support import MACHINES, agrees, random_configs, run, tensor, tensor_payload
+
+from autotune.compiler.lower import TAIL
+from autotune.compiler.tasks.partition import partition
+from autotune.core.machine import this_machine
+from autotune.core.payload import Argument
+from autotune.core.script import assemble, write_step
+from autotune.registry import family_for
+from autotune.worker.reading import open_payload
+
+QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+BORDERS = {"max": "0xFF800000", "sum": "0.0"}
+
+
+def windows(size, side, stride, gap, pads):
+    """Number of windows along a dimension."""
+    return (size + sum(pads) - gap * (side - 1) - 1) // stride + 1
+
+
+def pool_text(kind, shape, about, border):
+    """A pool as importers write it; `pads` are before and after, down and across."""
+    (*lead, h, w), (sides, strides, gaps, pads) = shape, about
+    low, high = ([pads[d][side] for d in range(2)] for side in range(2))
+    padded = tensor((*lead, h + sum(pads[0]), w + sum(pads[1])))
+    out = tensor((*lead, *(windows(*about) for about in zip((h, w), sides, strides, gaps, pads, strict=True))))
+    steps = f"strides = dense<{list(strides)}> : tensor<2xi64>, dilations = dense<{list(gaps)}> : tensor<2xi64>"
+    return f"""func.func @f(%x: {tensor(shape)}) -> {out} {{
+  %start = arith.constant {BORDERS[kind]} : f32
+  %border = arith.constant {border} : f32
+  %p = tensor.pad %x low[0, 0, {low[0]}, {low[1]}] high[0, 0, {high[0]}, {high[1]}] {{
+  ^bb0(%a0: index, %a1: index, %a2: index, %a3: index):
+    tensor.yield %border : f32
+  }} : {tensor(shape)} to {padded}
+  %e = tensor.empty() : {out}
+  %z = linalg.fill ins(%start : f32) outs(%e : {out}) -> {out}
+  %k = tensor.empty() : {tensor(sides)}
+  %r = linalg.pooling_nchw_{kind} {{{steps}}} ins(%p, %k : {padded}, {tensor(sides)}) outs(%z : {out}) -> {out}
+  return %r : {out}
+}}"""
+
+
+def pooled(kind, x, about, border):
+    """A pool, place by place, in float64."""
+    sides, strides, gaps, pads = about
+    x = np.pad(x.astype("f8"), ((0, 0), (0, 0), *pads), constant_values=border)
+    out = [windows(*about, (0, 0)) for about in zip(x.shape[2:], sides, strides, gaps, strict=True)]
+    parts = []
+    for i in range(sides[0]):
+        for j in range(sides[1]):
+            part = x[:, :, i * gaps[0] :: strides[0], j * gaps[1] :: strides[1]]
+            parts.append(part[:, :, : out[0], : out[1]])
+    return np.max(parts, axis=0) if kind == "max" else np.sum(parts, axis=0)
+
+
+def loaded(folder, text):
+    path = folder / "mine.mlir"
+    path.write_text(text)
+    return open_payload(path)
+
+
+def run_tuned(payload, inputs, machine, seed=None):
+    """Results of a payload of which every task has its default config, or one drawn with a seed."""
+    parts, steps = partition(payload), []
+    for task in parts.tasks:
+        family = family_for(task)
+        if family is not None:
+            config = (
+                family.default(task, machine) if seed is None else random_configs(family, task, machine, 1, seed)[0]
+            )
+            steps.append(write_step(task, family, config, machine))
+    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text), [task.periods for task in parts.tasks]
+
+
+@settings(max_examples=20, **QUIET)
+@given(data=st.data())
+def test_a_pool_over_planes_is_what_numpy_computes(data, tmp_path):
+    draw = data.draw
+    kind, border = draw(st.sampled_from([("max", "0xFF800000"), ("max", "0.5"), ("sum", "0.0"), ("sum", "2.0")]))
+    sides = draw(st.sampled_from([(1, 1), (2, 2), (3, 3), (3, 2), (1, 3), (5, 1), (4, 4), (5, 5)]))
+    strides, gaps = ((draw(st.integers(1, 3)), draw(st.integers(1, 3))) for _ in range(2))
+    pads = [(draw(st.integers(0, (side + 1) // 2)), draw(st.integers(0, side))) for side in sides]
+    least = [gap * (side - 1) + 1 for gap, side in zip(gaps, sides, strict=True)]
+    shape = (draw(st.integers(1, 2)), draw(st.integers(1, 3)), least[0] + draw(st.integers(0, 9)), 0)
+    shape = (*shape[:3], least[1] + 7 * strides[1] + draw(st.integers(0, 50)))
+    about = (sides, strides, gaps, pads)
+    payload = loaded(tmp_path, pool_text(kind, shape, about, border))
+    inputs = payload.make_inputs(0)
+    seed = draw(st.none() | st.integers(0, 99))
+    number = float("-inf") if border.startswith("0x") else float(border)
+    expected = pooled(kind, inputs[payload.arguments[0].name], about, number)
+    assume(np.isfinite(expected).all())  # a window of a border alone is no finite number
+    agrees(payload, run_tuned(payload, inputs, this_machine(), seed)[0], [expected])
+
+
+@pytest.mark.parametrize("side", [2, 3, 5])
+def test_a_maximum_is_nan_where_a_window_has_one(tmp_path, side):
+    about = ((side, side), (2, 2), (1, 1), [(1, 1), (1, 1)])
+    payload = loaded(tmp_path, pool_text("max", (1, 2, 9, 21), about, BORDERS["max"]))
+    inputs = payload.make_inputs(0)
+    x = inputs[payload.arguments[0].name]
+    x[0, 0, 3, 4] = x[0, 1, 8, 20] = x[0, 0, 0, 0] = np.nan
+    x[0, 1, 2, 2], x[0, 1, 4, 4] = np.inf, -np.inf
+    got, _ = run_tuned(payload, inputs, this_machine())
+    np.testing.assert_array_equal(got[0], pooled("max", x, about, -np.inf))
+
+
+def test_a_pool_over_planes_turns_nothing_and_copies_nothing(tmp_path):
+    about = ((3, 3), (2, 2), (1, 1), [(1, 1), (1, 1)])
+    parts = partition(loaded(tmp_path, pool_text("max", (2, 3, 32, 40), about, BORDERS["max"])))
+    assert all(task.periods and family_for(task).name == "stencil" for task in parts.tasks)
+    assert sum(prod(task.nest.sizes) * task.count for task in parts.tasks) == 2 * 3 * 16 * 20
+    assert "tensor.pad" not in parts.payload.text
+
+
+READS = {  # maps of an operand, and what an op of one operand then is
+    "repeated": ("(d0 floordiv 2, d1 floordiv 3)", lambda y: (y[0] // 2, y[1] // 3)),
+    "every fourth": ("(d0, d1 * 4 + 1)", lambda y: (y[0], 4 * y[1] + 1)),
+    "every ninth": ("(d0, d1 * 9)", lambda y: (y[0], 9 * y[1])),
+    "turned": ("(d1 * 2, d0)", lambda y: (2 * y[1], y[0])),
+    "wrapped around": ("((d0 + 3) mod 8, (d1 * 2 + 5) mod 59)", lambda y: ((y[0] + 3) % 8, (2 * y[1] + 5) % 59)),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_elements_may_be_read_in_steps_and_at_places_that_repeat(name):
+    amap, place = READS[name]
+    places = place(np.indices((8, 59)))
+    shape = tuple(int(p.max()) + 1 for p in places)
+    x, y = tensor(shape), tensor((8, 59))
+    body = f"""%e = tensor.empty() : {y}
+    %result = linalg.generic {{indexing_maps = [affine_map<(d0, d1) -> {amap}>, affine_map<(d0, d1) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel"]}} ins(%x : {x}) outs(%e : {y}) {{
+    ^bb0(%v: f32, %o: f32):
+      %u = arith.negf %v : f32
+      linalg.yield %u : f32
+    }} -> {y}"""
+    payload = tensor_payload("reads", [Argument("x", "input", shape), Argument("y", "output", (8, 59))], body)
+    inputs = payload.make_inputs(0)
+    for seed in (None, 1, 2, 3):
+        got, periods = run_tuned(payload, inputs, this_machine(), seed)
+        assert all(periods)
+        agrees(payload, got, [-inputs["x"][places].astype("f8")])
+
+
+def test_tiles_begin_where_reads_repeat(tmp_path):
+    for machine in MACHINES.values():
+        for size in (1, 5, 16, 97):
+            about = ((1, 1), (1, 2), (1, 1), [(0, 0), (0, 0)])
+            shape = (1, 1, 4, 2 * size + 16)
+            for task in partition(loaded(tmp_path, pool_text("max", shape, about, BORDERS["max"]))).tasks:
+                family = family_for(task)
+                family.space(task, machine).check(family.default(task, machine))
