@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from autotune.core.payload import Array
 from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 
@@ -24,48 +22,6 @@ SETTINGS: Mapping[str, tuple[int, ...]] = {
     "ConstantOfShape": (0,),
     "Range": (0, 1, 2),
 }
-
-
-def decompose_sums(graph: "GraphProto") -> None:
-    """Write partial sums along an axis as products with a triangle of ones, in place: our MLIR has no scan.
-
-    y[i] = x[0] + ... + x[i]   ->   y = x @ upper triangle, the axis last
-    """
-    from onnx import TensorProto, numpy_helper  # noqa: PLC0415
-
-    shapes = {v.name: v.type.tensor_type for v in [*graph.input, *graph.value_info, *graph.output]}
-    known = {tensor.name: tensor for tensor in graph.initializer}
-    nodes = []
-    for number, node in enumerate(graph.node):
-        kind = shapes.get(node.input[0]) if node.op_type == "CumSum" and node.input[1] in known else None
-        if kind is None or kind.elem_type != TensorProto.FLOAT:
-            nodes.append(node)
-            continue
-        sizes = [dim.dim_value for dim in kind.shape.dim]
-        axis = int(to_array(known[node.input[1]]).reshape(())) % len(sizes)
-        settings = {attribute.name: attribute.i for attribute in node.attribute}
-        ones = np.tri(sizes[axis], k=-settings.get("exclusive", 0), dtype=np.float32)
-        triangle = ones if settings.get("reverse", 0) else ones.T
-        name = f"cumsum_{number}"
-        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(triangle), f"{name}_ones"))
-        nodes += product_along(node, axis, len(sizes), name)
-    del graph.node[:]
-    graph.node.extend(nodes)
-
-
-def product_along(node: "NodeProto", axis: int, rank: int, name: str) -> "list[NodeProto]":
-    """A product of a node's input with ``NAME_ones`` along an axis, in the place of the node."""
-    from onnx import helper  # noqa: PLC0415
-
-    order = [*(d for d in range(rank) if d != axis), axis]
-    back = [order.index(d) for d in range(rank)]
-    if axis == rank - 1:
-        return [helper.make_node("MatMul", [node.input[0], f"{name}_ones"], node.output)]
-    return [
-        helper.make_node("Transpose", [node.input[0]], [f"{name}_in"], perm=order),
-        helper.make_node("MatMul", [f"{name}_in", f"{name}_ones"], [f"{name}_out"]),
-        helper.make_node("Transpose", [f"{name}_out"], node.output, perm=back),
-    ]
 
 
 def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:

@@ -25,6 +25,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
+from payload.importers.pt2_scan import sum_along
 from payload.importers.pt2_softmax import trust_softmaxes
 from payload.importers.pt2_values import (
     arrange_kernel,
@@ -32,7 +33,6 @@ from payload.importers.pt2_values import (
     fold_constants,
     kernels_of,
     places_of,
-    sum_as_product,
     to_numpy,
 )
 from payload.programs import load_program
@@ -114,7 +114,7 @@ def read_program(path: Path) -> "ExportedProgram":
             f"its weights must take at most {MOST_WEIGHT_BYTES / 2**30:g} GiB, they take {held / 2**30:.1f} GiB; "
             "export fewer layers"
         )
-    table = {**get_decomposition_table(), torch.ops.aten.cumsum.default: sum_as_product}
+    table = {**get_decomposition_table(), torch.ops.aten.cumsum.default: sum_along}
     return program.run_decompositions(table)
 
 

@@ -29,22 +29,6 @@ KEEPS_PLACES = (
 )
 
 
-def sum_as_product(x: "Tensor", dim: int, dtype: Any = None) -> "Tensor":  # noqa: ANN401 - torch.dtype
-    """Partial sums as a product with a triangle of ones: our MLIR has no scan.
-
-    y[i] = x[0] + ... + x[i]   ->   y = x @ upper triangle
-    """
-    import torch  # noqa: PLC0415
-
-    wanted = dtype or (torch.int64 if not x.dtype.is_floating_point else x.dtype)
-    moved = x.to(wanted).movedim(dim, -1)
-    size = moved.shape[-1]
-    places = torch.arange(size)
-    triangle = (places[:, None] <= places[None, :]).to(wanted)
-    flat = moved.reshape(-1, size) @ triangle
-    return flat.reshape(moved.shape).movedim(-1, dim)
-
-
 def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tuple[Graph, dict[str, Array]]":
     """Compute what depends on no input and no parameter: masks, positions and rotary angles become weights.
 

@@ -1,0 +1,112 @@
+"""Partial sums of ONNX models, written as small products."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_oracle import to_array
+from payload.importers.scan import BEST, FEW_COLUMNS, side_of, triangle
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+AXES_ARE_INPUTS = 13  # the first version of the operators where they are
+
+
+def decompose_sums(model: "ModelProto") -> None:
+    """Write partial sums of f32 along a known axis as products, in place; see `payload.importers.scan`."""
+    from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
+
+    graph = model.graph
+    shapes = {v.name: v.type.tensor_type for v in [*graph.input, *graph.value_info, *graph.output]}
+    known = {tensor.name: tensor for tensor in graph.initializer}
+    version = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
+    nodes = []
+    for number, node in enumerate(graph.node):
+        kind = shapes.get(node.input[0]) if node.op_type == "CumSum" and node.input[1] in known else None
+        sound = kind is not None and all(dim.dim_value for dim in kind.shape.dim) and version >= AXES_ARE_INPUTS
+        if kind is None or not sound or kind.elem_type != TensorProto.FLOAT:
+            nodes.append(node)
+            continue
+        shape = [dim.dim_value for dim in kind.shape.dim]
+        axis = int(to_array(known[node.input[1]]).reshape(())) % len(shape)
+        said = {attribute.name: bool(attribute.i) for attribute in node.attribute}
+        writer = ScanWriter(graph, f"cumsum_{number}", said.get("reverse", False))
+        found = writer.sums(node.input[0], shape, axis, exclusive=said.get("exclusive", False))
+        writer.add("Identity", found, into=node.output[0])
+        nodes += writer.nodes
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+@dataclass
+class ScanWriter:
+    """Nodes in the place of one.
+
+    Attributes:
+        graph: Graph that holds their constants.
+        stem: What their names begin with.
+        reverse: Sums begin at the last element.
+        nodes: Nodes so far.
+    """
+
+    graph: "GraphProto"
+    stem: str
+    reverse: bool
+    nodes: "list[NodeProto]" = field(default_factory=list)
+
+    def add(self, op: str, *inputs: str, into: str = "", **attributes: Any) -> str:  # noqa: ANN401 - of any kind
+        """Add a node; give the name of what it gives."""
+        from onnx import helper  # noqa: PLC0415
+
+        name = into or f"{self.stem}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def constant(self, array: Array) -> str:
+        """Add a constant; give its name."""
+        from onnx import numpy_helper  # noqa: PLC0415
+
+        name = f"{self.stem}_constant_{len(self.graph.initializer)}"
+        self.graph.initializer.append(numpy_helper.from_array(array, name))
+        return name
+
+    def numbers(self, *values: int) -> str:
+        """Add a constant list of whole numbers; give its name."""
+        return self.constant(np.array(values, np.int64))
+
+    def reshape(self, x: str, *shape: int) -> str:
+        """The same elements in another shape."""
+        return self.add("Reshape", x, self.numbers(*shape))
+
+    def sums(self, x: str, shape: Sequence[int], axis: int, *, exclusive: bool) -> str:
+        """Partial sums along an axis."""
+        size, rows, columns = shape[axis], prod(shape[:axis]), prod(shape[axis + 1 :])
+        if 1 < columns < FEW_COLUMNS:
+            order = [*(d for d in range(len(shape)) if d != axis), axis]
+            last = self.add("Transpose", x, perm=order)
+            found = self.sums(last, [shape[d] for d in order], len(shape) - 1, exclusive=exclusive)
+            return self.add("Transpose", found, perm=[order.index(d) for d in range(len(shape))])
+        side = side_of(size)
+        if not side:
+            wide = [*shape[:axis], -(-size // BEST) * BEST, *shape[axis + 1 :]]
+            zeros = np.zeros([*shape[:axis], wide[axis] - size, *shape[axis + 1 :]], np.float32)
+            filled = self.add("Concat", x, self.constant(zeros), axis=axis)
+            found = self.sums(filled, wide, axis, exclusive=exclusive)
+            return self.add("Slice", found, self.numbers(0), self.numbers(size), self.numbers(axis))
+        blocks = rows * size // side
+        tail = [columns] if columns > 1 else []
+        ones = self.constant(triangle(side, exclusive=exclusive, reverse=self.reverse, last=not tail))
+        flat = self.reshape(x, blocks, side, *tail)
+        part = self.add("MatMul", ones, flat) if tail else self.add("MatMul", flat, ones)
+        if side < size:
+            totals = self.add("ReduceSum", flat, self.numbers(1), keepdims=0)
+            before = self.sums(
+                self.reshape(totals, rows, size // side, columns), (rows, size // side, columns), 1, exclusive=True
+            )
+            part = self.add("Add", part, self.reshape(before, blocks, 1, *tail))
+        return self.reshape(part, *shape)
