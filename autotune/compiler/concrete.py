@@ -49,7 +49,7 @@ def settled_module(chosen: ChosenScript) -> tuple[ir.Module, ir.Operation]:
     """The user's module with everything chosen, and its entry; raises as `write_concrete`."""
     own = open_module(chosen.text, chosen.source)
     entry = find_entry(own, chosen.source)
-    numbered = [op for op in every_op(own.operation) if op.name == "transform.smt.constrain_params"]
+    numbered = [op for op in every_op(own) if op.name == "transform.smt.constrain_params"]
     results = dict(chosen.results)
     attributes = {name: ir.Attribute.parse(spelled) for name, spelled in chosen.attributes}
     for number, law in enumerate(numbered):
@@ -87,7 +87,7 @@ def concrete_sequences(named: tuple[ChosenScript, str]) -> tuple[str, str]:
     chosen, prefix = named
     with context():
         own, entry = settled_module(chosen)
-        for op in every_op(own.operation):
+        for op in every_op(own):
             rename_symbols(op, prefix)
         kind = str(entry.regions[0].blocks[0].arguments[0].type)
         text = "".join(f"{op}\n" for op in own.body.operations)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from mlir import ir
 
 from autotune.compiler.concrete import SAYS_ONLY
-from autotune.compiler.laws import every_op, nesting_fault, op_fault, program_fault
+from autotune.compiler.laws import nesting_fault, op_fault, program_fault
 from autotune.compiler.lower import ARENA_PASS, PLAIN, tail
-from autotune.compiler.module import context, parse, symbol
+from autotune.compiler.module import context, every_op, parse, symbol
 from autotune.compiler.normalise.asserts import ASSERT
 from autotune.compiler.normalise.intrinsics import INTRINSICS
 from autotune.compiler.rules.read import parse_rules

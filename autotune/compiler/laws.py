@@ -4,11 +4,10 @@ A fault is the rest of a sentence that begins with where the program is: ``must 
 """
 
 import re
-from collections.abc import Iterator
 
 from mlir import ir
 
-from autotune.compiler.module import symbol
+from autotune.compiler.module import every_op, symbol
 
 # Dialects whose ops compute, read and write arrays, whatever they are; of others, the ops that do nothing else.
 COMPUTING = ("linalg", "tensor", "arith", "math", "scf", "affine", "vector", "index", "ub", "bufferization")
@@ -101,13 +100,3 @@ def is_data(kind: ir.Type) -> bool:
             return False  # an array of arrays is one of addresses
         kind = inner
     return isinstance(kind, NUMBERS)
-
-
-def every_op(module: ir.Module) -> Iterator[ir.Operation]:
-    """Every operation of a module, in the order of the text."""
-    stack = [module.operation]
-    while stack:
-        op = stack.pop()
-        yield op
-        inner = [each.operation for region in op.regions for block in region.blocks for each in block.operations]
-        stack += reversed(inner)

@@ -91,21 +91,21 @@ def copy_module(module: ir.Module) -> ir.Module:
     return copy
 
 
-def every_op(root: ir.Operation) -> list[ir.Operation]:
-    """An op and every op inside of it, in the order of the text."""
+def every_op(root: ir.Module | ir.Operation) -> list[ir.Operation]:
+    """A module or an op, and every op inside of it, in the order of the text."""
     found: list[ir.Operation] = []
 
     def note(op: ir.Operation) -> ir.WalkResult:
         found.append(op)
         return ir.WalkResult.ADVANCE
 
-    root.walk(note, ir.WalkOrder.PRE_ORDER)
+    root.operation.walk(note, ir.WalkOrder.PRE_ORDER)
     return found
 
 
 def every_name(module: ir.Module) -> set[str]:
     """Names of all ops in a module."""
-    return {op.name for op in every_op(module.operation)}
+    return {op.name for op in every_op(module)}
 
 
 def compiler_version() -> str:

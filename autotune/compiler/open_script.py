@@ -62,5 +62,5 @@ def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...
 
 def numbered_laws(own: ir.Module) -> dict[ir.Operation, int]:
     """The laws of a module, numbered in the order of the text."""
-    laws = (op for op in every_op(own.operation) if op.name == LAW)
+    laws = (op for op in every_op(own) if op.name == LAW)
     return {op: number for number, op in enumerate(laws)}

@@ -126,7 +126,7 @@ def count_handles(own: ir.Module) -> dict[tuple[int, int], str]:
 
 def left_on_tensors(module: ir.Module) -> str:
     """Names of the structured ops that a module still has on tensors; empty if there are none."""
-    ops = [op for op in every_op(module.operation) if op.name.startswith("linalg.")]
+    ops = [op for op in every_op(module) if op.name.startswith("linalg.")]
     return ", ".join(
         sorted({op.name for op in ops if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)})
     )

@@ -32,7 +32,7 @@ def in_row_order(text: str) -> str:
 
 def generic_ops(module: ir.Module) -> list[ir.Operation]:
     """Every linalg.generic of a module, at any depth."""
-    return [op for op in every_op(module.operation) if op.name == "linalg.generic"]
+    return [op for op in every_op(module) if op.name == "linalg.generic"]
 
 
 def reorder(op: ir.Operation) -> None:

@@ -3,7 +3,7 @@
 from mlir import ir
 
 from autotune.compiler.guard import PASS_OP, open_fault
-from autotune.compiler.laws import every_op
+from autotune.compiler.module import every_op
 from autotune.compiler.own_module import refuse_at, sets_of
 
 ABORTS = ("transform.structured.tile_using_for",)  # on a param of any type

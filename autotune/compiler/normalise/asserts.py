@@ -2,8 +2,7 @@
 
 from mlir import ir
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 
 ASSERT = "cf.assert"
 

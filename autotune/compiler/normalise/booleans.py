@@ -6,8 +6,7 @@ from mlir import ir
 from mlir.dialects import arith
 
 from autotune.compiler.arguments import HIGH, LOW, integer, say
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 
 ON_TENSORS = "builtin.module(func.func(convert-elementwise-to-linalg))"
 YIELDS = ("linalg.yield", "tensor.yield")
@@ -23,7 +22,7 @@ def store_booleans_as_bytes(module: ir.Module) -> bool:
     if not any(holds_booleans(value) for op in every_op(module) for value in values_of(op)):
         return False
     run_passes(module, ON_TENSORS)
-    for op in list(every_op(module)):
+    for op in every_op(module):
         for value in values_of(op):
             if holds_booleans(value):
                 value.set_type(as_bytes(value.type))
@@ -34,7 +33,7 @@ def store_booleans_as_bytes(module: ir.Module) -> bool:
             kind = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
             kinds = ([as_bytes(t) for t in kind.inputs], [as_bytes(t) for t in kind.results])
             op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*kinds))
-    for op in list(every_op(module)):
+    for op in every_op(module):
         convert_scalars(op)
     return True
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.normalise.emit import Element, dims, filled, generic, permuted
 from autotune.compiler.normalise.grouped import KERNELS, SPLIT, Groups, groups_of

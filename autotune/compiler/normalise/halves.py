@@ -3,8 +3,7 @@
 from mlir import ir
 from mlir.dialects import arith, tensor
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.normalise.booleans import ON_TENSORS, values_of
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.normalise.narrow import narrow_constant, narrowed
@@ -25,7 +24,7 @@ def compute_in_singles(module: ir.Module) -> bool:
     if not any(is_half(value.type) for op in every_op(module) for value in values_of(op)):
         return False
     run_passes(module, ON_TENSORS)
-    ops = list(every_op(module))
+    ops = every_op(module)
     if any(op.name == BITS or (holds_halves(op) and op.name not in (READ, WRITE)) for op in ops):
         return False
     for value in [value for op in ops for value in values_of(op)]:

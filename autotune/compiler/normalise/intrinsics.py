@@ -5,7 +5,7 @@ They mean the same (https://mlir.llvm.org/docs/Dialects/LLVM/), and what vectori
 
 from mlir import ir
 
-from autotune.compiler.laws import every_op
+from autotune.compiler.module import every_op
 
 INTRINSICS = {
     "llvm.intr.maxnum": "arith.maxnumf",

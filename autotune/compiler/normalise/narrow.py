@@ -2,8 +2,7 @@
 
 from mlir import ir
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.normalise.booleans import values_of
 
 WIDE = "f64"
@@ -14,7 +13,7 @@ def narrow_floats(module: ir.Module) -> None:
 
     sum(extf x) in f64, truncf   ->   sum(x) in f32
     """
-    ops = list(every_op(module))
+    ops = every_op(module)
     inside = [value for op in ops for value in values_of(op) if is_wide(value.type)]
     stored = (kind for op in ops if op.name == "func.func" for kind in ir.FunctionType(type_of(op)).inputs)
     if not inside or any(is_wide(kind) for kind in stored) or not any(op.name == "arith.extf" for op in ops):

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from mlir import ir
 from mlir.dialects import bufferization, linalg, tensor
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.values import fill_of, is_constant, maker
 
 Place = tuple[list[int], list[int]]  # offsets and sizes of a part of a tensor

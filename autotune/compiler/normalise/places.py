@@ -8,7 +8,7 @@ The first of equal elements is taken, as before. A row that holds a NaN has no s
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 
-from autotune.compiler.laws import every_op
+from autotune.compiler.module import every_op
 from autotune.compiler.nests import indexing_maps, loop_nest
 from autotune.compiler.normalise.emit import dims, filled, generic
 from autotune.compiler.values import fill_of, maker
@@ -20,7 +20,7 @@ BODY = 6  # operations of such an op
 
 def find_places_apart(module: ir.Module) -> None:
     """Split ops that give an extremum and its place, in place."""
-    for op in list(every_op(module)):
+    for op in every_op(module):
         loop = place_of(op) if op.name == "linalg.generic" else None
         if loop is not None:
             split(op, loop)

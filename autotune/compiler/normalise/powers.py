@@ -3,8 +3,7 @@
 from mlir import ir
 from mlir.dialects import arith
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.values import maker
 
 LARGEST = 4

@@ -6,7 +6,7 @@ x = f(..);  materialize (expand_shape x) in out   ->   x = f(..);  materialize x
 from mlir import ir
 from mlir.dialects import bufferization, memref
 
-from autotune.compiler.laws import every_op
+from autotune.compiler.module import every_op
 from autotune.compiler.values import maker
 
 

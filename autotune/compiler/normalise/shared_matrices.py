@@ -3,8 +3,7 @@
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.normalise.emit import flat, unflat
 from autotune.compiler.values import maker

@@ -3,8 +3,7 @@
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.nests import WIDENED, element_type, indexing_maps
 from autotune.compiler.values import maker
 
@@ -19,7 +18,7 @@ def read_as_stored(module: ir.Module) -> None:
     Half the bytes are read, and w is seen as a weight.
     """
     changed = False
-    for op in list(every_op(module)):
+    for op in every_op(module):
         if op.name in PRODUCTS:
             changed |= read_before_widening(op)
     if changed:

@@ -3,8 +3,7 @@
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.values import maker
 
@@ -17,7 +16,7 @@ def read_in_place(module: ir.Module) -> None:
     A weight is then seen as one, and may be stored as its product reads it.
     """
     changed = False
-    for op in list(every_op(module)):
+    for op in every_op(module):
         if op.name.startswith("linalg.") and len(op.results) == 1 and linalg.isa_contraction_op(op):
             for number in (0, 1):
                 changed |= read_before_swap(op, number)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from mlir import ir
 from mlir.dialects import linalg, tensor
 
-from autotune.compiler.laws import every_op
-from autotune.compiler.module import run_passes
+from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.nests import indexing_maps
 from autotune.compiler.values import maker
 

@@ -8,7 +8,7 @@ Dimensions of size 1 are then dropped from it, and a product and its sum may bec
 from mlir import ir
 from mlir.dialects import arith
 
-from autotune.compiler.laws import every_op
+from autotune.compiler.module import every_op
 from autotune.compiler.nests import dimensions, indexing_maps, loop_nest
 from autotune.compiler.normalise.emit import generic, part_read
 
@@ -31,7 +31,7 @@ BODIES = {  # of a window, by what the name of an op holds
 
 def write_windows_out(module: ir.Module) -> None:
     """Make named convolutions and pools of f32 generic ops, in place; products and their sums may be contracted."""
-    for op in list(every_op(module)):
+    for op in every_op(module):
         body = next((body for name, body in BODIES.items() if op.name.startswith("linalg.") and name in op.name), None)
         if body is None or not all(map(holds_f32, op.operands)) or len(op.operands) != OPERANDS or not len(op.results):
             continue

@@ -17,7 +17,7 @@ FASTMATH = "fastmath"
 def flags_of_extrema(module: ir.Module) -> dict[str, str]:
     """The fast-math flags that all maxima or minima of a kind have, in MLIR's syntax; none where some have others."""
     found: dict[str, set[str]] = {kind: set() for kind in KINDS}
-    for op in every_op(module.operation):
+    for op in every_op(module):
         kind = op.name.removeprefix("arith.")
         if kind in found:
             found[kind].add(str(op.attributes[FASTMATH]) if FASTMATH in op.attributes else "")
@@ -26,7 +26,7 @@ def flags_of_extrema(module: ir.Module) -> dict[str, str]:
 
 def keep_flags(module: ir.Module, flags: Mapping[str, str]) -> None:
     """Give maxima and minima of a scheduled module the flags that those of its payload have, in place."""
-    for op in every_op(module.operation):
+    for op in every_op(module):
         kind = op.name.removeprefix("arith.")
         if op.name == "vector.reduction":
             kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")

@@ -48,7 +48,7 @@ def serialise_nested(module: ir.Module) -> None:
 def mark_nested(module: ir.Module) -> set[int]:
     """Mark the foralls inside of others with their number of loops; gives those numbers."""
     ranks: set[int] = set()
-    for op in every_op(module.operation):
+    for op in every_op(module):
         if op.name == FORALL and any(parent.name == FORALL for parent in parents(op)):
             rank = len(ir.DenseI64ArrayAttr(op.attributes["staticLowerBound"]))
             op.attributes[NESTED] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), rank)

@@ -123,7 +123,7 @@ def as_kind(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 def stands_in(module: ir.Module) -> list[ir.Operation]:
     """All ops that stand for kernels."""
-    return [op for op in every_op(module.operation) if op.name == "linalg.generic" and KERNEL in op.attributes]
+    return [op for op in every_op(module) if op.name == "linalg.generic" and KERNEL in op.attributes]
 
 
 def close_gaps(module: ir.Module) -> None:

@@ -32,7 +32,7 @@ VIEWS = (
 def share_regions(module: ir.Module) -> None:
     """Let neighbouring parallel loops share a region, in place; a loop that ends its region waits once, not twice."""
     blocks: list[ir.Block] = []
-    for op in every_op(module.operation):
+    for op in every_op(module):
         if op.name == PARALLEL and op.block not in blocks:
             blocks.append(op.block)
     while blocks:

@@ -12,8 +12,8 @@ from mlir import ir
 from mlir.rewrite import GreedyRewriteConfig, GreedySimplifyRegionLevel
 from mlir.rewrite import apply_patterns_and_fold_greedily as apply_greedily
 
-from autotune.compiler.laws import every_op, program_fault
-from autotune.compiler.module import context, copy_module, describe, every_name, parse, symbol
+from autotune.compiler.laws import program_fault
+from autotune.compiler.module import context, copy_module, describe, every_name, every_op, parse, symbol
 from autotune.compiler.rules.patterns import Functions, Pattern, in_order
 from autotune.compiler.rules.read import RuleBook, names_in, open_rules
 from autotune.core.errors import RuleError

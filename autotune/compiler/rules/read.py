@@ -18,8 +18,8 @@ from pathlib import Path
 
 from mlir import ir
 
-from autotune.compiler.laws import computes, every_op, nesting_fault
-from autotune.compiler.module import context, parse, symbol
+from autotune.compiler.laws import computes, nesting_fault
+from autotune.compiler.module import context, every_op, parse, symbol
 from autotune.compiler.rules.natives import CONDITIONS, WRITERS
 from autotune.compiler.rules.signature import Native, kind_of
 from autotune.core.errors import CompileError, RuleError
