@@ -21,7 +21,7 @@ def open_llvm() -> ctypes.CDLL | None:
     """LLVM's C interface, its back ends ready; `None` where it is not installed.
 
     Raises:
-        AttributeError: It lacks one of them.
+        AttributeError: The library lacks one of them.
     """
     path = find_file("lib", "libLLVM.so")
     if path is None:

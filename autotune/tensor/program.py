@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import cast
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from autotune.tensor.lower import lower
 from autotune.tensor.text import Writer
 from autotune.tensor.views import Stored, squeezed
 
-ENTRY = "tensors"
+ENTRY, WEIGHT = "tensors", "weight"
 ANY = (-1.0, 1.0)
 
 
@@ -40,7 +41,7 @@ class TensorProgram:
 
 
 def write_program(
-    results: tuple[Node, ...], inputs: tuple[Node, ...], name: str = ENTRY, *, role: str = "weight"
+    results: tuple[Node, ...], inputs: tuple[Node, ...], name: str = ENTRY, *, role: str = WEIGHT
 ) -> TensorProgram:
     """Write a graph as a payload.
 
@@ -48,10 +49,12 @@ def write_program(
         results: Nodes to compute.
         inputs: Arguments of the function, in order.
         name: What the payload's name begins with.
-        role: Role of known arrays.
+        role: Role of known arrays; as inputs they may hold anything, and each stays one of its own.
     """
     nodes = behind(results)
-    constants = tuple(node for node in nodes if node.op == ARRAY and 0 not in node.shape)
+    arrays = [node for node in nodes if node.op == ARRAY and 0 not in node.shape]
+    same = stand_ins(arrays) if role == WEIGHT else {node: node for node in arrays}
+    constants = tuple(dict.fromkeys(same.values()))
     wanted = [node for node in results if 0 not in node.shape]
     bounds = tuple((inputs.index(node), size) for node, size in places_read(nodes) if node.op == INPUT)
     if not wanted:
@@ -62,7 +65,8 @@ def write_program(
     arguments += [
         Argument(f"y{i}", "output", squeezed(node.shape), storage_of(node.dtype)) for i, node in enumerate(wanted)
     ]
-    text = write_text(nodes, {node: name for name, node, _ in read}, wanted, arguments)
+    names = {node: name for name, node, _ in read}
+    text = write_text(nodes, names | {node: names[stand_in] for node, stand_in in same.items()}, wanted, arguments)
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     payload = Payload(
         name=f"{identifier(name).strip('_') or ENTRY}_{digest}",
@@ -76,16 +80,32 @@ def write_program(
     return TensorProgram(payload, inputs, constants, results, bounds)
 
 
+def stand_ins(constants: Sequence[Node]) -> dict[Node, Node]:
+    """For every known array the first of the same elements: a function that reads an array twice has it once."""
+    found: dict[Node, Node] = {}
+    for node in constants:
+        alike = (first for first in found.values() if (first.shape, first.dtype) == (node.shape, node.dtype))
+        found[node] = next((first for first in alike if have_same_bytes(first, node)), node)
+    return found
+
+
+def have_same_bytes(node: Node, other: Node) -> bool:
+    """Tell whether two known arrays of one shape and dtype hold the same, signs of zeros and NaNs too."""
+    mine, others = (np.ascontiguousarray(cast(Array, each.array)).reshape(-1).view(np.uint8) for each in (node, other))
+    return np.array_equal(mine, others)
+
+
 def write_text(
     nodes: tuple[Node, ...], names: dict[Node, str], wanted: Sequence[Node], arguments: Sequence[Argument]
 ) -> str:
     """The module: one function over memrefs."""
     writer, leaves = Writer(), {}
     kinds = {argument.name: argument.type for argument in arguments}
+    opened: dict[str, Stored] = {}
     for node, name in names.items():
         shape, element = squeezed(node.shape), storage_of(node.dtype)
         text = f"bufferization.to_tensor %{name} restrict : {kinds[name]} to TYPE"
-        leaves[node] = writer.define(text, shape, element)
+        leaves[node] = opened[name] = opened.get(name) or writer.define(text, shape, element)
     views = lower(writer, nodes, leaves)
     for place, node in enumerate(wanted):
         value: Stored = writer.stored(views[node], storage_of(node.dtype))

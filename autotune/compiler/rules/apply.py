@@ -13,7 +13,7 @@ from mlir.rewrite import GreedyRewriteConfig, GreedySimplifyRegionLevel
 from mlir.rewrite import apply_patterns_and_fold_greedily as apply_greedily
 
 from autotune.compiler.laws import program_fault
-from autotune.compiler.module import context, copy_module, describe, every_name, every_op, parse, symbol
+from autotune.compiler.module import context, copy_module, describe, every_name, every_op, parse, run_passes, symbol
 from autotune.compiler.rules.patterns import Functions, Pattern, in_order
 from autotune.compiler.rules.read import RuleBook, names_in, open_rules
 from autotune.core.errors import RuleError
@@ -21,6 +21,7 @@ from autotune.core.printable import one_line
 from autotune.core.rules import Firing, Rewriting, Rules
 
 FIRINGS = 1000  # that any set may need, besides one an op of the payload
+FUSED = "builtin.module(func.func(linalg-fuse-elementwise-ops),canonicalize)"
 SHOWN = 6  # names of a circle, or of the last steps before the bound
 
 
@@ -44,6 +45,11 @@ def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
         return module, Rewriting(book.rules)
     driver = Driver(book, copy_module(module))
     driver.run()
+    beyond = Driver(book, fused(driver.module), driver.firings)
+    if may_fire(book, beyond.module):
+        beyond.run()
+    if len(beyond.firings) > len(driver.firings):
+        driver = beyond
     if not driver.firings:
         return module, Rewriting(book.rules)
     if rules.source and (fault := program_fault(driver.module)) is not None:
@@ -59,6 +65,13 @@ def may_fire(book: RuleBook, module: ir.Module) -> bool:
     return any(there.issuperset(names_in(pattern)) for pattern in book.patterns)
 
 
+def fused(module: ir.Module) -> ir.Module:
+    """A copy in which operations on elements that follow each other share a body, where rules of bodies see them."""
+    copy = copy_module(module)
+    run_passes(copy, FUSED)
+    return copy
+
+
 class Driver:
     """Patterns on their way over a module, which changes in place.
 
@@ -68,11 +81,11 @@ class Driver:
         most: Number of firings after which the rules count as endless.
     """
 
-    def __init__(self, book: RuleBook, module: ir.Module) -> None:
+    def __init__(self, book: RuleBook, module: ir.Module, firings: Sequence[Firing] = ()) -> None:
         self.module = module
         self.most = FIRINGS + sum(1 for _ in every_op(module))
         self._signatures = signatures(module)
-        self.firings: list[Firing] = []
+        self.firings = list(firings)
         self._functions = Functions(self.firings)
         self._patterns = [Pattern(pattern, self._functions) for pattern in in_order(book.patterns)]
         self._config = GreedyRewriteConfig()

@@ -13,6 +13,8 @@ NAMED = {  # element-wise ops with a name of their own, and what each computes o
     "linalg.negf": "arith.negf",
     "linalg.exp": "math.exp",
 }
+OF_TRUTH = ("arith.extui", "arith.uitofp", "arith.sitofp")  # the same number, of what is 0 or 1
+EQUAL = 0  # predicate of arith.cmpi
 TWO = 2  # operands of an operation on elements
 
 
@@ -186,6 +188,23 @@ def is_row_maximum(op: ir.Operation) -> bool:
     rank = indexing_maps(op)[0].n_dims
     along = read == list(range(rank)) and written in ([*range(rank - 1)], [*range(rank - 1), None])
     return along and known_number(op.operands[1]) == float("-inf")
+
+
+def compares_places(op: ir.Operation) -> bool:
+    """Tell whether a generic op without inputs writes, as a number, whether the two places of an element are equal."""
+    if len(op.operands) != 1 or [dimensions(amap) for amap in indexing_maps(op)] != [[0, 1]]:
+        return False
+    shape = op.results[0].type.shape
+    found = maker(op.regions[0].blocks[0].operations[-1].operands[0])
+    while found is not None and found.name in OF_TRUTH:
+        if found.name == "arith.sitofp" and str(found.operands[0].type) == "i1":
+            return False  # whose one is -1
+        found = maker(found.operands[0])
+    if found is None or found.name != "arith.cmpi" or ir.IntegerAttr(found.attributes["predicate"]).value != EQUAL:
+        return False
+    places = [maker(value) for value in found.operands]
+    indices = [place for place in places if place is not None and place.name == "linalg.index"]
+    return {ir.IntegerAttr(index.attributes["dim"]).value for index in indices} == {0, 1} and shape[0] == shape[1]
 
 
 def is_used_once(op: ir.Operation) -> bool:

@@ -11,6 +11,7 @@ from autotune.compiler.nests import dimensions, indexing_maps
 from autotune.compiler.rules.batch_norm import folds_into, write_folded
 from autotune.compiler.rules.bodies import (
     beside,
+    compares_places,
     computes_by_element,
     is_row_maximum,
     is_used_once,
@@ -39,8 +40,10 @@ def is_zeros(value: ir.Value) -> bool:
 
 
 def is_identity(value: ir.Value) -> bool:
-    """Tell whether a value is a constant matrix of ones on the diagonal and zeros beside it."""
+    """Tell whether a value is a matrix of ones on the diagonal and zeros beside it: a constant, or made of indices."""
     made_by = maker(value)
+    if made_by is not None and made_by.name == "linalg.generic":
+        return compares_places(made_by)
     if made_by is None or made_by.name != "arith.constant":
         return False
     said, kind = made_by.attributes["value"], value.type
