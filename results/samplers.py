@@ -5,7 +5,7 @@ and measure then, and what asking takes now. One that begins anywhere knows noth
 default. Lessons are the recordings of all other spaces of this machine. The score is Kernel Tuner's: how far the best
 so far is between what random draws are expected to have then and the best there is, on average over the time that
 random draws need for 95 % of the way from the median (Willemsen et al., A Methodology for Comparing Optimization
-Algorithms for Auto-Tuning, FGCS 2024).
+Algorithms for Auto-Tuning, FGCS 2024). Twelve minutes of one core; `--only` measures some spaces.
 """
 
 import json
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from time import process_time
-from typing import Any
+from typing import Annotated, Any
 
 for each in ("OPENBLAS", "OMP", "MKL"):  # before NumPy is loaded: its threads would count as time of the sampler
     os.environ.setdefault(f"{each}_NUM_THREADS", "1")
@@ -23,16 +23,18 @@ for each in ("OPENBLAS", "OMP", "MKL"):  # before NumPy is loaded: its threads w
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
 import typer  # noqa: E402
-from blocks import Only, home, keep, serve, table  # noqa: E402
+from blocks import ROOT, Only, serve, table  # noqa: E402
 
 from autotune.registry import load_family  # noqa: E402
-from autotune.store.recording import read_recording  # noqa: E402
+from autotune.store.recording import Recording, read_recording  # noqa: E402
 from autotune.tuning.lessons import lessons_for  # noqa: E402
 from autotune.tuning.rerun import Ground, Rerun  # noqa: E402
+from autotune.tuning.sampler import Lesson  # noqa: E402
 
-SEEDS = 20
+SEEDS = 50
 TRIALS = 40
-SHARE = 0.95
+SHARE, NEARER = 0.95, 0.99
+HARD = 0.15  # of a space's configs are near its best, or fewer: such are worth a search
 TIE = 0.05  # of the seconds of the other: less is what asking takes where both need one trial
 POINTS = 50  # of time, that a score is the mean over
 MARKS = (1, 2, 5, 10, 20, 40)  # trials at which curves are recorded
@@ -52,11 +54,16 @@ SETTINGS = (
     Setting("random", "random"),
     Setting("tpe", "tpe"),
     Setting("cmaes", "cmaes"),
-    Setting("model", "model"),
+    Setting("auto", "auto"),
     Setting("tpe, default first", "tpe", default=True),
-    Setting("model, default first", "model", default=True),
-    Setting("model, default and lessons", "model", default=True, lessons=True),
+    Setting("auto, default first", "auto", default=True),
+    Setting("auto, default and lessons", "auto", default=True, lessons=True),
 )
+
+# Measured when it is asked for, `measure --setting GPSampler --seeds 10`: it needs PyTorch, and 50 ms and more an ask.
+SLOW = (Setting("GPSampler", "GPSampler"),)
+LESSONS = "auto, default and lessons"
+VERSUS = tuple(f"against tpe, alike begun: {each}" for each in ("seconds to 95 %", "to 99 %", "score"))
 
 Numbers = npt.NDArray[np.float64]
 
@@ -76,8 +83,8 @@ def expected_best(seconds: Sequence[float]) -> Numbers:
     return np.array(found)
 
 
-def score(ground: Ground, runs: Sequence[Rerun], asking: float) -> float:
-    """Kernel Tuner's score of some searches, each trial of which takes `asking` seconds besides."""
+def scores(ground: Ground, runs: Sequence[Rerun], asking: float) -> Numbers:
+    """Kernel Tuner's scores of searches, each trial of which takes `asking` seconds besides."""
     outcomes = list(ground.outcomes.values())
     curve, cost = expected_best([seconds for seconds, _ in outcomes]), fmean(cost for _, cost in outcomes)
     times = sorted(seconds for seconds, _ in outcomes if np.isfinite(seconds))
@@ -85,8 +92,8 @@ def score(ground: Ground, runs: Sequence[Rerun], asking: float) -> float:
     draws = int(np.argmax(curve <= middle - SHARE * (middle - ground.best))) + 1
     grid = np.linspace(0, draws * cost, POINTS + 1)[1:]
     baseline = curve[np.clip((grid / cost).astype(int), 1, len(curve)) - 1]  # a trial counts when it has ended
-    found = np.mean([best_at(run, grid, asking, baseline) for run in runs], axis=0)
-    return float(np.mean((baseline - found) / np.maximum(baseline - ground.best, 1e-12)))
+    found = np.array([best_at(run, grid, asking, baseline) for run in runs])
+    return np.asarray(np.mean((baseline - found) / np.maximum(baseline - ground.best, 1e-12), axis=1), dtype=np.float64)
 
 
 def best_at(run: Rerun, grid: Numbers, asking: float, before: Numbers) -> Numbers:
@@ -96,39 +103,57 @@ def best_at(run: Rerun, grid: Numbers, asking: float, before: Numbers) -> Number
     return np.where(places >= 0, np.array(run.bests)[np.maximum(places, 0)], before)
 
 
-def measure(only: Only = "", seeds: int = SEEDS) -> None:
-    """Replay every setting on every recorded space of this machine."""
-    recordings = {path.stem: read_recording(path) for path in sorted((home() / "spaces").glob("*.xz"))}
-    for name, recording in recordings.items():
-        if only not in name:
-            continue
-        ground, others = Ground.of(recording), [other for key, other in recordings.items() if key != name]
-        lessons = lessons_for(load_family(recording.family), others)
-        found: dict[str, Any] = {}
-        for setting in SETTINGS:
-            start = process_time()
-            first = recording.default if setting.default else None
-            given = lessons if setting.lessons else ()
-            runs = [
-                ground.rerun(setting.sampler, s, TRIALS, first=first, lessons=given, until=ground.best)
-                for s in range(seeds)
-            ]
-            asking = (process_time() - start) / sum(len(run.seconds) for run in runs)
-            found[setting.name] = describe(ground, runs, asking)
-        near = sum(seconds <= ground.best / SHARE for seconds, _ in ground.outcomes.values())
-        about = {"payload": recording.payload, "family": recording.family, "seeds": seeds}
-        keep("samplers", name, {**about, "configs": len(ground.outcomes), "near": near, "settings": found})
-        typer.echo(f"{name}: " + ", ".join(f"{key} {fmean(each['trials']):.1f}" for key, each in found.items()))
+def measure(
+    only: Only = "",
+    seeds: int = SEEDS,
+    setting: Annotated[str, typer.Option(help="Only this one; what is recorded of others stays.")] = "",
+) -> None:
+    """Replay settings on every recorded space, whichever machine recorded it."""
+    wanted = [each for each in (*SETTINGS, *SLOW) if each.name == setting] if setting else SETTINGS
+    for folder in sorted(ROOT.glob("*/spaces")):
+        recordings = {path.stem: read_recording(path) for path in sorted(folder.glob("*.xz"))}
+        for name, recording in recordings.items():
+            if only in name:
+                others = [other for key, other in recordings.items() if key != name]
+                target = folder.parent / "samplers" / f"{name}.json"
+                target.parent.mkdir(exist_ok=True)
+                before = json.loads(target.read_text())["settings"] if target.exists() else {}
+                found = replay(recording, lessons_for(load_family(recording.family), others), wanted, seeds)
+                target.write_text(json.dumps({**found, "settings": {**before, **found["settings"]}}) + "\n")
+                said = (f"{key} {fmean(each['trials']):.1f}" for key, each in found["settings"].items())
+                typer.echo(f"{name}: {', '.join(said)}")
+
+
+def replay(recording: Recording, lessons: Sequence[Lesson], wanted: Sequence[Setting], seeds: int) -> dict[str, Any]:
+    """What settings find on a recorded space."""
+    ground = Ground.of(recording)
+    found: dict[str, Any] = {}
+    for setting in wanted:
+        start = process_time()
+        first = recording.default if setting.default else None
+        given = lessons if setting.lessons else ()
+        runs = [
+            ground.rerun(setting.sampler, s, TRIALS, first=first, lessons=given, until=ground.best)
+            for s in range(seeds)
+        ]
+        asking = (process_time() - start) / sum(len(run.seconds) for run in runs)
+        found[setting.name] = describe(ground, runs, asking)
+    near = sum(seconds <= ground.best / SHARE for seconds, _ in ground.outcomes.values())
+    gain = ground.outcomes[recording.values_of(recording.default)][0] / ground.best
+    about = {"payload": recording.payload, "family": recording.family, "gain": round(gain, 4)}
+    return {**about, "configs": len(ground.outcomes), "near": near, "settings": found}
 
 
 def describe(ground: Ground, runs: Sequence[Rerun], asking: float) -> dict[str, Any]:
     """What is recorded of a setting: a number a seed, and a curve."""
-    wanted = ground.best / SHARE
     reached = [[ground.best / run.bests[min(mark, len(run.bests)) - 1] for mark in MARKS] for run in runs]
-    return {
-        "trials": [run.trials_to(wanted) for run in runs],
-        "seconds": [round(run.cost_to(wanted) + asking * run.trials_to(wanted), 3) for run in runs],
-        "score": round(score(ground, runs, asking), 4),
+    found: dict[str, Any] = {}
+    for end, share in (("", SHARE), ("_nearer", NEARER)):
+        found["trials" + end] = [run.trials_to(ground.best / share) for run in runs]
+        costs = [run.cost_to(ground.best / share) + asking * run.trials_to(ground.best / share) for run in runs]
+        found["seconds" + end] = [round(cost, 3) for cost in costs]
+    return found | {
+        "scores": [round(each, 3) for each in scores(ground, runs, asking).tolist()],
         "asking_seconds": round(asking, 5),
         "reached": [round(fmean(column), 4) for column in zip(*reached, strict=True)],
         "reached_error": [round(float(np.std(column)) / len(runs) ** 0.5, 4) for column in zip(*reached, strict=True)],
@@ -145,11 +170,46 @@ def part(folder: Path) -> str:
         + " |"
         for name, found in spaces.items()
     ]
-    seeds = next(iter(spaces.values()))["seeds"]
-    said = f"In `results/{folder.parent.name}`, {len(spaces)} spaces, {seeds} seeds, at most {TRIALS} trials.\n\n"
+    seeds = {len(space["settings"][each]["trials"]) for space in spaces.values() for each in names}
+    fewer = f" ({min(seeds)} of what is slow to ask)" if len(seeds) > 1 else ""
+    where = f"`results/{folder.parent.name}`, {len(spaces)} spaces, {max(seeds)} seeds{fewer}"
+    said = f"In {where}, at most {TRIALS} trials.\n\n"
     by_space = table(("trials to 95 %: median [p90]", "configs within 5 %", *names), rows)
-    head = ("all spaces", "trials, mean", "seconds, mean", "over random", "score", "asking", "against tpe, alike begun")
-    return f"\n{said}{by_space}\n{table(head, [overall(each, list(spaces.values())) for each in names])}"
+    head = ("all spaces", "trials, mean", "seconds, mean", "over random", "score", "asking", *VERSUS)
+    every = table(head, [overall(each, list(spaces.values())) for each in names])
+    aims = table(("aim", "", "tpe", "auto", "wanted"), targets(list(spaces.values())))
+    return f"\n{said}{by_space}\n{every}\n{aims}"
+
+
+def targets(spaces: Sequence[dict[str, Any]]) -> list[str]:
+    """What was aimed at, on all spaces and on those in which few configs are near the best."""
+    hard = [space for space in spaces if space["near"] <= HARD * space["configs"]]
+    found = []
+    for where, some in (("all", spaces), (f"{len(hard)} hard", hard)):
+        for what, begun, wanted in (
+            ("trials, cold, median [p90]", ("tpe", "auto"), "12 [25]"),
+            ("trials, default and records", ("tpe, default first", LESSONS), "3 [10]"),
+        ):
+            cells = [spread([t for space in some for t in space["settings"][each]["trials"]]) for each in begun]
+            found.append(row(what, where, *cells, wanted))
+        for what, begun in (
+            ("time of random draws over its, cold", ("tpe", "auto")),
+            ("the same, default and records", ("tpe, default first", LESSONS)),
+        ):
+            found.append(row(what, where, *(f"{over_random(each, some):.2f} x" for each in begun), "5 x"))
+    gain = float(np.exp(np.mean(np.log([space["gain"] for space in spaces]))))
+    return [*found, row("best of a part over the default, mean of ratios", "all", "", f"{gain:.2f} x", "1.15 x")]
+
+
+def row(*cells: str) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def over_random(name: str, spaces: Sequence[dict[str, Any]]) -> float:
+    """Seconds to 95 % of the best that random draws take over those of a setting, geometric mean."""
+    means = [[fmean(space["settings"][each]["seconds"]) for each in ("random", name)] for space in spaces]
+    return float(np.exp(np.mean([np.log(drawn / mine) for drawn, mine in means])))
 
 
 def spread(trials: Sequence[int]) -> str:
@@ -162,28 +222,31 @@ def spread(trials: Sequence[int]) -> str:
 def overall(name: str, spaces: Sequence[dict[str, Any]]) -> str:
     """The row of a setting."""
     mine = [space["settings"][name] for space in spaces]
-    drawn = [space["settings"]["random"] for space in spaces]
-    gains = [fmean(theirs["seconds"]) / fmean(each["seconds"]) for each, theirs in zip(mine, drawn, strict=True)]
     rival = "tpe, default first" if "default" in name else "tpe"
-    verdicts = [verdict(space["settings"][name]["seconds"], space["settings"][rival]["seconds"]) for space in spaces]
-    counted = ", ".join(f"{verdicts.count(each)} {each}" for each in ("faster", "slower", "alike"))
-    cells = (
+    return row(
         name,
         f"{fmean(fmean(each['trials']) for each in mine):.1f}",
         f"{fmean(fmean(each['seconds']) for each in mine):.2f}",
-        f"{float(np.exp(np.mean(np.log(gains)))):.2f} x",
-        f"{fmean(each['score'] for each in mine):.2f}",
+        f"{over_random(name, spaces):.2f} x",
+        f"{fmean(fmean(each['scores']) for each in mine):.2f}",
         f"{1e3 * fmean(each['asking_seconds'] for each in mine):.1f} ms",
-        "-" if name == rival else counted,
+        *(count(spaces, name, rival, key) if name != rival else "-" for key in ("seconds", "seconds_nearer", "scores")),
     )
-    return f"| {' | '.join(cells)} |"
 
 
-def verdict(mine: Sequence[float], theirs: Sequence[float]) -> str:
-    """Whether seconds are fewer beyond `TIE` and the noise of the seeds: a 95 % interval of the mean difference."""
-    apart = np.array(mine) - np.array(theirs)
-    noise = max(1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5, TIE * fmean(theirs))
-    return "alike" if abs(apart.mean()) <= noise else "faster" if apart.mean() < 0 else "slower"
+def count(spaces: Sequence[dict[str, Any]], name: str, rival: str, key: str) -> str:
+    """On how many spaces a setting is better than another one, worse, or alike."""
+    said = [verdict(space["settings"][name][key], space["settings"][rival][key], key) for space in spaces]
+    return ", ".join(f"{said.count(each)} {each}" for each in ("better", "worse", "alike"))
+
+
+def verdict(mine: Sequence[float], theirs: Sequence[float], key: str) -> str:
+    """Whether one is better beyond a 95 % interval of the mean difference of the seeds, and seconds beyond `TIE`."""
+    pairs = np.array(list(zip(mine, theirs, strict=False)))  # of the seeds that both have
+    apart = (pairs[:, 1] - pairs[:, 0]) * (-1 if key == "scores" else 1)
+    noise = 1.96 * float(apart.std(ddof=1)) / len(apart) ** 0.5
+    noise = max(noise, TIE * fmean(theirs)) if key != "scores" else noise
+    return "alike" if abs(apart.mean()) <= noise else "better" if apart.mean() > 0 else "worse"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from schedules.blocking import DIMS, Region, regions, register_loops
 from schedules.fused_shape import Shape, block_columns, contraction_config, suffix, tile_of
 from schedules.matmul_model import RegisterTile, flow, score
 from schedules.matmul_space import BYTES, cut_all
+from schedules.predicted import least_cycles, row_delay, whole_cycles
 
 
 def contraction_features(c: Contraction, config: Config, machine: Machine) -> dict[str, float]:
@@ -36,6 +37,7 @@ def contraction_features(c: Contraction, config: Config, machine: Machine) -> di
         "left_over": 1 - volume(main) / (c.m * c.n * c.k),
         "regions": log2(len(parts)),
         "unrolled": log2(sum(fmas) * int(config["unroll_k"])),
+        "delay": log2(whole_cycles(c, config, machine) / least_cycles(c, machine)),
         "model": score(c, tile, machine) * flow(c, config, machine),
         **footprints(main, machine),
         **traffic(main, str(config["order"])),
@@ -84,4 +86,6 @@ def group_features(shape: Shape, config: Config, machine: Machine) -> dict[str, 
         tile, chosen = tile_of(shape, config, index), contraction_config(shape, config, index)
         inner = contraction_features(tile, chosen, machine)
         found |= {name + suffix(shape, index): value for name, value in inner.items()}
+    if len(shape.contractions) < 2:
+        found["delay"] = log2(row_delay(shape, config, machine))
     return found

@@ -11,11 +11,14 @@ from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
 from autotune.core.space import Config
 from schedules.blocking import Region, regions
+from schedules.functions import CALL
 from schedules.fused_shape import Shape, contraction_config, tile_of
 from schedules.matmul_model import BEYOND_L2_BYTES_A_CYCLE, ENOUGH_FMAS_PER_LOAD, L2_BYTES_A_CYCLE, flow
 from schedules.matmul_space import BYTES, cut_all
 
 FMAS_A_CYCLE, LATENCY, LOADS_A_CYCLE = 2, 4, 2  # of cores of the last decade, as `matmul_model` takes them
+
+CALL_CYCLES, VECTOR_CYCLES = 40, 20  # of a function: by libm for one element, by a polynomial for a vector of them
 
 
 def contraction_cycles(c: Contraction, config: Config, machine: Machine, in_l1: float) -> float:
@@ -34,6 +37,17 @@ def contraction_cycles(c: Contraction, config: Config, machine: Machine, in_l1: 
     done = region_cycles(main, machine, in_l1)
     done += sum(region_cycles(each, machine, max(in_l1, slowest_of(each, machine))) for each in rest)
     return c.batch * (done + passing + copied)
+
+
+def whole_cycles(c: Contraction, config: Config, machine: Machine) -> float:
+    """Cycles of one product without any word of llvm-mca: its hot loop takes what latency and loads take."""
+    main = next(iter(regions(cut_all(c, config))))
+    return contraction_cycles(c, config, machine, slowest_of(main, machine))
+
+
+def least_cycles(c: Contraction, machine: Machine) -> float:
+    """Cycles of one product of which no multiply-add ever waits."""
+    return c.batch * c.m * c.n * c.k / machine.lanes / FMAS_A_CYCLE
 
 
 def region_cycles(region: Region, machine: Machine, in_l1: float) -> float:
@@ -66,3 +80,18 @@ def group_cycles(shape: Shape, config: Config, machine: Machine, in_l1: float) -
         times = whole.flops / tile.flops
         found += times * contraction_cycles(tile, contraction_config(shape, config, index), machine, in_l1)
     return found
+
+
+def row_delay(shape: Shape, config: Config, machine: Machine) -> float:
+    """How many times as long as without any waiting a group takes: its functions, and the one product it may have.
+
+    Blocks of rows decide where there are several products; this arithmetic knows nothing of them.
+    """
+    elements = prod(shape.sizes[: shape.rows]) * (shape.columns or shape.width)
+    least = elements * VECTOR_CYCLES / machine.lanes
+    found = elements * CALL_CYCLES if config.get("math") == CALL else least
+    for index, whole in enumerate(shape.contractions):
+        tile = tile_of(shape, config, index)
+        found += whole.flops / tile.flops * whole_cycles(tile, contraction_config(shape, config, index), machine)
+        least += least_cycles(whole, machine)
+    return found / least

@@ -46,6 +46,9 @@ def inspect(
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as CSV.")] = None,
     parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as Parquet.")] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Each trial: who asked for it, what it let expect; what was skipped.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what sweeps or a bundle found, a line a task: time, share of the roof, trials, gain over the default config.
@@ -59,7 +62,6 @@ def inspect(
     from autotune.reports.holdings import read_holdings
     from autotune.reports.overview import overview_of
     from autotune.reports.streaming import read_overview
-    from autotune.reports.versus import compare_sweeps
     from autotune.store.database.address import shown
 
     if top is not None:
@@ -74,13 +76,10 @@ def inspect(
             raise typer.BadParameter(f"{location} is a bundle, which holds no trials; name the store it comes from")
         inspect_bundle(Path(location), plots, history, full=full, as_json=as_json)
         return
-    if against is not None:
-        if any(option is not None for option in (where, plots, csv, parquet)):
-            raise typer.BadParameter("--compare goes with --payload and --json alone; leave out the other options")
-        from autotune.cli.inspect_store import show_versus
-
-        found = compare_sweeps(location, against, payload)
-        typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
+    if why or against is not None:
+        if any(option is not None for option in (where, plots, csv, parquet)) or (why and against is not None):
+            raise typer.BadParameter("--why and --compare go with --payload and --json alone; leave out other options")
+        show_searches(str(location), payload, against, as_json=as_json)
         return
     if parquet is not None:
         check_parquet()
@@ -96,6 +95,19 @@ def inspect(
     else:
         overview = glance(location, payload, shows)
     show_store(overview, full=full, as_json=as_json)
+
+
+def show_searches(location: str, payload: str | None, against: str | None, *, as_json: bool) -> None:
+    """Print sweeps beside others, or, without any, why they went where they went."""
+    from autotune.cli.inspect_store import show_versus
+    from autotune.cli.inspect_why import show_reasons
+    from autotune.reports.versus import compare_sweeps
+
+    if against is None:
+        show_reasons(location, payload, as_json=as_json)
+        return
+    found = compare_sweeps(location, against, payload)
+    typer.echo(json.dumps(found.to_json())) if as_json else show_versus(found)
 
 
 def show_store(overview: "Overview", *, full: bool, as_json: bool) -> None:

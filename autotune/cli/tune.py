@@ -25,7 +25,9 @@ def tune(
     seconds: Annotated[
         float | None, typer.Option(parser=real, help="Stop searching a payload after this long.")
     ] = None,
-    sampler: Annotated[str, typer.Option(help="tpe, model, random, cmaes, grid, or one of Optuna's by name.")] = "tpe",
+    sampler: Annotated[
+        str, typer.Option(help="auto (a cost model), tpe, model, random, cmaes, grid, or one of Optuna's by name.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(parser=whole, help="Of the sampler and the input data.")] = 0,
     baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
     timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,

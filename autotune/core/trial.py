@@ -67,6 +67,27 @@ class Samples:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """Why a config was tried.
+
+    Attributes:
+        by: Name of who asked for it: ``the default config``, ``the cost model``, a sampler with its name
+        expected: Seconds a call that a model let expect; 0 if none did.
+        low: Seconds that it should hardly take less than: a standard deviation below.
+        high: Seconds that it should hardly take more than: a standard deviation above.
+        drafted: Number of configs that it was chosen from; 0 if there was no choice.
+        refused: Proposals turned down before it, by why: ``constraint``, ``duplicate``.
+    """
+
+    by: str
+    expected: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    drafted: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Trial:
     """One candidate of one task: what was tried, what happened, what was measured.
 
@@ -84,6 +105,7 @@ class Trial:
         scheduled: Fingerprint of the IR after the schedule; empty if it did not get so far.
         compiled: Fingerprint of the machine code; empty if it did not get so far.
         twin: Key of the earlier trial that a duplicate is the same as; empty if it is none.
+        reason: Why it was tried; `None` where that is not recorded.
     """
 
     task: str
@@ -99,6 +121,7 @@ class Trial:
     scheduled: str = ""
     compiled: str = ""
     twin: str = ""
+    reason: Reason | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -115,7 +138,8 @@ class Trial:
         samples = vars(self.samples) if self.samples is not None else None
         plain = {**vars(self), "samples": samples}  # not asdict, which copies every number: a third of a write's time
         plain["schedule"] = plain.pop("family")
-        return plain
+        reason = plain.pop("reason")
+        return plain if reason is None else {**plain, "reason": vars(reason)}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Trial":
@@ -138,6 +162,8 @@ class Trial:
                 as_times(samples.reference_seconds)
         plain = {**data, "samples": samples}
         plain["family"] = plain.pop("schedule")
+        if plain.get("reason") is not None:
+            plain["reason"] = Reason(**plain["reason"])
         return Trial(**plain)
 
 

@@ -124,9 +124,8 @@ def slim(trial: Trial) -> Trial:
     )
     phases = dict(zip(trial.phases, shortened(tuple(trial.phases.values())), strict=True))
     key, twin = trial.key[:KEY], trial.twin[:KEY]
-    return replace(
-        trial, key=key, twin=twin, samples=samples, phases=phases, max_error=error, scheduled="", compiled=""
-    )
+    kept = replace(trial, key=key, twin=twin, samples=samples, phases=phases, max_error=error)
+    return replace(kept, scheduled="", compiled="", reason=None)
 
 
 def shortened(times: tuple[float, ...]) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from autotune.core.own_family import OwnFamily
 from autotune.core.script import DESTINATIONS, LOWERING, Step
 from autotune.core.space import Space, Value
 from autotune.core.task import Task
-from autotune.core.trial import Outcome, Trial
+from autotune.core.trial import Outcome, Reason, Trial
 
 SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
 
@@ -29,12 +29,14 @@ class Asked:
         body: Script that the config writes.
         key: Identity of the trial that it will be.
         job: Work for an evaluator.
+        reason: Why it is evaluated.
     """
 
     config: Mapping[str, Value]
     body: str
     key: str
     job: Job
+    reason: Reason | None = None
 
     def trial(self, found: Evaluation, *, task: str, number: int, family: str, twin: Trial | None) -> Trial:
         """The trial of what became of it.
@@ -60,6 +62,7 @@ class Asked:
             scheduled=found.scheduled,
             compiled=found.compiled,
             twin=twin.key if twin is not None else "",
+            reason=self.reason,
         )
 
 

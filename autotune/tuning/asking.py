@@ -46,7 +46,7 @@ class Asking:
         else:
             self.pending[index] = self.proposed
 
-    def learn(self, index: Index, seconds: float) -> None:
+    def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
         """Give the time to the trial that asked for it."""
         trial = self.pending.pop(index, None)
         if trial is not None:

@@ -12,6 +12,7 @@ from autotune.store.store import Store
 from autotune.tuning.lessons import recordings_for
 from autotune.tuning.own import own_script
 from autotune.tuning.result import TuneResult
+from autotune.tuning.search import DEFAULT
 from autotune.tuning.tunable import TransformScript
 from autotune.tuning.tunable import payload as payload_of
 from autotune.tuning.tune import TuneOptions
@@ -27,7 +28,7 @@ def tune(
     *,
     trials: int = 100,
     seconds: float | None = None,
-    sampler: str = "tpe",
+    sampler: str = DEFAULT,
     seed: int = 0,
     baseline: str = "passes",
     timeout: float = 60.0,
@@ -53,7 +54,7 @@ def tune(
         payload: A spec, a path to an ``.mlir`` file, or a payload.
         trials: Candidates to run over all tasks, those in the store counted in.
         seconds: Stop searching after this long; `None` for no bound.
-        sampler: ``tpe``, ``model``, ``random``, ``cmaes``, ``grid``, or one of Optuna's by its name.
+        sampler: ``auto``, ``tpe``, ``model``, ``random``, ``cmaes``, ``grid``, or one of Optuna's by its name.
         seed: Seed of the sampler and of the input data.
         baseline: Pass pipeline that speed-ups are quoted against, ``passes`` or ``loops``.
         timeout: Seconds that one candidate may take to compile, verify and measure.

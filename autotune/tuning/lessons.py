@@ -9,7 +9,7 @@ from autotune.core.errors import StoreError
 from autotune.core.family import Family
 from autotune.store.recording import Recording, read_recording
 from autotune.tuning.features import features_of
-from autotune.tuning.sampler import Lesson
+from autotune.tuning.sampler import DELAY, Lesson
 from autotune.tuning.search import TAUGHT
 
 MOST_LESSONS = 600  # of all recordings together: to learn from as many takes 50 ms
@@ -44,8 +44,9 @@ def lessons_of(recording: Recording, family: Family, most: int, rng: random.Rand
     found = recording.found
     timed = [(t.config, recording.seconds_of(found[recording.values_of(t.config)])) for t in recording.trials]
     best = min((seconds for _, seconds in timed if seconds is not None), default=1.0)
-    chosen = rng.sample(timed, min(most, len(timed)))
+    chosen = [(describe(config), seconds) for config, seconds in rng.sample(timed, min(most, len(timed)))]
+    least = min((features.get(DELAY, 0.0) for features, _ in chosen), default=0.0)
     return [
-        Lesson(describe(config), math.log(seconds / best) if seconds is not None else math.inf)
-        for config, seconds in chosen
+        Lesson(features, math.log(seconds / best) if seconds is not None else math.inf, least)
+        for features, seconds in chosen
     ]

@@ -13,6 +13,7 @@ from autotune.core.task import Task
 from autotune.registry import family_for
 from autotune.store.recording import Recording
 from autotune.store.store import Store
+from autotune.tuning.search import DEFAULT
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
 
@@ -95,3 +96,15 @@ def open_searches(
             )
             searches.append(opened)
     return searches
+
+
+def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:
+    """What the default sampler does with these tasks, in a sentence; empty for others, which say it by their name."""
+    if sampler != DEFAULT or not searches:
+        return ""
+    taught = sum(search.search.lessons > 0 for search in searches)
+    reckoned = sum(search.search.is_reckoned for search in searches)
+    return (
+        f"sampler {DEFAULT}: a cost model tries what promises the most gain a second; of {len(searches)} tasks, "
+        f"arithmetic tells it something beforehand of {reckoned}, recorded spaces of {taught}; see `inspect --why`"
+    )

@@ -111,5 +111,5 @@ class Ground:
         found: list[tuple[float, float]] = []
         while len(found) < trials and (not found or found[-1][0] > until) and (config := search.ask()) is not None:
             found.append(self.outcomes[self.recording.values_of(config)])
-            search.tell(config, found[-1][0])
+            search.tell(config, *found[-1])
         return Rerun(tuple(seconds for seconds, _ in found), tuple(cost for _, cost in found))

@@ -29,6 +29,10 @@ MOST_REMEMBERED = 100
 BEST_KEPT = 20
 LATEST_KEPT = 30
 
+# Feature that is the binary logarithm of how many times as long as at its best a config should take by a family's own
+# arithmetic: what a model believes before anything was measured.
+DELAY = "delay"
+
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
@@ -39,10 +43,12 @@ class Lesson:
     Attributes:
         features: Features of the config.
         excess: Logarithm of its time over the best of its task; infinite if it failed.
+        least: The least `DELAY` among the configs that were measured with it.
     """
 
     features: Mapping[str, float]
     excess: float
+    least: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,10 @@ class Terrain:
 
 
 class Sampler(Protocol):
-    """Proposes configs and learns from times. The same seed and the same calls give the same proposals."""
+    """Proposes configs and learns from times. The same seed and the same calls give the same proposals.
+
+    One that has an attribute ``reason`` says there why it made its last proposal.
+    """
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
         """What to try; it may break laws or repeat itself.
@@ -79,8 +88,14 @@ class Sampler(Protocol):
         """Be notified of the config near the last proposal that will be tried; `None` if there is none."""
         ...
 
-    def learn(self, index: Index, seconds: float) -> None:
-        """Record the time of a config, proposed or not."""
+    def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
+        """Record the time of a config, proposed or not.
+
+        Args:
+            index: The config.
+            seconds: Seconds a call; `FAILED_SECONDS` if it failed.
+            cost: Seconds that the trial took; 0 if that is not known.
+        """
         ...
 
 
@@ -104,7 +119,7 @@ class Uniform:
     def settle(self, index: Index | None) -> None:
         """Nothing is learnt."""
 
-    def learn(self, index: Index, seconds: float) -> None:
+    def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
         """Nothing is learnt."""
 
 
@@ -158,7 +173,7 @@ class Tpe:
     def settle(self, index: Index | None) -> None:
         """Nothing to do: configs are learnt, not proposals."""
 
-    def learn(self, index: Index, seconds: float) -> None:
+    def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
         """Remember a config, and forget old ones when they are many."""
         params = {name: index[int(name)] for name in self.space}
         self.told.append(create_trial(params=params, distributions=self.space, value=seconds))

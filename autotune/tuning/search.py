@@ -8,22 +8,26 @@ recorded spaces: `results/samplers.py`, docs/results.md.
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from autotune.core.errors import SpaceError
 from autotune.core.space import Config, Knob, Space, Value
+from autotune.core.trial import Reason
 from autotune.tuning.asking import CmaEs, by_name, is_optunas
 from autotune.tuning.features import Features, knob_features
 from autotune.tuning.model import CostModel
-from autotune.tuning.sampler import FAILED_SECONDS, Index, Lesson, Sampler, Terrain, Tpe, Uniform
+from autotune.tuning.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Sampler, Terrain, Tpe, Uniform
 
 LEARNING: dict[str, Callable[[Terrain, int], Sampler]] = {
+    "auto": CostModel,
     "tpe": lambda terrain, seed: Tpe(terrain.counts, seed),
     "random": lambda terrain, seed: Uniform(terrain.counts, seed),
     "cmaes": lambda terrain, seed: CmaEs(terrain.counts, seed),
     "model": CostModel,
 }
 SAMPLERS = (*LEARNING, "grid")
-TAUGHT = ("model",)  # samplers that take lessons
+DEFAULT = "auto"  # what it stands for: docs/decisions/tuning.md
+TAUGHT = ("auto", "model")  # samplers that take lessons
 
 
 def check_sampler(name: str) -> None:
@@ -49,6 +53,7 @@ def open_sampler(name: str, terrain: Terrain, seed: int) -> Sampler | None:
     return by_name(name, terrain.counts, seed) if is_optunas(name) else None
 
 
+BY_DEFAULT, BY_RECORD = "the default config", "a recorded config"
 # Neighbours tried for one proposal, a knob further away every ten.
 WALKS = 100
 # Up to this many combinations, what the sampler no longer finds is enumerated; beyond, drawn at random so often.
@@ -61,6 +66,9 @@ class Search:
 
     Attributes:
         rejected: Proposals that were turned down, by reason: ``duplicate``, ``constraint``.
+        reason: Why the last config was asked for.
+        lessons: Number of configs of other tasks that the sampler learnt from beforehand.
+        is_reckoned: Whether the family's arithmetic tells the sampler something beforehand.
     """
 
     def __init__(
@@ -100,13 +108,15 @@ class Search:
         self._names = feature_names(space, features, default)
         self._described: dict[Index, tuple[float, ...]] = {}
         self._first = [self._index(config) for config in (*starts, default)]
+        self.reason = Reason(BY_DEFAULT)
+        self.lessons, self.is_reckoned = len(lessons), sampler in TAUGHT and DELAY in self._names
         self._random = random.Random(seed)
         self._seen: set[Index] = set()
         self._lawful: dict[Index, bool] = {}  # what the constraints said of every config they were asked about
         self._moves = [(i, len(k.values), is_ordered(k)) for i, k in enumerate(space.knobs) if len(k.values) > 1]
         counts = tuple(len(knob.values) for knob in space.knobs)
         terrain = Terrain(counts, self._is_open, self._names, self._describe, lessons)
-        self._sampler = open_sampler(sampler, terrain, seed)
+        self._name, self._sampler = sampler, open_sampler(sampler, terrain, seed)
         self._rest = self._enumerate()
         self._exhausted = False
 
@@ -116,26 +126,31 @@ class Search:
         Args:
             under_way: Configs that were asked for and will be told of later: others than near them are worth more.
         """
-        for index in self._first:
+        for place, index in enumerate(self._first):
             if index not in self._seen:
+                self.reason = Reason(BY_DEFAULT if place == len(self._first) - 1 else BY_RECORD)
                 return self._give(index)
         if self._exhausted:
             return None
-        found = None
+        found, before = None, dict(self.rejected)
         if self._sampler is not None:
             found = self._nearest(self._settle(self._sampler.propose([self._index(config) for config in under_way])))
             self._sampler.settle(found)
+        said = getattr(self._sampler, "reason", None) or Reason(f"the sampler {self._name}")
         if found is None:
-            found = next(self._rest, None)
+            found, said = next(self._rest, None), Reason("one of those that are left")
+        refused = {why: count - before[why] for why, count in self.rejected.items() if count > before[why]}
+        self.reason = replace(said, refused=refused)
         self._exhausted = found is None
         return self._give(found) if found is not None else None
 
-    def tell(self, config: Config, seconds: float | None) -> None:
+    def tell(self, config: Config, seconds: float | None, cost: float = 0.0) -> None:
         """Teach the sampler what became of a config, also one it never asked for, as when a search is resumed.
 
         Args:
             config: Value of every knob.
             seconds: Seconds a call; `None` if it failed, which counts as slower than anything measured.
+            cost: Seconds that the trial took; 0 if that is not known.
 
         Raises:
             SpaceError: The config is not one of the space.
@@ -145,7 +160,7 @@ class Search:
         self._seen.add(index)
         if self._sampler is not None:
             value = seconds if seconds is not None and math.isfinite(seconds) else FAILED_SECONDS
-            self._sampler.learn(index, value)
+            self._sampler.learn(index, value, cost)
 
     def _nearest(self, wanted: Index) -> Index | None:
         """The first new and valid config on random walks of growing length from `wanted`."""

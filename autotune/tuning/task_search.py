@@ -148,7 +148,7 @@ class TaskSearch:
                 if known is not None:
                     self._learn(known, step.body)
                     return known
-                untold = Asked(config, step.body, key, self.job([], SEARCH_EFFORT))
+                untold = Asked(config, step.body, key, self.job([], SEARCH_EFFORT), self.search.reason)
                 if any(asked.body == step.body for asked in self.under_way.values()):
                     self._twins.append(untold)
                     continue
@@ -216,7 +216,7 @@ class TaskSearch:
                 self._marks.setdefault(mark, twin)
         if trial.seconds is not None:
             self.best_seconds = min(trial.seconds, self.best_seconds or trial.seconds)
-        self.search.tell(trial.config, twin.seconds)
+        self.search.tell(trial.config, twin.seconds, sum(trial.phases.values()))
 
     def _job_of(self, config: Config, step: Step) -> Job:
         """The job that evaluates a config, with what is known of others so far."""

@@ -22,14 +22,14 @@ from autotune.tuning.backends import open_makers, refusals
 from autotune.tuning.budget import Errors, rounding_here, spend
 from autotune.tuning.choose import choose_all
 from autotune.tuning.choose_rules import choose_rules
-from autotune.tuning.opening import open_searches
+from autotune.tuning.opening import open_searches, say_sampler
 from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
 from autotune.tuning.prove_rules import prove_rules, rules_of
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
 from autotune.tuning.roofline import needed_flops
 from autotune.tuning.running import run_on_slots
-from autotune.tuning.search import check_sampler
+from autotune.tuning.search import DEFAULT, check_sampler
 from autotune.tuning.sessions import measure_sessions
 from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.summary import summarize
@@ -68,7 +68,7 @@ class TuneOptions:
 
     trials: int = 100
     seconds: float | None = None
-    sampler: str = "tpe"
+    sampler: str = DEFAULT
     seed: int = 0
     baseline: str = "passes"
     timeout: float = 60.0
@@ -174,7 +174,7 @@ def tune(
         )
         ours = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
         said = place.notes + proved + chosen + ours + refusals(rivals) + lacking
-        for note in said:
+        for note in (*said, *filter(None, [say_sampler(options.sampler, searches)])):
             listener.note(note)
         unlike = store.count_incomparable(search.sweep for search in searches)
         listener.stage("searching")

@@ -108,7 +108,7 @@ def test_payload_file_that_is_no_text_is_refused(refused, place):
         (("--seconds", "-1"), "seconds"),
         (("--timeout", "0"), "timeout"),
         (("--nonsense",), "--nonsense"),
-        (("--sampler", "psychic"), "sampler must be one of tpe, random, cmaes, model, grid; got 'psychic'"),
+        (("--sampler", "psychic"), "sampler must be one of auto, tpe, random, cmaes, model, grid; got 'psychic'"),
     ],
 )
 def test_bad_option_is_refused_in_one_line(refused, options, words):

@@ -1,0 +1,230 @@
+"""What a cost model learns from trials: which features decide, how wrong it is, what it thinks of what was not tried.
+
+The model of `autotune.tuning.model`, on all trials of a sweep or a recording at once. How wrong it is: what it would
+have said of each trial from all others.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.bundles.reproduce import find_task, rules_in, threads_in
+from autotune.core.errors import StoreError
+from autotune.core.family import Family
+from autotune.core.machine import Machine, this_machine
+from autotune.core.space import Config, Space, Value
+from autotune.core.task import Task
+from autotune.core.task_names import readable_name
+from autotune.core.trial import Trial
+from autotune.registry import load_family
+from autotune.reports.why import factor_of, rank_of
+from autotune.store.recording import is_recording, read_recording
+from autotune.store.store import Store
+from autotune.store.sweep import Sweep
+from autotune.tuning.features import features_of
+from autotune.tuning.model import FAILED, MOST_LOST, POWER, lost
+from autotune.tuning.own import own_in
+from autotune.tuning.process import Numbers, Process
+from autotune.tuning.search import feature_names
+
+Times = list[tuple[dict[str, Value], float | None]]
+FEWEST = 5  # trials that a model is made of
+
+
+@dataclass(frozen=True)
+class ModelledTrial:
+    """One trial beside what the model says of it from all others.
+
+    Attributes:
+        config: Value of every knob.
+        seconds: Seconds a call; `None` if it failed.
+        expected: Seconds a call that the others let expect.
+    """
+
+    config: dict[str, Value]
+    seconds: float | None
+    expected: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The best config with another value of one knob.
+
+    Attributes:
+        knob: Name of the knob.
+        value: Other value.
+        over_best: How many times as long as the best it takes, or should take; `None` where a law forbids it.
+        said: How that is known: ``measured``, ``expected``, or the law.
+    """
+
+    knob: str
+    value: Value
+    over_best: float | None
+    said: str
+
+
+@dataclass(frozen=True)
+class LearntModel:
+    """What is learnt of one task.
+
+    Attributes:
+        payload: Name of the payload.
+        task: Name of the task for people.
+        importance: Share of each feature in how far apart the model holds configs to be, the largest first.
+        rank: Rank correlation (Spearman) of what is expected from all others and what was measured.
+        off: Median factor between the two, whichever is larger.
+        trials: Trials, the fastest first.
+        alternatives: The best config with one knob changed.
+    """
+
+    payload: str
+    task: str
+    importance: dict[str, float]
+    rank: float | None
+    off: float | None
+    trials: tuple[ModelledTrial, ...]
+    alternatives: tuple[Alternative, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TaskTimes:
+    """Trials of one task, of whatever source.
+
+    Attributes:
+        payload: Name of the payload.
+        task: The task.
+        family: Family that schedules it.
+        machine: Machine that times are of.
+        space: Space that configs are of.
+        times: Configs and their seconds a call; `None` where they failed.
+        twins: The same of configs that are the same programs as some of those.
+    """
+
+    payload: str
+    task: Task
+    family: Family
+    machine: Machine
+    space: Space
+    times: Sequence[tuple[dict[str, Value], float | None]]
+    twins: Sequence[tuple[dict[str, Value], float | None]]
+
+
+def learn_models(location: str | Path, payload: str | None = None) -> list[LearntModel]:
+    """What a model learns from a store or a recording, task by task; tasks with too few trials are left out.
+
+    Args:
+        location: A store or a recorded space.
+        payload: Only sweeps of this payload.
+
+    Raises:
+        StoreError: The source cannot be read, or no task has enough trials.
+        PayloadError: A payload cannot be built here.
+    """
+    found = [model_of(each) for each in measured_in(location, payload) if enough(each)]
+    if not found:
+        raise StoreError(f"a model needs {FEWEST} timed trials of a task, none has them in {location}; tune longer")
+    return found
+
+
+def enough(measured: TaskTimes) -> bool:
+    """Whether a model can be made of trials."""
+    return sum(seconds is not None for _, seconds in measured.times) >= FEWEST
+
+
+def measured_in(location: str | Path, payload: str | None) -> Iterator[TaskTimes]:
+    """The trials of a store or a recording, task by task."""
+    if is_recording(location):
+        recording = read_recording(location)
+        found = recording.found
+        kept = [(trial, recording.seconds_of(found[recording.values_of(trial.config)])) for trial in recording.trials]
+        family = load_family(recording.family)
+        whole = family.space(recording.task, recording.machine)
+        space = Space(recording.knobs, whole.constraints, whole.conditions)
+        yield TaskTimes(recording.payload, recording.task, family, recording.machine, space, *apart(kept))
+        return
+    with Store.open(location, create=False, exclusive=False) as store:
+        sweeps = [sweep for sweep in store.sweeps() if payload in (None, sweep.about["payload"]) and sweep.recorded]
+    for sweep in sweeps:
+        yield measured_of(sweep)
+
+
+def measured_of(sweep: Sweep) -> TaskTimes:
+    """The trials of a sweep."""
+    about, machine = sweep.about, this_machine(threads_in(sweep.about))
+    own = own_in(about)
+    task = find_task(str(about["payload"]), str(about["task"]), own, rules_in(about))
+    family = own or load_family(sweep.recorded[0].family)
+    kept = [(trial, sweep.records.get(trial.twin, trial).seconds) for trial in sweep.trials()]
+    return TaskTimes(str(about["payload"]), task, family, machine, family.space(task, machine), *apart(kept))
+
+
+def apart(kept: Sequence[tuple[Trial, float | None]]) -> tuple[Times, Times]:
+    """Trials and their times, and those of duplicates."""
+    found: tuple[Times, Times] = ([], [])
+    for trial, seconds in kept:
+        found[trial.outcome == "duplicate"].append((trial.config, seconds))
+    return found
+
+
+def model_of(measured: TaskTimes) -> LearntModel:
+    """What a model learns from trials of a task."""
+    features = features_of(measured.task, measured.family, measured.machine)
+    names = feature_names(measured.space, features, measured.times[0][0])
+
+    def rows_of(configs: Sequence[Config]) -> Numbers:
+        described = [features(config) for config in configs]
+        return np.array([[found.get(name, 0.0) for name in names] for found in described])
+
+    best = min(seconds for _, seconds in measured.times if seconds is not None)
+    wanted = np.array([FAILED if s is None else float(lost(np.log(s / best))) for _, s in measured.times])
+    process = Process.of(rows_of([config for config, _ in measured.times]), wanted)
+    said = seconds_of(process.left_out[:, 0], best)
+    trials = [ModelledTrial(config, s, e) for (config, s), e in zip(measured.times, said, strict=True)]
+    pairs = [(each.expected, each.seconds) for each in trials if each.seconds is not None]
+    shares = sorted(zip(names, process.importance.tolist(), strict=True), key=lambda pair: -pair[1])
+    return LearntModel(
+        payload=measured.payload,
+        task=readable_name(measured.task.tag, measured.task.payload.text),
+        importance={name: share for name, share in shares if share > 0},
+        rank=rank_of(pairs),
+        off=factor_of(pairs),
+        trials=tuple(sorted(trials, key=lambda each: each.seconds or np.inf)),
+        alternatives=tuple(
+            alternatives(measured, best, lambda c: seconds_of(process.expect(rows_of([c]))[0][:, 0], best)[0])
+        ),
+    )
+
+
+def alternatives(measured: TaskTimes, best: float, expect: Callable[[Config], float]) -> Iterator[Alternative]:
+    """The best config with every other value of every knob: what was measured of it, what is expected, or why not."""
+    known = {tuple(config.items()): seconds for config, seconds in (*measured.times, *measured.twins)}
+    winner = next(config for config, seconds in measured.times if seconds == best)
+    order = list(winner)
+    for knob in measured.space.knobs:
+        for value in knob.values:
+            config = {**winner, knob.name: value}
+            if value == winner[knob.name]:
+                continue
+            law, key = measured.space.broken_law(config), tuple((name, config[name]) for name in order)
+            if law is not None:
+                yield Alternative(knob.name, value, None, law)
+            elif key in known:
+                seconds = known[key]
+                yield Alternative(
+                    knob.name, value, seconds / best if seconds else None, "measured" if seconds else "failed"
+                )
+            else:
+                yield Alternative(knob.name, value, expect(config) / best, "expected")
+
+
+def seconds_of(shares: Numbers, best: float) -> list[float]:
+    """Seconds a call by what a model says is lost."""
+    found: list[float] = (best * np.exp(-np.log(1 - np.minimum(shares, MOST_LOST)) / POWER)).tolist()
+    return found
