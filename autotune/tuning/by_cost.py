@@ -18,10 +18,11 @@ from autotune.core.payload import Payload
 from autotune.core.space import Config, Value
 from autotune.registry import COSTS, find_point
 from autotune.tuning.for_machine import ModelBudget
-from autotune.tuning.search import Search
+from autotune.tuning.search import DEFAULT, Search
 from autotune.worker.analysing import read_program
 from autotune.worker.reading import bare
 
+QUICK = "tpe"  # the default sampler here: a model takes longer to ask than a config to cost
 STARTS = 4  # one config in so many of the sampler's may be one that the search begins with
 
 
@@ -120,7 +121,8 @@ def sample(program: ProgramCost, tried: CostTrials, budget: ModelBudget) -> None
     """Spend half of the trials on a sampler, which begins with the program's own starts."""
     default, trials = program.default, max(1, budget.trials - budget.trials // 2)
     starts = [default, *(config for config in program.starts[: trials // STARTS] if config != default)]
-    search = Search(program.space, default, sampler=budget.sampler, seed=budget.seed, starts=starts)
+    sampler = QUICK if budget.sampler == DEFAULT else budget.sampler
+    search = Search(program.space, default, sampler=sampler, seed=budget.seed, starts=starts)
     while len(tried.seconds) < trials and (config := search.ask()) is not None:
         search.tell(config, tried.ask(config))
 
