@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 from autotune.core.evaluator import Effort
 from autotune.core.trial import Samples
@@ -21,7 +20,7 @@ LONG_CALL = 0.1  # a call this long is a sample by itself, and what is known of 
 MOST_CALLS = 1 << 32  # a program that writes the same whatever it reads may be compiled into one call
 LEAST_SAMPLES = 3
 RACE_SAMPLES = 3  # after these, a candidate far behind the best is not worth more
-HOPELESS = 1.5
+HOPELESS = 1.2  # times the best, by the fastest of these: noise makes samples slower, hardly ever faster
 SLOW_FACTOR = 5.0
 
 
@@ -84,7 +83,7 @@ def measure(
         run: The program.
         reference: The reference kernel.
         effort: Number of samples and seconds to measure with.
-        best_seconds: The best time so far; a program `HOPELESS` times slower stops after `RACE_SAMPLES` samples.
+        best_seconds: The best time so far; a program that `is_hopeless` beside it is given up.
         first_call: Seconds of a call of the program before this; 0 if there was none.
     """
     mine, theirs = calibrate(run, effort.sample_seconds, first_call), calibrate(reference, effort.sample_seconds)
@@ -94,9 +93,14 @@ def measure(
     while not is_spent(effort, len(times), start):
         references.append(theirs.sample(reference))
         times.append(mine.sample(run))
-        if best_seconds is not None and len(times) >= RACE_SAMPLES and median(times) > HOPELESS * best_seconds:
+        if best_seconds is not None and is_hopeless(times, best_seconds):
             break
     return Samples(tuple(times), tuple(references), mine.calls, min(references))
+
+
+def is_hopeless(times: Sequence[float], best_seconds: float) -> bool:
+    """Whether samples say already that a program is no rival of the best; not before `RACE_SAMPLES` of them."""
+    return len(times) >= RACE_SAMPLES and min(times) > HOPELESS * best_seconds
 
 
 def is_spent(effort: Effort, done: int, since: float) -> bool:
