@@ -158,3 +158,68 @@ def test_tiles_begin_where_reads_repeat(tmp_path):
             for task in partition(loaded(tmp_path, pool_text("max", shape, about, BORDERS["max"]))).tasks:
                 family = family_for(task)
                 family.space(task, machine).check(family.default(task, machine))
+
+
+RESIZES = {  # how places are computed, and the same in NumPy
+    "nearest": (
+        """%p = arith.divf %f, %scale : f32
+      %q = math.floor %p : f32""",
+        lambda w, scale: np.floor(w / scale),
+    ),
+    "rounded": (
+        """%g = arith.addf %f, %half : f32
+      %p = arith.divf %g, %scale : f32
+      %s = arith.subf %p, %half : f32
+      %q = math.roundeven %s : f32""",
+        lambda w, scale: np.rint((w + np.float32(0.5)) / scale - np.float32(0.5)),
+    ),
+}
+
+
+def resize_text(kind, shape, out, scale):
+    """A resize of rows as importers write it: places from floating-point numbers, and a share that follows."""
+    last = shape[1] - 1
+    return f"""func.func @f(%x: {tensor(shape)}) -> {tensor(out)} {{
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %scale = arith.constant {scale} : f32
+  %last = arith.constant {last}.0 : f32
+  %e = tensor.empty() : {tensor(out)}
+  %r = linalg.generic {{indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]}}
+    outs(%e : {tensor(out)}) {{
+    ^bb0(%o: f32):
+      %h = linalg.index 0 : index
+      %w = linalg.index 1 : index
+      %i = arith.index_cast %w : index to i64
+      %f = arith.sitofp %i : i64 to f32
+      {RESIZES[kind][0]}
+      %a = arith.maximumf %q, %zero : f32
+      %b = arith.minimumf %a, %last : f32
+      %c = arith.fptosi %b : f32 to i64
+      %place = arith.index_cast %c : i64 to index
+      %v = tensor.extract %x[%h, %place] : {tensor(shape)}
+      %share = arith.mulf %f, %half : f32
+      %u = arith.mulf %v, %share : f32
+      linalg.yield %u : f32
+  }} -> {tensor(out)}
+  return %r : {tensor(out)}
+}}"""
+
+
+@settings(max_examples=12, **QUIET)
+@given(
+    kind=st.sampled_from(sorted(RESIZES)),
+    columns=st.integers(1, 40),
+    scale=st.sampled_from([0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 3.7]),
+    seed=st.none() | st.integers(0, 9),
+)
+def test_a_resize_reads_by_maps_what_it_read_by_arithmetic(kind, columns, scale, seed, tmp_path):
+    shape, out = (3, columns), (3, max(1, int(columns * scale)))
+    payload = loaded(tmp_path, resize_text(kind, shape, out, scale))
+    inputs = payload.make_inputs(0)
+    w = np.arange(out[1], dtype=np.float32)
+    places = np.clip(RESIZES[kind][1](w, np.float32(scale)), 0, columns - 1).astype(int)
+    expected = inputs[payload.arguments[0].name][:, places].astype("f8") * (w * 0.5)
+    agrees(payload, run_tuned(payload, inputs, this_machine(), seed)[0], [expected])
+    if scale in (0.5, 1.0, 2.0, 3.0):
+        assert "tensor.extract" not in partition(payload).payload.text.replace("tensor.extract_slice", "")

@@ -3,6 +3,7 @@
 from mlir import ir
 
 from autotune.compiler.normalise.channels_last import turn_channels_last
+from autotune.compiler.normalise.known_places import read_by_maps
 from autotune.compiler.normalise.narrow import narrow_floats
 from autotune.compiler.normalise.pads import write_inside_borders
 from autotune.compiler.normalise.places import find_places_apart
@@ -18,6 +19,7 @@ SIMPLIFY = (
     multiply_powers,
     narrow_floats,
     find_places_apart,
+    read_by_maps,
     turn_channels_last,
     write_windows_out,
     share_matrices,

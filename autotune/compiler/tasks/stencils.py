@@ -92,8 +92,14 @@ def period(expr: ir.AffineExpr, loop: int, size: int) -> int:
         return lcm(period(expr.lhs, loop, size), period(expr.rhs, loop, size))
     if not isinstance(expr, ir.AffineFloorDivExpr | ir.AffineModExpr):
         return 1
-    factor = factor_of(expr.lhs, loop)
-    if factor == 0:
+    if not follows(expr.lhs, loop):
         return 1
-    divisor = ir.AffineConstantExpr(expr.rhs).value
+    factor, divisor = factor_of(expr.lhs, loop), ir.AffineConstantExpr(expr.rhs).value
     return size if factor is None or isinstance(expr, ir.AffineModExpr) else divisor // gcd(factor, divisor)
+
+
+def follows(expr: ir.AffineExpr, loop: int) -> bool:
+    """Tell whether a place moves with a loop."""
+    if isinstance(expr, ir.AffineDimExpr):
+        return bool(expr.position == loop)
+    return not isinstance(expr, ir.AffineConstantExpr) and (follows(expr.lhs, loop) or follows(expr.rhs, loop))
