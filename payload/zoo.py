@@ -7,6 +7,7 @@ It needs PyTorch, `transformers` for models that have a name, and `onnxscript` t
 
 import contextlib
 import io
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -44,6 +45,7 @@ def export(model: Module, inputs: Inputs, path: Path) -> None:
     if path.suffix == ".pt2":
         torch.export.save(torch.export.export(model.eval(), inputs), path)
         return
+    logging.getLogger("onnxscript").setLevel(logging.ERROR)  # what it cannot fold stays in the model
     with contextlib.redirect_stdout(io.StringIO()):  # the exporter tells of every step
         torch.onnx.export(model.eval(), inputs, path, dynamo=True, external_data=False)
 
