@@ -141,6 +141,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
         "pages": f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}",
         "sandbox": f"{', '.join(found.walls) or 'none'}; a program in it can {can}",
         "threads": f"{found.physical} core(s) for a thread each; {forks}{found.openmp or MISSING}",
+        "energy": found.energy,
         "compiler": found.compiler,
         "fingerprint": m.fingerprint,
     }

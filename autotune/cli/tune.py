@@ -11,6 +11,7 @@ import typer
 from autotune.cli.options import AsJson, Exact, Payloads, RuleFile, StorePath, Threads, jobs_of, real, whole
 from autotune.cli.say import complain
 from autotune.core.machine import this_machine
+from autotune.core.objective import Objective
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def tune(
     error: Annotated[
         float, typer.Option(parser=real, help="What outputs may be off, of the largest of each; tasks then round.")
     ] = 0.0,
+    objective: Annotated[
+        str, typer.Option(metavar="seconds|seconds,joules", help="What is minimised; joules where RAPL is readable.")
+    ] = "seconds",
+    weight: Annotated[float, typer.Option(parser=real, help="Share of joules in the choice, from 0 to 1.")] = 0.5,
     rules: RuleFile = "",
     exact: Exact = False,
     threads: Threads = 1,
@@ -89,6 +94,8 @@ def tune(
 
     With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.
 
+    With --objective seconds,joules, configs are kept that none beats in both; --weight chooses among them.
+
     With --cost mesh:GRID, a simulated mesh of cores says what a placement takes: nothing is measured.
 
     With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
@@ -110,7 +117,7 @@ def tune(
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
-    check_machine(jobs, error, cluster, other=bool(cluster or kind or schedule or cost != "cpu"))
+    check_machine(jobs, error, objective, cluster, other=bool(cluster or kind or schedule or cost != "cpu"))
     options = TuneOptions(
         trials=trials,
         seconds=seconds,
@@ -123,6 +130,7 @@ def tune(
         jobs=jobs,
         backends=tuple(backend or ()),
         error=error,
+        objective=Objective(objective, weight),
     )
     searched = bool(family or schedule is not None or store is not None or rules or exact)
     if (model := find_model(cost)) is not None:
@@ -164,7 +172,7 @@ def tune(
                 show_result(result)
 
 
-def check_machine(jobs: int, error: float, cluster: str, *, other: bool) -> None:
+def check_machine(jobs: int, error: float, objective: str, cluster: str, *, other: bool) -> None:
     """Refuse options of this machine, and of its families, beside another machine or one's own script.
 
     Raises:
@@ -172,6 +180,8 @@ def check_machine(jobs: int, error: float, cluster: str, *, other: bool) -> None
     """
     if cluster and jobs > 1:
         raise typer.BadParameter("--jobs is of this machine, a cluster has a job a slot: give --cluster or --jobs")
+    if cluster and objective != "seconds":
+        raise typer.BadParameter("--objective with joules is of this machine, --cluster measures on others: give one")
     if error and other:
         raise typer.BadParameter("--error chooses families here: drop it, or --cluster, --cost, --for and --schedule")
 

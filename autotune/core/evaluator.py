@@ -20,11 +20,13 @@ class Effort:
         samples: Samples to take at most.
         seconds: Time after which no further sample is taken, once there are enough of them.
         sample_seconds: Length of one sample to aim for.
+        has_joules: Whether energy is measured, too.
     """
 
     samples: int = 15
     seconds: float = 0.5
     sample_seconds: float = 1e-3
+    has_joules: bool = False
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class Samples:
         calls: Calls behind one sample.
         quiet_reference: The reference kernel's best time in this session; 0 if none was interleaved.
         reference_level: The reference kernel's usual time over the latest programs, this one included; 0 if unknown.
+        joules: Energy of a call, of the whole processor; `None` if it was not measured.
     """
 
     seconds: tuple[float, ...]
@@ -46,6 +47,7 @@ class Samples:
     calls: int = 1
     quiet_reference: float = 0.0
     reference_level: float = 0.0
+    joules: float | None = None
 
     @property
     def median(self) -> float:
@@ -129,13 +131,20 @@ class Trial:
         return self.samples.normalised if self.samples is not None else None
 
     @property
+    def joules(self) -> float | None:
+        """Energy of a call; `None` unless measured."""
+        return self.samples.joules if self.samples is not None else None
+
+    @property
     def seconds_median(self) -> float:
         """Median seconds a call as the clock gave it; infinite unless measured."""
         return self.samples.median if self.samples is not None else inf
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` turns back into an equal trial."""
-        samples = vars(self.samples) if self.samples is not None else None
+        samples = dict(vars(self.samples)) if self.samples is not None else None
+        if samples is not None and samples["joules"] is None:
+            del samples["joules"]  # which stores had not before
         plain = {**vars(self), "samples": samples}  # not asdict, which copies every number: a third of a write's time
         plain["schedule"] = plain.pop("family")
         reason = plain.pop("reason")
@@ -156,6 +165,7 @@ class Trial:
                 samples["calls"],
                 samples["quiet_reference"],
                 samples.get("reference_level", 0.0),
+                samples.get("joules"),
             )
             as_times(samples.seconds)
             if samples.reference_seconds:

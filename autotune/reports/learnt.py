@@ -24,11 +24,10 @@ from autotune.reports.why import factor_of, rank_of
 from autotune.store.recording import is_recording, read_recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
-from autotune.tuning.features import features_of
+from autotune.tuning.features import feature_names, features_of
 from autotune.tuning.model import FAILED, MOST_LOST, POWER, lost
 from autotune.tuning.own import own_in
 from autotune.tuning.process import Numbers, Process
-from autotune.tuning.search import feature_names
 
 Times = list[tuple[dict[str, Value], float | None]]
 FEWEST = 5  # trials that a model is made of

@@ -17,8 +17,8 @@ KNOB = "knob_"  # what columns of knobs begin with
 def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> pd.DataFrame:
     """Trials, each with its sweep's ``payload``, ``flops`` and ``bytes``, as one row a trial.
 
-    Seconds are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings where a knob
-    mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``; ``intensity`` is
+    Seconds and joules are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings where
+    a knob mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``; ``intensity`` is
     operations over the bytes of all arguments, each touched once.
     """
     rows = [row(trial, about) for trial, about in recorded]
@@ -47,6 +47,7 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
         "seconds_median": samples.median if samples else math.nan,
         "seconds_normalised": math.nan if seconds is None else seconds,
         "seconds_min": min(samples.seconds) if samples else math.nan,
+        "joules": samples.joules if samples and samples.joules is not None else math.nan,
         "gflops": flops / samples.median / 1e9 if samples and flops else math.nan,
         "intensity": flops / moved if flops and moved else math.nan,
         "samples": len(samples.seconds) if samples else 0,

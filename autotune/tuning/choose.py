@@ -9,10 +9,12 @@ from queue import SimpleQueue
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort
 from autotune.core.family import Baseline
+from autotune.core.objective import PLAIN, Objective
 from autotune.core.space import Config
 from autotune.core.stats import is_different, quiet_time
 from autotune.core.stopwatch import COMPILE
 from autotune.core.trial import Samples, Trial
+from autotune.tuning.objectives import finalists_of
 from autotune.tuning.roofline import needed_flops
 from autotune.tuning.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.task_search import TaskSearch
@@ -49,6 +51,11 @@ class Choice:
     rivals: tuple[tuple[str, Samples], ...] = ()
     others: tuple["Choice", ...] = ()
 
+    @property
+    def joules(self) -> float | None:
+        """Energy of a call with the winner, of its trial; `None` where it is not known."""
+        return next((trial.joules for trial in self.search.right if trial.config == self.config), None)
+
 
 def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) -> Choice:
     """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
@@ -73,15 +80,16 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) 
     plain = Candidate(None, baseline.pipeline)
     seconds = time_plain(search, baseline, worker)
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
-    heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
-    finalists = [finalists[i] for i in contenders(heat, floor)]
+    if not search.objective.has_joules:  # a front has slower ones that are worth it
+        heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
+        finalists = [finalists[i] for i in contenders(heat, floor)]
     candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
     times = race(search, candidates, RACE_EFFORT, worker, processes=PROCESSES)
     theirs = times.pop() if close else None
     raced = {i: samples for i, samples in enumerate(times) if samples is not None}
     if not raced:
         return Choice(search, search.right[0].config, None, seconds, "the finalists could not be measured again")
-    winner = settle(raced, finalists, default, floor)
+    winner = settle(raced, finalists, default, floor, search.objective)
     if theirs is not None:
         seconds = theirs.median
         faster = quiet_time(theirs.seconds) < quiet_time(raced[winner].seconds)
@@ -140,9 +148,10 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choi
     raced = {i: samples for i, samples in enumerate(times) if samples is not None}
     if not raced:
         return replace(able[0], note="its rivals could not be measured beside it")
-    fastest = min(quiet_time(samples.seconds) for samples in raced.values())
-    most = (1 + WELL_TIED * floor) * fastest
-    winner = min(i for i, samples in raced.items() if quiet_time(samples.seconds) <= most)
+    values = [(quiet_time(samples.seconds), able[i].joules) for i, samples in raced.items()]
+    scores = dict(zip(raced, able[0].search.objective.scores(values), strict=True))
+    most = (1 + WELL_TIED * floor) * min(scores.values())
+    winner = min(i for i, score in scores.items() if score <= most)
     others = tuple((able[i].search.family.name, samples) for i, samples in raced.items() if i != winner)
     rest = tuple(replace(able[i], samples=samples) for i, samples in raced.items() if i != winner)
     return replace(able[winner], samples=raced[winner], rivals=others, others=rest)
@@ -160,9 +169,12 @@ def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float |
 
 
 def pick_finalists(search: TaskSearch, default: Config) -> list[Trial]:
-    """The fastest trials, and that of the default config."""
-    finalists = search.right[:FINALISTS]
-    return finalists + [trial for trial in search.right[FINALISTS:] if trial.config == default]
+    """The fastest trials, or the best of the front of several objectives, and that of the default config."""
+    if search.objective.has_joules:
+        finalists = finalists_of(search.right, search.objective, FINALISTS)
+    else:
+        finalists = search.right[:FINALISTS]
+    return finalists + [trial for trial in search.right if trial.config == default and trial not in finalists]
 
 
 def race(
@@ -208,13 +220,20 @@ def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
     return [i for i, mine in raced.items() if not is_different(mine.seconds, fastest.seconds, floor=floor)]
 
 
-def settle(raced: Mapping[int, Samples], finalists: Sequence[Trial], default: Config, floor: float) -> int:
+def settle(
+    raced: Mapping[int, Samples],
+    finalists: Sequence[Trial],
+    default: Config,
+    floor: float,
+    objective: Objective = PLAIN,
+) -> int:
     """Winner: of those well tied with the fastest the default config, or else the one that compiles fastest.
 
     Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower
     by more, and one at the rim of a tie falls out of it as often as not when measured again.
     """
-    times = {i: quiet_time(samples.seconds) for i, samples in raced.items()}
+    values = [(quiet_time(samples.seconds), finalists[i].joules) for i, samples in raced.items()]
+    times = dict(zip(raced, objective.scores(values), strict=True))
     most = (1 + WELL_TIED * floor) * min(times.values())
     best = [i for i, seconds in times.items() if seconds <= most]
     return min(best, key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))

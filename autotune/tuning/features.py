@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from autotune.core.family import Family
 from autotune.core.machine import Machine
-from autotune.core.space import Config
+from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 
 Features = Callable[[Config], Mapping[str, float]]
@@ -31,3 +31,14 @@ def features_of(task: Task, family: Family, machine: Machine) -> Features:
         return knob_features(config) | (dict(more(task, config, machine)) if more is not None else {})
 
     return describe
+
+
+def feature_names(space: Space, features: Features, default: Config) -> tuple[str, ...]:
+    """Names of the features of a space's configs: knobs have those of all their values, families the same for all."""
+    knobs = (knob_features({knob.name: value}) for knob in space.knobs for value in knob.values)
+    return tuple(sorted({name for found in (features(default), *knobs) for name in found}))
+
+
+def is_ordered(knob: Knob) -> bool:
+    """Tell whether a knob's values lie on a line: integers, at least three."""
+    return len(knob.values) > 2 and all(type(value) is int for value in knob.values)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
+from autotune.core.objective import Objective
 from autotune.core.payload import Payload
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
@@ -41,6 +42,8 @@ def tune(
     backends: Sequence[str] = (),
     threads: int = 1,
     jobs: int = 1,
+    objective: str = "seconds",
+    weight: float = 0.5,
     rules: str | Path | None = None,
     exact: bool = False,
     error: float = 0.0,
@@ -68,6 +71,8 @@ def tune(
         backends: Other compilers that compete for tasks, each ``NAME`` or ``NAME:ARGUMENT``.
         threads: Threads that programs may use, of a core each.
         jobs: Candidates that are worked on at once, of a core each.
+        objective: ``seconds``, or ``seconds,joules`` where energy can be read.
+        weight: Share of joules in the choice among configs that none beats in both, from 0 to 1.
         rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
         exact: Leave out rewrite rules that change rounding.
         error: What outputs may be off, relative to the largest of each: tasks may then round operands. 0: none does.
@@ -94,6 +99,7 @@ def tune(
     floor = read_floor(place, this_machine(threads))
     options = replace(options, least_floor=floor, script=own, tasks=task, family=family, backends=tuple(backends))
     options = replace(options, error=error)
+    options = replace(options, objective=Objective(objective, weight))
     by = own.source if own is not None else ""
     folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, by, threads, wanted.rules.options)
     with Store.open(store if store is not None else place / "store.journal") as opened:

@@ -8,6 +8,7 @@ from autotune.core.backend import BackendFamily
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine
+from autotune.core.objective import Objective
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.registry import family_for
@@ -34,6 +35,11 @@ class SearchOptions(Protocol):
     @property
     def known(self) -> Sequence[KnownConfig]:
         """Recorded configs; each task starts from the nearest."""
+        ...
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised."""
         ...
 
     @property
@@ -93,6 +99,7 @@ def open_searches(
                 known=options.known,
                 recordings=options.recordings,
                 rules=rules,
+                objective=options.objective,
             )
             searches.append(opened)
     return searches

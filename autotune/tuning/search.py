@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from autotune.core.errors import SpaceError
-from autotune.core.space import Config, Knob, Space, Value
+from autotune.core.space import Config, Space, Value
 from autotune.core.trial import Reason
 from autotune.tuning.asking import CmaEs, by_name, is_optunas
-from autotune.tuning.features import Features, knob_features
+from autotune.tuning.features import Features, feature_names, is_ordered, knob_features
 from autotune.tuning.model import CostModel
+from autotune.tuning.objectives import AskingBoth
 from autotune.tuning.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Sampler, Terrain, Tpe, Uniform
 
 LEARNING: dict[str, Callable[[Terrain, int], Sampler]] = {
@@ -81,6 +82,7 @@ class Search:
         starts: Sequence[Config] = (),
         features: Features = knob_features,
         lessons: Sequence[Lesson] = (),
+        has_joules: bool = False,
     ) -> None:
         """Start a search that asks for `starts` first, then for `default`.
 
@@ -92,6 +94,7 @@ class Search:
             starts: Valid configs that are known to be good elsewhere, the most promising first.
             features: Gives the features of a config, for samplers that model.
             lessons: Configs that were measured before, of other tasks of the same family.
+            has_joules: Whether it minimises joules besides seconds.
 
         Raises:
             SpaceError: The sampler is unknown, or one of those configs is not a valid config.
@@ -116,7 +119,8 @@ class Search:
         self._moves = [(i, len(k.values), is_ordered(k)) for i, k in enumerate(space.knobs) if len(k.values) > 1]
         counts = tuple(len(knob.values) for knob in space.knobs)
         terrain = Terrain(counts, self._is_open, self._names, self._describe, lessons)
-        self._name, self._sampler = sampler, open_sampler(sampler, terrain, seed)
+        self._name = sampler
+        self._sampler = AskingBoth(counts, sampler, seed) if has_joules else open_sampler(sampler, terrain, seed)
         self._rest = self._enumerate()
         self._exhausted = False
 
@@ -144,13 +148,14 @@ class Search:
         self._exhausted = found is None
         return self._give(found) if found is not None else None
 
-    def tell(self, config: Config, seconds: float | None, cost: float = 0.0) -> None:
+    def tell(self, config: Config, seconds: float | None, cost: float = 0.0, joules: float | None = None) -> None:
         """Teach the sampler what became of a config, also one it never asked for, as when a search is resumed.
 
         Args:
             config: Value of every knob.
             seconds: Seconds a call; `None` if it failed, which counts as slower than anything measured.
             cost: Seconds that the trial took; 0 if that is not known.
+            joules: Energy of a call; `None` where it is not known.
 
         Raises:
             SpaceError: The config is not one of the space.
@@ -158,7 +163,9 @@ class Search:
         self._space.check(config)
         index = self._index(config)
         self._seen.add(index)
-        if self._sampler is not None:
+        if isinstance(self._sampler, AskingBoth) and seconds is not None and joules is not None:
+            self._sampler.learn_both(index, seconds, joules)
+        elif self._sampler is not None:
             value = seconds if seconds is not None and math.isfinite(seconds) else FAILED_SECONDS
             self._sampler.learn(index, value, cost)
 
@@ -247,14 +254,3 @@ class Search:
             number, i = divmod(number, len(knob.values))
             index.append(i)
         return tuple(reversed(index))
-
-
-def feature_names(space: Space, features: Features, default: Config) -> tuple[str, ...]:
-    """Names of the features of a space's configs: knobs have those of all their values, families the same for all."""
-    knobs = (knob_features({knob.name: value}) for knob in space.knobs for value in knob.values)
-    return tuple(sorted({name for found in (features(default), *knobs) for name in found}))
-
-
-def is_ordered(knob: Knob) -> bool:
-    """Tell whether a knob's values lie on a line: integers, at least three."""
-    return len(knob.values) > 2 and all(type(value) is int for value in knob.values)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from autotune.core.family import Baseline
 from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import Payload
+from autotune.core.task_names import readable_name
 from autotune.store.sessions import SessionFigures
 from autotune.tuning.assemble import Assembly
 from autotune.tuning.choose import Choice
 from autotune.tuning.dead_knobs import dead_knobs
+from autotune.tuning.objectives import describe_front
 from autotune.tuning.result import Spent, TuneResult
 from autotune.tuning.roofline import needed_flops, share_beside, why_above
 from autotune.tuning.task_search import TaskSearch
@@ -88,3 +90,9 @@ def summarize(
         notes=(*notes, *assembly.notes),
         spent=spent,
     )
+
+
+def fronts_of(searches: Sequence[TaskSearch]) -> tuple[str, ...]:
+    """A sentence on the front of each task."""
+    named = ((readable_name(each.task.tag, each.task.payload.text), each.right) for each in searches)
+    return tuple(filter(None, (describe_front(name, trials) for name, trials in named)))

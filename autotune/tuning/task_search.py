@@ -9,6 +9,7 @@ from autotune.core.errors import KernelError
 from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
 from autotune.core.family import Family
 from autotune.core.machine import Machine
+from autotune.core.objective import PLAIN, Objective
 from autotune.core.own_family import OwnFamily
 from autotune.core.script import Step, origin, write_step
 from autotune.core.space import Config, Space
@@ -47,6 +48,7 @@ class TaskSearch:
         exhausted: Whether no config is left.
         best_seconds: The fastest trial's seconds; `None` before the first success.
         watch: Time that the tuner itself spent.
+        objective: What is minimised.
         under_way: Configs that were asked for and not told of yet, by their keys.
     """
 
@@ -62,6 +64,7 @@ class TaskSearch:
     exhausted: bool = False
     best_seconds: float | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
+    objective: Objective = PLAIN
     under_way: dict[str, Asked] = field(default_factory=dict)
     _twins: list[Asked] = field(default_factory=list)  # of what is under way: they write the same script
     _elsewhere: dict[str, str] = field(default_factory=dict)  # key and script of what other tuners work on
@@ -82,27 +85,28 @@ class TaskSearch:
         known: Sequence[KnownConfig] = (),
         recordings: Sequence[Recording] = (),
         rules: dict[str, str] | None = None,
+        objective: Objective = PLAIN,
     ) -> "TaskSearch":
         """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
         space = family.space(task, machine)
-        identity = identity_of(task, family, machine, space, compiler_version())
+        identity = identity_of(task, family, machine, space, compiler_version()) | objective.identity
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         default, name = family.default(task, machine), readable_name(task.tag, task.payload.text)
         own = family.record() if isinstance(family, OwnFamily) else None
         sweep = store.sweep(
             payload, task.tag, identity, flops=flops, size=size, default=default, name=name, script=own, rules=rules
         )
-        first = starts(known, task, family, space, machine)
         search = Search(
             space,
             default,
             sampler=sampler,
             seed=seed,
-            starts=first,
+            starts=starts(known, task, family, space, machine),
             features=features_of(task, family, machine),
             lessons=lessons_for(family, recordings),
+            has_joules=objective.has_joules,
         )
-        return cls(task, family, machine, space, search, sweep, seed)
+        return cls(task, family, machine, space, search, sweep, seed, objective=objective)
 
     @property
     def right(self) -> list[Trial]:
@@ -211,20 +215,16 @@ class TaskSearch:
         self.trials.append(trial)
         twin = self.sweep.records.get(trial.twin, trial)
         self._scripts.setdefault(body, twin)
-        for mark in (trial.scheduled, trial.compiled):
-            if mark:
-                self._marks.setdefault(mark, twin)
+        for mark in filter(None, (trial.scheduled, trial.compiled)):
+            self._marks.setdefault(mark, twin)
         if trial.seconds is not None:
             self.best_seconds = min(trial.seconds, self.best_seconds or trial.seconds)
-        self.search.tell(trial.config, twin.seconds, sum(trial.phases.values()))
+        self.search.tell(trial.config, twin.seconds, sum(trial.phases.values()), twin.joules)
 
     def _job_of(self, config: Config, step: Step) -> Job:
         """The job that evaluates a config, with what is known of others so far."""
-        return replace(
-            self.job([self.candidate(config, step)], SEARCH_EFFORT, self.best_seconds),
-            time_limits=learn_time_limits(self.trials),
-            known=frozenset(self._marks),
-        )
+        job = self.job([self.candidate(config, step)], self.objective.effort(SEARCH_EFFORT), self.best_seconds)
+        return replace(job, time_limits=learn_time_limits(self.trials), known=frozenset(self._marks))
 
     def _record(self, asked: Asked, found: Evaluation) -> Trial:
         """Record a config that is claimed, give the claim back, and learn from it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from autotune.core.cores import MOST_THREADS, check_jobs
 from autotune.core.errors import ScheduleError
 from autotune.core.listener import SILENT, Listener
+from autotune.core.objective import PLAIN, Objective
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
@@ -32,10 +33,9 @@ from autotune.tuning.running import run_on_slots
 from autotune.tuning.search import DEFAULT, check_sampler
 from autotune.tuning.sessions import measure_sessions
 from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.tuning.summary import summarize
+from autotune.tuning.summary import fronts_of, summarize
 from autotune.tuning.warm_start import KnownConfig
-from autotune.tuning.workplace import open_workplace
-from autotune.worker.limits import check_memory
+from autotune.tuning.workplace import check_means, open_workplace
 from autotune.worker.noise import measure_noise
 from autotune.worker.reading import ScriptFile
 from autotune.worker.team import Team
@@ -64,6 +64,7 @@ class TuneOptions:
         threads: Threads that programs may use; with one they have no parallel loops.
         jobs: Candidates that are worked on at once, of a core each; one at a time measures.
         error: What outputs may be off, relative to the largest of each, for operands that tasks round; 0 rounds none.
+        objective: What is minimised.
     """
 
     trials: int = 100
@@ -82,6 +83,7 @@ class TuneOptions:
     threads: int = 1
     jobs: int = 1
     error: float = 0.0
+    objective: Objective = PLAIN
 
     def __post_init__(self) -> None:
         check_whole("trials", self.trials, 1, MOST_COUNT)
@@ -106,6 +108,8 @@ class TuneOptions:
         own += ["--threads", str(self.threads)] if self.threads > 1 else []
         own += ["--error", f"{self.error:g}"] if self.error else []
         own += ["--jobs", str(self.jobs)] if self.jobs > 1 else []
+        both = ["--objective", self.objective.names, "--weight", f"{self.objective.weight:g}"]
+        own += both if self.objective.has_joules else []
         return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
 
@@ -131,12 +135,11 @@ def tune(
     Raises:
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
         RuleError: The payload's rules cannot be applied, or change what it computes.
-        MachineError: No machine of the team is left; the same command resumes.
+        MachineError: No machine of the team is left; the same command resumes. Or energy cannot be read.
         KeyboardInterrupt: Passed on; what was recorded stays.
     """
     start = time.perf_counter()
-    if team is None:
-        check_memory(payload, options.jobs)
+    check_means(payload, options.jobs if team is None else 0, options.objective)
     with_room(partial(check_target, bundle), bundle, store.pause)
     baseline = load_baseline(options.baseline)
     own = read_own(payload, options)
@@ -185,6 +188,7 @@ def tune(
         errors = Errors(payload, parts, machine.threads, worker)
         choices, spent, notes = spend(choices, options.error, errors, options.seed, listener)
         payload = replace(payload, error=spent.error if spent is not None else 0.0)
+        said += fronts_of(searches) if options.objective.has_joules else ()
         listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
         flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
         timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)

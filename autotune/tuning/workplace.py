@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from autotune.compiler.openmp import threads_or_why
 from autotune.core.evaluator import OneSlot, Slots
 from autotune.core.machine import Machine, this_machine
+from autotune.core.objective import Objective
+from autotune.core.payload import Payload
 from autotune.worker.bench import Bench
 from autotune.worker.claims import CoreClaim
 from autotune.worker.crew import Crew
+from autotune.worker.energy import find_counters
+from autotune.worker.limits import check_memory
 from autotune.worker.remote import RemoteBench
 from autotune.worker.team import Team
 from autotune.worker.worker import Worker
@@ -80,3 +84,21 @@ def claimed(count: int) -> Iterator[tuple[int, ...]]:
     """As many cores as are free of other tuners, at most so many, until the block ends; the last is measured on."""
     with CoreClaim(count) as claim:
         yield tuple(core for core in claim.cores if core not in claim.shared)
+
+
+def check_means(payload: Payload, jobs: int, objective: Objective) -> None:
+    """Refuse what cannot be measured: without memory for it here, or without counters of energy.
+
+    Args:
+        payload: Payload that is tuned.
+        jobs: Candidates that are worked on at once here; 0 for none.
+        objective: What is minimised.
+
+    Raises:
+        PayloadError: The payload does not fit the machine.
+        MachineError: Energy cannot be read.
+    """
+    if objective.has_joules:
+        find_counters()
+    if jobs:
+        check_memory(payload, jobs)

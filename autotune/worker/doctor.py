@@ -11,6 +11,7 @@ from autotune.core.cores import physical_cores
 from autotune.core.machine import Machine, Roofs, this_machine
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.worker.disturbance import Watch, advise
+from autotune.worker.energy import describe_energy
 from autotune.worker.noise import measure_noise
 from autotune.worker.probe import find_holes
 from autotune.worker.roofs import fork_seconds
@@ -37,6 +38,7 @@ class Diagnosis:
         fork_seconds: Seconds that it takes to wake the threads of a parallel loop and to wait for them; 0 on one.
         physical: Cores that this process may use for a thread each.
         openmp: Path of the OpenMP runtime that parallel loops call; `None` where there is none.
+        energy: What energy is read from, or why it cannot be read.
     """
 
     machine: Machine
@@ -50,6 +52,7 @@ class Diagnosis:
     fork_seconds: float = 0.0
     physical: int = 1
     openmp: str | None = None
+    energy: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -89,6 +92,7 @@ def examine(pairs: int = A_A_PAIRS, threads: int = 1) -> Diagnosis:
         fork_seconds=fork if isinstance(fork, float) else 0.0,
         physical=len(physical_cores()),
         openmp=find_openmp(),
+        energy=describe_energy(),
     )
 
 

@@ -13,6 +13,7 @@ from autotune.core.payload import Payload
 from autotune.core.stats import unrest
 from autotune.core.stopwatch import REPORTER, Stopwatch
 from autotune.core.trial import Outcome, Samples
+from autotune.worker.energy import joules_of
 from autotune.worker.measure import LONG_CALL, Run, calibrate, measure, measure_interleaved
 from autotune.worker.roofs import measure_roofs, reference_run
 from autotune.worker.testbench import Testbench, open_testbench
@@ -146,7 +147,8 @@ def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples
     if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
         again = measure(run, reference, job.effort, job.best_seconds, first_call)
         samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
-    return replace(samples, quiet_reference=min(samples.quiet_reference, job.quiet_reference))
+    joules = joules_of(run, samples.median) if job.effort.has_joules else None
+    return replace(samples, quiet_reference=min(samples.quiet_reference, job.quiet_reference), joules=joules)
 
 
 def build_and_verify(

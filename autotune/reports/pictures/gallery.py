@@ -16,6 +16,7 @@ from autotune.reports.holdings import Holdings
 from autotune.reports.importance import knob_importance
 from autotune.reports.overview import phase_seconds
 from autotune.reports.pictures import course, knobs, past
+from autotune.reports.pictures.energy import energy
 from autotune.reports.pictures.roofline import roofline
 from autotune.reports.pictures.style import DARK, INK, SETTINGS
 
@@ -75,6 +76,9 @@ def draw_search(payload: str, rows: pd.DataFrame, roofs: Roofs | None, names: Ma
             yield Picture(f"{name}-distribution", said, course.distribution(shown))
             said = "What a config costs to compile, and how fast it is."
             yield Picture(f"{name}-costs", said, course.costs(shown))
+            if rows["joules"].notna().any():
+                said = "Seconds and joules of every config, and those that no other one beats in both."
+                yield Picture(f"{name}-energy", said, energy(shown))
             found = roofline(shown, roofs) if roofs is not None else None
             if found is not None:
                 yield Picture(f"{name}-roofline", "How far every trial is from what the machine can do.", found)
