@@ -12,7 +12,8 @@ from precision_support import FAMILIES, computed, product
 from tuning_support import MACHINES, contraction_payload, run
 
 from autotune.compiler.llvm_tools import find_tool
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lower import TAIL, tail
+from autotune.compiler.openmp import find_openmp
 from autotune.compiler.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
@@ -20,8 +21,10 @@ from autotune.core.precision import INT8, PRECISIONS
 from autotune.core.script import assemble, panels_of, write_step
 from autotune.registry import family_for, load_family, load_payload, rounding_families
 from autotune.tuning.candidates import candidate_alone
+from schedules.matmul_space import columns_of
 
 SIZES = st.integers(1, 70)
+needs_runtime = pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
 INSTRUCTIONS = {"int8": r"vpdpbusd\s+%zmm|vpdpbusd\s.*zmm", "bf16": r"vdpbf16ps\s.*zmm"}
 
 
@@ -108,6 +111,21 @@ def test_a_whole_model_of_rounded_products_is_near_the_exact_one(family):
     (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
     (expected,) = payload.reference(**inputs)
     assert 1e-4 < np.abs(got - expected).max() / np.abs(expected).max() < 0.05
+
+
+@needs_runtime
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("pieces", [{"pieces_m": 2}, {"pieces_n": 2}, {"pieces_m": 2, "pieces_n": 2}])
+def test_threads_share_a_product_of_rounded_operands(family, pieces):
+    payload, machine = contraction_payload(50, 96, 40, role_b="weight"), this_machine(2)
+    parts, inputs = partition(payload), payload.make_inputs(0)
+    (task,) = parts.tasks
+    space = family.space(task, machine)
+    config = next(c for c in space.configs() if pieces.items() <= c.items())
+    script = assemble([write_step(task, family, config, machine)])
+    assert "tile_using_forall" in script
+    (got,) = run(payload, inputs, script, tail(2), text=parts.payload.text, panels=((task.tag, columns_of(config)),))
+    np.testing.assert_allclose(got, product(family.precision, inputs["a"], inputs["b"]), rtol=0, atol=2e-4)
 
 
 # Text: also where the instructions are not.
