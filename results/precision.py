@@ -42,7 +42,7 @@ PRODUCTS = (
     "matmul,m=128,n=3072,k=768,constant_b=1",
     "matmul,m=128,n=768,k=3072,constant_b=1",
 )
-MODEL, ERROR, TRIALS = "gpt2,seq=128", "0.01", 40
+MODEL, ERROR, TRIALS = "gpt2,seq=128", "0.005", 40
 PASSAGES = 16
 ANY = 1.0  # room for any error: it is what is measured
 EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.005)
@@ -161,9 +161,9 @@ def said_of_model(data: dict[str, Any]) -> str:
         share = share_interval(way["same"], data["places"])
         agree = f"{share.estimate:.2%} [{share.low:.1%}, {share.high:.1%}]" if name != EXACT else "-"
         rows.append(f"| {name} | {cell(data['ways'], name)} | {way['off']:.1e} | {agree} |")
-    counts = {kind: list(data["schedules"].values()).count(kind) for kind in ("bf16", "int8")}
+    counts = {kind: list(data["schedules"].values()).count(kind) for kind in ("int16", "bf16", "int8")}
     spent = f"{data['budget']['spent']:.2g} of {data['budget']['error']:g}" if data["budget"] else "nothing"
-    tuned = f"Tuning spent {spent}: {counts['int8']} tasks in int8, {counts['bf16']} in bf16."
+    tuned = f"Tuning spent {spent}: {', '.join(f'{count} tasks in {kind}' for kind, count in counts.items())}."
     head = ("computed in", "time", "off f32 by, at most", "same likeliest token")
     return f"\n`{MODEL}`, random weights, {data['places']} places of real text. {tuned}\n\n{table(head, rows)}"
 

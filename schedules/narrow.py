@@ -11,7 +11,7 @@ from autotune.core.errors import ScheduleError
 from autotune.core.family import Family, Rewrites
 from autotune.core.loop_nest import Contraction
 from autotune.core.machine import Machine
-from autotune.core.precision import BF16, DOTS, INT8, Precision
+from autotune.core.precision import BF16, DOTS, INT8, INT16, Precision
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Member, Task
 from schedules.fused import FUSED
@@ -132,4 +132,4 @@ def ordered(config: dict[str, Value], space: Space) -> Iterator[dict[str, Value]
             yield from ({**config, "order": order} for order in knob.values)
 
 
-NARROW_BF16, NARROW_INT8 = Narrow(BF16), Narrow(INT8)
+NARROW_INT16, NARROW_BF16, NARROW_INT8 = Narrow(INT16), Narrow(BF16), Narrow(INT8)

@@ -18,18 +18,19 @@ FAMILIES = [
 ]
 
 
-def in_steps(values, axis):
-    """Values rounded to whole steps, 127 of them to the largest of a row: the law of int8, in exact products."""
+def in_steps(values, axis, most):
+    """Values rounded to whole steps, so many to the largest of a row or column."""
     largest = np.abs(values).max(axis=axis, keepdims=True)
-    steps = np.where(largest > 0, np.float32(127) / np.where(largest > 0, largest, 1), 0).astype("f4")
-    return np.rint(values.astype("f8") * steps) * (largest * np.float32(1 / 127)).astype("f8")
+    steps = np.where(largest > 0, np.float32(most) / np.where(largest > 0, largest, 1), 0).astype("f4")
+    in_code = values.astype("f8") if axis == 1 else values  # A is rounded by a fused multiply-add, B by NumPy
+    return np.rint(in_code * steps) * (largest * np.float32(1 / most)).astype("f8")
 
 
 def product(precision, a, b):
     """A times B, operands rounded as a precision says, summed in float64."""
     if precision == PRECISIONS["bf16"]:
         return a.astype(ml_dtypes.bfloat16).astype("f8") @ b.astype(ml_dtypes.bfloat16).astype("f8")
-    return in_steps(a, 1) @ in_steps(b, 0)
+    return in_steps(a, 1, precision.most) @ in_steps(b, 0, precision.most)
 
 
 def computed(family, payload, inputs, **config):

@@ -2,13 +2,14 @@
 
 from math import prod
 
-from autotune.core.precision import MOST, SHIFT, precision_named
+from autotune.core.precision import precision_named
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
 
 # One value, as the bits that it has in a word.
 BITS = {
     "int8": "(uint32_t)(uint8_t)(int8_t)lrintf(value * steps)",
+    "int16": "(uint32_t)(uint16_t)(int16_t)lrintf(value * steps)",
     "bf16": "bf16_bits(value)",
 }
 HELPERS = """\
@@ -43,12 +44,14 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
         largest = f"""
       float most = 0;
       for (int64_t i = 0; i < {k}; ++i) most = fmaxf(most, fabsf(weight[{element}]));
-      const float steps = most > 0 ? {MOST}.0f / most : 0, scale = most * (1.0f / {MOST});
-      int32_t sum = 0;"""
+      const float steps = most > 0 ? {precision.most}.0f / most : 0, scale = most * (1.0f / {precision.most});"""
         last = f"""
-      memcpy(&column[{words - 2} * {width}], &scale, 4);
-      column[{words - 1} * {width}] = -{SHIFT} * sum;"""
-    summed = " sum += (int8_t)of_value;" if precision.extra else ""
+      memcpy(&column[{words - precision.extra} * {width}], &scale, 4);"""
+    summed = ""
+    if precision.shift:
+        largest += "\n      int32_t sum = 0;"
+        last += f"\n      column[{words - 1} * {width}] = -{precision.shift} * sum;"
+        summed = " sum += (int8_t)of_value;"
     about = f"{in_comment(weight.argument)} {list(source)}, rounded to {precision.name} by columns"
     return f"""\
 {HELPERS}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */

@@ -14,8 +14,6 @@ import numpy as np
 from autotune.core.errors import ScheduleError
 from autotune.core.payload import Array
 
-MOST = 127  # of a value of int8: -128 is left out, so that signs can change
-SHIFT = 128  # added to values of A, which the instruction takes without a sign
 DOTS = "dots@1"  # the rewrites that write such products, and their version: part of every trial's identity
 
 
@@ -30,6 +28,9 @@ class Precision:
         most_k: Longest sum that cannot overflow.
         flag: Name of the instruction's extension, as Linux lists it.
         error: Largest error of a value, relative to the largest that it is rounded with.
+        most: Steps of the largest value of a row; 0 where values are floats.
+        shift: Number that is added to values of A, which the instruction takes without a sign.
+        chunk: Words whose products 32 bits can hold the sum of, whatever they are; sums then go on in f32. 0: all.
     """
 
     name: str
@@ -38,6 +39,9 @@ class Precision:
     most_k: int
     flag: str
     error: float
+    most: int = 0
+    shift: int = 0
+    chunk: int = 0
 
     def words(self, k: int) -> int:
         """Words of a row of k elements."""
@@ -50,9 +54,18 @@ class Precision:
         filled[..., :k, :] = b
         if not self.extra:
             return as_words(filled.astype(ml_dtypes.bfloat16), self.values)
-        scale, rounded = quantise(filled, axis=-2)
-        offset = (-SHIFT * rounded.astype(np.int32).sum(axis=-2, keepdims=True)).astype(np.int32)
-        return np.concatenate([as_words(rounded, self.values), scale.view(np.int32), offset], axis=-2)
+        scale, rounded = self.quantise(filled)
+        parts = [as_words(rounded, self.values), scale.view(np.int32)]
+        if self.shift:
+            parts.append((-self.shift * rounded.astype(np.int32).sum(axis=-2, keepdims=True)).astype(np.int32))
+        return np.concatenate(parts, axis=-2)
+
+    def quantise(self, b: Array) -> tuple[Array, Array]:
+        """The step of each column of B, and its elements in steps: whole numbers."""
+        largest = np.abs(b).max(axis=-2, keepdims=True).astype(np.float32)
+        steps = np.divide(np.float32(self.most), largest, out=np.zeros_like(largest), where=largest > 0)
+        rounded = np.rint(b.astype(np.float32) * steps).astype(np.int8 if self.values == 4 else np.int16)
+        return largest * np.float32(1 / self.most), rounded
 
     @property
     def lacking(self) -> str:
@@ -62,9 +75,10 @@ class Precision:
         return f"{self.name} needs a CPU with {self.flag}, which this one lacks"
 
 
+INT16 = Precision("int16", 2, 1, 1 << 30, "avx512_vnni", 0.5 / 4095, most=4095, chunk=64)
 BF16 = Precision("bf16", 2, 0, 1 << 30, "avx512_bf16", 2.0**-9)
-INT8 = Precision("int8", 4, 2, (1 << 31) // (2 * SHIFT * MOST), "avx512_vnni", 0.5 / MOST)
-PRECISIONS = {precision.name: precision for precision in (BF16, INT8)}  # the nearest to f32 first
+INT8 = Precision("int8", 4, 2, (1 << 31) // (256 * 127), "avx512_vnni", 0.5 / 127, most=127, shift=128)
+PRECISIONS = {precision.name: precision for precision in (INT16, BF16, INT8)}  # the nearest to f32 first
 
 
 def precision_named(name: str) -> Precision:
@@ -76,14 +90,6 @@ def precision_named(name: str) -> Precision:
     if name not in PRECISIONS:
         raise ScheduleError(f"a precision must be one of {', '.join(PRECISIONS)}; got {name!r}")
     return PRECISIONS[name]
-
-
-def quantise(values: Array, axis: int) -> tuple[Array, Array]:
-    """The step of each row (or column, along `axis`), and its elements in steps: whole numbers of int8."""
-    largest = np.abs(values).max(axis=axis, keepdims=True).astype(np.float32)
-    steps = np.divide(np.float32(MOST), largest, out=np.zeros_like(largest), where=largest > 0)
-    rounded = np.rint(values.astype(np.float32) * steps).astype(np.int8)
-    return largest * np.float32(1 / MOST), rounded
 
 
 def as_words(values: Array, count: int) -> Array:

@@ -79,7 +79,7 @@ class WeightRecord:
     stored_shape: Annotated[tuple[Size, ...], Field(min_length=3, max_length=17)]
     columns: Size
     transposed: bool
-    precision: Annotated[str, Field(pattern="^(bf16|int8)?$")] = ""
+    precision: Annotated[str, Field(pattern="^(int16|bf16|int8)?$")] = ""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from schedules.matmul_space import columns_of
 
 SIZES = st.integers(1, 70)
 needs_runtime = pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
-INSTRUCTIONS = {"int8": r"vpdpbusd\s+%zmm|vpdpbusd\s.*zmm", "bf16": r"vdpbf16ps\s.*zmm"}
+INSTRUCTIONS = {"int16": r"vpdpwssd\s.*zmm", "int8": r"vpdpbusd\s+%zmm|vpdpbusd\s.*zmm", "bf16": r"vdpbf16ps\s.*zmm"}
 
 
 def check(family, payload, inputs, *, turned=False, **config):

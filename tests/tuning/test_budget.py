@@ -22,7 +22,7 @@ from autotune.worker.verify import allowed_error, verify
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
 EXACT = SimpleNamespace(name="exact")
-WAYS = (EXACT, *rounding_families())
+WAYS = (EXACT, rounding_families()[0], rounding_families()[-1])
 
 
 # Laws of spending, on errors that are known.

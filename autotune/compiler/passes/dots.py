@@ -2,26 +2,30 @@
 
     for k:  C[i, j : j + 16] += dot(A[i, k], B[k, j : j + 16])      a word of A times 16 of B, summed within each word
 
-The instructions are AVX-512's: ``vpdpbusd`` for four int8, A's without a sign, and ``vdpbf16ps`` for two bf16.
+The instructions are AVX-512's: ``vpdpbusd`` for four int8, A's without a sign, ``vpdpwssd`` for two int16, and
+``vdpbf16ps`` for two bf16.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, math, memref, scf, vector
+from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.rounding import LANES, Rounding, first_of, shape_of, splat, vector_of, widened
 from autotune.compiler.values import index
-from autotune.core.errors import CompileError
 from autotune.core.marks import NARROW
-from autotune.core.precision import MOST, SHIFT, Precision, precision_named
+from autotune.core.precision import Precision, precision_named
 
-LANES = 16  # words of a vector
-ROUND = 1.5 * 2.0**23  # added to a small number, the last bits of the sum are the nearest integer
-INTRINSICS = {"int8": "llvm.x86.avx512.vpdpbusd.512", "bf16": "llvm.x86.avx512bf16.dpbf16ps.512"}
-VALUES = {"int8": "vector<64xi8>", "bf16": "vector<32xbf16>"}
-SUMS = {"int8": "vector<16xi32>", "bf16": "vector<16xf32>"}
+Part = tuple[int, int, int]  # of a tile: its row, its first column, and its columns, a vector at most
+INTRINSICS = {
+    "int8": "llvm.x86.avx512.vpdpbusd.512",
+    "int16": "llvm.x86.avx512.vpdpwssd.512",
+    "bf16": "llvm.x86.avx512bf16.dpbf16ps.512",
+}
+VALUES = {"int8": "vector<64xi8>", "int16": "vector<32xi16>", "bf16": "vector<32xbf16>"}
+SUMS = {"int8": "vector<16xi32>", "int16": "vector<16xi32>", "bf16": "vector<16xf32>"}
 
 
 def write_dots(module: ir.Module) -> None:
@@ -39,137 +43,6 @@ def write_dots(module: ir.Module) -> None:
             else:
                 Dots(precision, *operands).write()
         op.erase()
-
-
-def shape_of(value: ir.Value) -> list[int]:
-    """Sizes of a buffer.
-
-    Raises:
-        CompileError: One is known at run time only.
-    """
-    kind = ir.MemRefType(value.type)
-    if not kind.has_static_shape:
-        raise CompileError("transform", f"a product of words must have tiles of static sizes, got {kind}")
-    return list(kind.shape)
-
-
-def vector_of(count: int, element: str) -> ir.VectorType:
-    """A vector type."""
-    return ir.VectorType.get([count], ir.Type.parse(element))
-
-
-def splat(number: float, element: str) -> ir.Value:
-    """A vector of words that holds one number."""
-    kind = vector_of(LANES, element)
-    one = kind.element_type
-    value = ir.IntegerAttr.get(one, int(number)) if isinstance(one, ir.IntegerType) else ir.FloatAttr.get(one, number)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, value))
-
-
-def widened(part: ir.Value) -> ir.Value:
-    """A vector filled up with zeros to the length of all others."""
-    kind = ir.VectorType(part.type)
-    if kind.shape[0] == LANES:
-        return part
-    zeros = splat(0, str(kind.element_type))
-    return vector.insert_strided_slice(part, zeros, [0], [1])
-
-
-def first_of(whole: ir.Value, count: int) -> ir.Value:
-    """The first elements of a vector."""
-    kind = ir.VectorType(whole.type)
-    if kind.shape[0] == count:
-        return whole
-    return vector.extract_strided_slice(vector_of(count, str(kind.element_type)), whole, [0], [count], [1])
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """The rows of A, f32, as words.
-
-    Attributes:
-        precision: Precision of the words.
-        source: A (m, k).
-        words: The words (m, words).
-    """
-
-    precision: Precision
-    source: ir.Value
-    words: ir.Value
-
-    def write(self) -> None:
-        """All of it, at the insertion point."""
-        (rows, k), (_, words) = shape_of(self.source), shape_of(self.words)
-        loop = scf.ForOp(index(0), index(rows), index(1))
-        with ir.InsertionPoint(loop.body):
-            row, values = loop.induction_variable, words - self.precision.extra
-            steps = None
-            if self.precision.extra:
-                largest = self.largest(row, k)
-                memref.store(self.bits(arith.mulf(largest, self.number(1 / MOST))), self.words, [row, index(values)])
-                is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(0.0))
-                inverse = arith.divf(self.number(MOST), largest)
-                steps = vector.broadcast(vector_of(LANES, "f32"), arith.select(is_zero, self.number(0.0), inverse))
-            self.round_row(row, k, steps)
-            scf.yield_([])
-
-    def number(self, value: float) -> ir.Value:
-        """A constant of f32."""
-        return arith.constant(ir.F32Type.get(), float(value))
-
-    def bits(self, value: ir.Value) -> ir.Value:
-        """A number of f32 as a word."""
-        return arith.bitcast(ir.IntegerType.get_signless(32), value)
-
-    def largest(self, row: ir.Value, k: int) -> ir.Value:
-        """The largest magnitude of a row; NaN if there is one, whose bits are above those of all numbers."""
-        whole = k // LANES * LANES
-        positive, found = splat(2**31 - 1, "i32"), splat(0, "i32")
-
-        def raised(so_far: ir.Value, column: ir.Value, count: int) -> ir.Value:
-            bits = arith.bitcast(vector_of(LANES, "i32"), self.load(row, column, count))
-            return arith.maxsi(so_far, arith.andi(bits, positive))
-
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(LANES), [found])
-            with ir.InsertionPoint(loop.body):
-                scf.yield_([raised(loop.inner_iter_args[0], loop.induction_variable, LANES)])
-            found = loop.results[0]
-        if whole < k:
-            found = raised(found, index(whole), k - whole)
-        most = vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, found)
-        return arith.bitcast(ir.F32Type.get(), most)
-
-    def load(self, row: ir.Value, column: ir.Value, count: int) -> ir.Value:
-        """Elements of a row, filled up with zeros."""
-        return widened(vector.load(vector_of(count, "f32"), self.source, [row, column]))
-
-    def round_row(self, row: ir.Value, k: int, steps: ir.Value | None) -> None:
-        """A vector of elements after the other."""
-        whole, packed = k // LANES * LANES, LANES // self.precision.values
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(LANES))
-            with ir.InsertionPoint(loop.body):
-                words = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
-                place = arith.divui(loop.induction_variable, index(self.precision.values))
-                vector.store(words, self.words, [row, place])
-                scf.yield_([])
-        if whole < k:
-            words = self.rounded(self.load(row, index(whole), k - whole), steps)
-            left = -(-(k - whole) // self.precision.values)
-            part = vector_of(left, "i32")
-            last = words if left == packed else vector.extract_strided_slice(part, words, [0], [left], [1])
-            vector.store(last, self.words, [row, index(whole // self.precision.values)])
-
-    def rounded(self, values: ir.Value, steps: ir.Value | None) -> ir.Value:
-        """A vector of f32 in words."""
-        words = vector_of(LANES // self.precision.values, "i32")
-        if steps is None:
-            return vector.bitcast(words, arith.truncf(vector_of(LANES, "bf16"), values))
-        summed = math.fma(values, steps, splat(ROUND, "f32"))
-        bits = arith.bitcast(vector_of(LANES, "i32"), summed)
-        shifted = arith.addi(bits, splat(SHIFT, "i32"))
-        return vector.bitcast(words, arith.trunci(vector_of(LANES, "i8"), shifted))
 
 
 @dataclass(frozen=True)
@@ -191,34 +64,55 @@ class Dots:
     def write(self) -> None:
         """All of it, at the insertion point."""
         (rows, columns), (words, _) = shape_of(self.c), shape_of(self.b)
-        parts = [(start, min(LANES, columns - start)) for start in range(0, columns, LANES)]
-        values = words - self.precision.extra
-        starts = [splat(0, "f32")] * len(parts)
-        if self.precision.extra:
-            starts = [self.load_b(index(values + 1), part) for part in parts]
-        loop = scf.ForOp(index(0), index(values), index(1), starts * rows)
+        tile = [(row, start, min(LANES, columns - start)) for row in range(rows) for start in range(0, columns, LANES)]
+        values, chunk = words - self.precision.extra, self.precision.chunk
+        if not chunk or values <= chunk:
+            self.store(tile, self.sums(index(0), index(values), tile, values), values)
+            return
+        for row, start, count in tile:
+            vector.store(first_of(splat(0, "f32"), count), self.c, [index(row), index(start)])
+        loop = scf.ForOp(index(0), index(values), index(chunk))
         with ir.InsertionPoint(loop.body):
-            scf.yield_(list(self.step(loop.induction_variable, rows, parts, list(loop.inner_iter_args))))
-        scales = [self.as_numbers(self.load_b(index(values), part)) for part in parts] if self.precision.extra else []
-        for row in range(rows):
-            step = self.as_numbers(self.splat_a(row, index(values))) if scales else None
-            for place, (first, count) in enumerate(parts):
-                total = loop.results[row * len(parts) + place]
-                if step is not None:
-                    total = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), arith.mulf(step, scales[place]))
-                vector.store(first_of(total, count), self.c, [index(row), index(first)])
+            first = loop.induction_variable
+            last = arith.minui(arith.addi(first, index(chunk)), index(values))
+            self.store(tile, self.sums(first, last, tile, values), values, added=True)
+            scf.yield_([])
 
-    def step(self, k: ir.Value, rows: int, parts: list[tuple[int, int]], sums: list[ir.Value]) -> Iterator[ir.Value]:
+    def sums(self, first: ir.Value, last: ir.Value, tile: list[Part], values: int) -> list[ir.Value]:
+        """The sums over words from the first one on, up to the last."""
+        parts = tile[: sum(row == 0 for row, _, _ in tile)]
+        zero = splat(0, "f32" if not self.precision.most else "i32")
+        starts = [self.load_b(index(values + 1), part) if self.precision.shift else zero for part in parts]
+        loop = scf.ForOp(first, last, index(1), starts * (len(tile) // len(parts)))
+        with ir.InsertionPoint(loop.body):
+            scf.yield_(list(self.step(loop.induction_variable, tile, parts, list(loop.inner_iter_args))))
+        return list(loop.results)
+
+    def store(self, tile: list[Part], totals: list[ir.Value], values: int, *, added: bool = False) -> None:
+        """Write the results that sums give, or add them to what is there."""
+        parts = tile[: sum(row == 0 for row, _, _ in tile)]
+        is_scaled = self.precision.most > 0
+        scales = {part[1]: self.as_numbers(self.load_b(index(values), part)) for part in parts} if is_scaled else {}
+        for (row, start, count), total in zip(tile, totals, strict=True):
+            place = [index(row), index(start)]
+            if is_scaled:
+                scale = arith.mulf(self.as_numbers(self.splat_a(row, index(values))), scales[start])
+                total = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), scale)  # noqa: PLW2901
+            if added:
+                total = arith.addf(total, widened(vector.load(vector_of(count, "f32"), self.c, place)))  # noqa: PLW2901
+            vector.store(first_of(total, count), self.c, place)
+
+    def step(self, k: ir.Value, tile: list[Part], parts: list[Part], sums: list[ir.Value]) -> Iterator[ir.Value]:
         """The sums with a word more."""
         of_b = [self.as_values(self.load_b(k, part)) for part in parts]
-        for row in range(rows):
-            of_a = self.as_values(self.splat_a(row, k))
-            for place, words in enumerate(of_b):
-                yield self.dot(sums[row * len(parts) + place], of_a, words)
+        for place, (row, _, _) in enumerate(tile):
+            if place % len(parts) == 0:
+                of_a = self.as_values(self.splat_a(row, k))
+            yield self.dot(sums[place], of_a, of_b[place % len(parts)])
 
-    def load_b(self, k: ir.Value, part: tuple[int, int]) -> ir.Value:
+    def load_b(self, k: ir.Value, part: Part) -> ir.Value:
         """Words of neighbouring columns."""
-        first, count = part
+        _, first, count = part
         return widened(vector.load(vector_of(count, "i32"), self.b, [k, index(first)]))
 
     def splat_a(self, row: int, k: ir.Value) -> ir.Value:

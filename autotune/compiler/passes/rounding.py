@@ -1,0 +1,150 @@
+"""The rows of A as words of rounded values, on buffers; and vectors of words, as all code for them has."""
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, math, memref, scf, vector
+
+from autotune.compiler.values import index
+from autotune.core.errors import CompileError
+from autotune.core.precision import Precision
+
+LANES = 16  # words of a vector
+ROUND = 1.5 * 2.0**23  # added to a small number, the last bits of the sum are the nearest integer
+
+
+def shape_of(value: ir.Value) -> list[int]:
+    """Sizes of a buffer.
+
+    Raises:
+        CompileError: One is known at run time only.
+    """
+    kind = ir.MemRefType(value.type)
+    if not kind.has_static_shape:
+        raise CompileError("transform", f"a product of words must have tiles of static sizes, got {kind}")
+    return list(kind.shape)
+
+
+def vector_of(count: int, element: str) -> ir.VectorType:
+    """A vector type."""
+    return ir.VectorType.get([count], ir.Type.parse(element))
+
+
+def splat(number: float, element: str) -> ir.Value:
+    """A vector of words that holds one number."""
+    kind = vector_of(LANES, element)
+    one = kind.element_type
+    value = ir.IntegerAttr.get(one, int(number)) if isinstance(one, ir.IntegerType) else ir.FloatAttr.get(one, number)
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, value))
+
+
+def widened(part: ir.Value) -> ir.Value:
+    """A vector filled up with zeros to the length of all others."""
+    kind = ir.VectorType(part.type)
+    if kind.shape[0] == LANES:
+        return part
+    zeros = splat(0, str(kind.element_type))
+    return vector.insert_strided_slice(part, zeros, [0], [1])
+
+
+def first_of(whole: ir.Value, count: int) -> ir.Value:
+    """The first elements of a vector."""
+    kind = ir.VectorType(whole.type)
+    if kind.shape[0] == count:
+        return whole
+    return vector.extract_strided_slice(vector_of(count, str(kind.element_type)), whole, [0], [count], [1])
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The rows of A, f32, as words.
+
+    Attributes:
+        precision: Precision of the words.
+        source: A (m, k).
+        words: The words (m, words).
+    """
+
+    precision: Precision
+    source: ir.Value
+    words: ir.Value
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        (rows, k), (_, words) = shape_of(self.source), shape_of(self.words)
+        loop = scf.ForOp(index(0), index(rows), index(1))
+        with ir.InsertionPoint(loop.body):
+            row, values = loop.induction_variable, words - self.precision.extra
+            steps = None
+            if self.precision.extra:
+                largest = self.largest(row, k)
+                memref.store(
+                    self.bits(arith.mulf(largest, self.number(1 / self.precision.most))),
+                    self.words,
+                    [row, index(values)],
+                )
+                is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(0.0))
+                inverse = arith.divf(self.number(self.precision.most), largest)
+                steps = vector.broadcast(vector_of(LANES, "f32"), arith.select(is_zero, self.number(0.0), inverse))
+            self.round_row(row, k, steps)
+            scf.yield_([])
+
+    def number(self, value: float) -> ir.Value:
+        """A constant of f32."""
+        return arith.constant(ir.F32Type.get(), float(value))
+
+    def bits(self, value: ir.Value) -> ir.Value:
+        """A number of f32 as a word."""
+        return arith.bitcast(ir.IntegerType.get_signless(32), value)
+
+    def largest(self, row: ir.Value, k: int) -> ir.Value:
+        """The largest magnitude of a row; NaN if there is one, whose bits are above those of all numbers."""
+        whole = k // LANES * LANES
+        positive, found = splat(2**31 - 1, "i32"), splat(0, "i32")
+
+        def raised(so_far: ir.Value, column: ir.Value, count: int) -> ir.Value:
+            bits = arith.bitcast(vector_of(LANES, "i32"), self.load(row, column, count))
+            return arith.maxsi(so_far, arith.andi(bits, positive))
+
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(LANES), [found])
+            with ir.InsertionPoint(loop.body):
+                scf.yield_([raised(loop.inner_iter_args[0], loop.induction_variable, LANES)])
+            found = loop.results[0]
+        if whole < k:
+            found = raised(found, index(whole), k - whole)
+        most = vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, found)
+        return arith.bitcast(ir.F32Type.get(), most)
+
+    def load(self, row: ir.Value, column: ir.Value, count: int) -> ir.Value:
+        """Elements of a row, filled up with zeros."""
+        return widened(vector.load(vector_of(count, "f32"), self.source, [row, column]))
+
+    def round_row(self, row: ir.Value, k: int, steps: ir.Value | None) -> None:
+        """A vector of elements after the other."""
+        whole, packed = k // LANES * LANES, LANES // self.precision.values
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(LANES))
+            with ir.InsertionPoint(loop.body):
+                words = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
+                place = arith.divui(loop.induction_variable, index(self.precision.values))
+                vector.store(words, self.words, [row, place])
+                scf.yield_([])
+        if whole < k:
+            words = self.rounded(self.load(row, index(whole), k - whole), steps)
+            left = -(-(k - whole) // self.precision.values)
+            part = vector_of(left, "i32")
+            last = words if left == packed else vector.extract_strided_slice(part, words, [0], [left], [1])
+            vector.store(last, self.words, [row, index(whole // self.precision.values)])
+
+    def rounded(self, values: ir.Value, steps: ir.Value | None) -> ir.Value:
+        """A vector of f32 in words."""
+        words = vector_of(LANES // self.precision.values, "i32")
+        if steps is None:
+            return vector.bitcast(words, arith.truncf(vector_of(LANES, "bf16"), values))
+        summed = math.fma(values, steps, splat(ROUND, "f32"))
+        bits = arith.bitcast(vector_of(LANES, "i32"), summed)
+        if self.precision.shift:
+            bits = arith.addi(bits, splat(self.precision.shift, "i32"))
+        element = f"i{32 // self.precision.values}"
+        return vector.bitcast(words, arith.trunci(vector_of(LANES, element), bits))
