@@ -90,7 +90,7 @@ def tune(
 
     With --backend, once or more, code that others make of a task competes with schedules, verified and timed alike.
 
-    With --error, tasks may compute in int16, bf16 or int8 as far as the whole's outputs stay within it, on fresh inputs.
+    With --error, tasks may compute in int16, bf16 or int8 as far as outputs stay within it, on fresh inputs.
 
     With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.
 
