@@ -18,7 +18,7 @@ from autotune.tuning.process import Numbers, Process
 from autotune.tuning.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Terrain
 
 STARTUP = 2  # random configs before anything is modelled, where nothing is believed
-POOL = 256  # drafts
+POOL, MOST_DRAFTS = 256, 400  # drafts; when they are more than most, those that promise the most are kept
 FIRST, FRESH = 2000, 32  # combinations drawn for them, at first and for every proposal; most break a law
 PARENTS = 4  # best configs whose neighbours are drafted
 POWER = 3.0  # of a rate, of which `lost` is a share
@@ -69,7 +69,10 @@ class CostModel:
         if len(self.order) == 1 and len(self.told) < STARTUP:
             return self.random.choice(drafts)
         expected, unsure = self.expect(drafts)
-        chosen = int(np.argmax(self.promise(drafts, expected, unsure)))
+        promise = self.promise(drafts, expected, unsure)
+        chosen = int(np.argmax(promise))
+        if len(drafts) > MOST_DRAFTS:
+            self.pool = dict.fromkeys(drafts[place] for place in sorted(np.argsort(-promise)[:POOL].tolist()))
         self.reason = self.told_as(float(expected[chosen]), float(unsure[chosen]), len(drafts))
         return drafts[chosen]
 
