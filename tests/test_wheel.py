@@ -15,10 +15,11 @@ import pytest
 from warm_pythons import WITHOUT_CARE
 
 ROOT = Path(__file__).parent.parent
-IMPORT_ALL = """
+PACKAGES = ("autotune", "costs", "payload", "schedules")
+IMPORT_ALL = f"""
 from importlib import import_module
 from pkgutil import walk_packages
-for package in ("autotune", "payload", "schedules"):
+for package in {PACKAGES}:
     for found in walk_packages(import_module(package).__path__, package + "."):
         import_module(found.name)
 """
@@ -82,10 +83,10 @@ def test_wheel_in_an_empty_environment_works_far_from_any_checkout(tmp_path):
     assert {path.name for path in far.iterdir()} == {"results", "page.html"}
 
 
-def test_wheel_holds_types_templates_and_nothing_beside_the_three_packages(tmp_path):
+def test_wheel_holds_types_templates_and_nothing_beside_its_packages(tmp_path):
     names = zipfile.ZipFile(build("wheel", tmp_path / "dist")).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"autotune", "payload", "schedules"}
-    assert {"autotune/py.typed", "payload/py.typed", "schedules/py.typed"} <= set(names)
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == set(PACKAGES)
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "autotune").rglob("*.j2")}
     assert templates
     assert templates <= set(names)

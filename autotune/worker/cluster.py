@@ -172,7 +172,9 @@ class Cluster(Closing):
         Raises:
             MachineError: The scheduler is gone.
         """
-        found = self.do(lambda client: client.scheduler_info(n_workers=-1)["workers"])
+        found = self.do(lambda client: client.scheduler_info(n_workers=-1)).get("workers")
+        if found is None:  # a client that has given up knows nothing
+            raise self.lost()
         return [
             ClusterMember(address, str(about["name"]), str(about["host"]), Slot.of(about["resources"]))
             for address, about in sorted(found.items())

@@ -39,7 +39,7 @@ def test_line_of_a_bundle_says_what_its_manifest_says(tuned):
     assert (line.tag, line.name, line.family, line.count) == (TAG, "matmul 32x32x32", "matmul", 1)
     assert line.config == record.config
     assert line.choices == record.knobs
-    assert len(line.trials) == 6
+    assert (line.trials["outcome"] != "duplicate").sum() == 6
     flops = 2 * 32**3
     assert line.roof_fraction == pytest.approx(flops / line.seconds.estimate / bundle.manifest.roofs["flops"])
     assert line.over_baseline == pytest.approx(record.baseline_seconds / line.seconds.estimate)

@@ -221,5 +221,5 @@ def test_a_resize_reads_by_maps_what_it_read_by_arithmetic(kind, columns, scale,
     places = np.clip(RESIZES[kind][1](w, np.float32(scale)), 0, columns - 1).astype(int)
     expected = inputs[payload.arguments[0].name][:, places].astype("f8") * (w * 0.5)
     agrees(payload, run_tuned(payload, inputs, this_machine(), seed)[0], [expected])
-    if scale in (0.5, 1.0, 2.0, 3.0):
+    if scale in (0.5, 1.0, 2.0, 3.0) and out[1] > 2:  # two places follow from many maps
         assert "tensor.extract" not in partition(payload).payload.text.replace("tensor.extract_slice", "")

@@ -122,7 +122,8 @@ def test_knob_is_not_called_dead_on_little_evidence():
 def test_no_knob_of_our_families_is_dead(family):
     machine, dice = this_machine(), random.Random(0)
     tasks = [TASK, *partition(contraction_payload(96, 160, 128, role_b="weight")).tasks]
-    tasks += [*partition(window_payload()).tasks, *partition(turned_payload()).tasks]
+    for payload in (window_payload(), turned_payload(), strided_payload()):
+        tasks += partition(payload).tasks
     tasks += [find_task(spec, tag) for spec, tag in whole_tasks()]
     covered = [task for task in tasks if family.covers(task)]
     assert covered
@@ -159,6 +160,21 @@ def turned_payload():
     body = f"""%empty = tensor.empty() : {tensor((40, 24))}
     %result = linalg.transpose ins(%x : {tensor((24, 40))}) outs(%empty : {tensor((40, 24))}) permutation = [1, 0]"""
     return tensor_payload("turned", [Argument("x", "input", (24, 40)), Argument("y", "output", (40, 24))], body)
+
+
+def strided_payload():
+    """Every second element of planes and the one behind it, added."""
+    shape, out = (4, 30, 128), (4, 30, 64)
+    first, second, own = (f"affine_map<(c, h, w) -> (c, h, {place})>" for place in ("w * 2", "w * 2 + 1", "w"))
+    body = f"""%empty = tensor.empty() : {tensor(out)}
+    %result = linalg.generic {{indexing_maps = [{first}, {second}, {own}],
+        iterator_types = ["parallel", "parallel", "parallel"]}}
+      ins(%x, %x : {tensor(shape)}, {tensor(shape)}) outs(%empty : {tensor(out)}) {{
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %sum = arith.addf %a, %b : f32
+      linalg.yield %sum : f32
+    }} -> {tensor(out)}"""
+    return tensor_payload("strided", [Argument("x", "input", shape), Argument("y", "output", out)], body)
 
 
 def whole_tasks():

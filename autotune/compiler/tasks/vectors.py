@@ -20,9 +20,12 @@ COMBINES = tuple(
 def vectorizes(op: ir.Operation) -> bool:
     """Tell whether an op's operands are read along its loops alone, and what it reduces is combined by one operation.
 
-    Windows (``i + k``), strides (``2 * i``), and reductions of several values at once, such as argmax, are not.
+    Windows (``i + k``), strides (``2 * i``), the first place of several, and reductions of several values at once, such
+    as argmax, are not.
     """
-    return computes_simply(op) and all(map(reads_along_loops, indexing_maps(op)))
+    maps = indexing_maps(op)
+    whole = (reads_whole(operand.type, amap) for operand, amap in zip(op.operands, maps, strict=True))
+    return computes_simply(op) and all(map(reads_along_loops, maps)) and all(whole)
 
 
 def lanes_of(op: ir.Operation) -> Lanes | None:
@@ -123,6 +126,13 @@ def reads_along_loops(amap: ir.AffineMap) -> bool:
     dims = [d for d in dimensions(amap) if d is not None]
     others = [result for result in amap.results if not isinstance(result, ir.AffineDimExpr)]
     return len(set(dims)) == len(dims) and all(is_first(result) for result in others)
+
+
+def reads_whole(kind: ir.Type, amap: ir.AffineMap) -> bool:
+    """Tell whether an operand is read at its first place only along dimensions that have no other."""
+    shape = kind.shape if isinstance(kind, ir.ShapedType) else ()
+    sizes = zip(shape, amap.results, strict=False)
+    return all(size == 1 for size, result in sizes if isinstance(result, ir.AffineConstantExpr))
 
 
 def is_first(place: ir.AffineExpr) -> bool:
