@@ -109,11 +109,13 @@ def test_what_is_not_linear_in_the_exponentials_stays(old, new):
 def test_a_group_that_reads_at_a_constant_place_stays():
     """Which part of such an operand belongs to a block is not known."""
     payload = load_payload(ATTENTION)
-    whole, kind = "affine_map<(d0, d1, d2) -> (d0, d1, d2)>", "tensor<2x128x24xf32>"
+    whole, kind, one = "affine_map<(d0, d1, d2) -> (d0, d1, d2)>", "tensor<2x128x24xf32>", "tensor<2x128x1xf32>"
     text = payload.text.replace(f"[{whole}, {whole}]", f"[{whole}, {whole.replace('d2)>', '0)>')}, {whole}]", 1)
-    text = text.replace(f"ins(%q : {kind})", f"ins(%q, %q : {kind}, {kind})")
+    text = text.replace(f"ins(%q : {kind})", f"ins(%q, %column : {kind}, {one})")
     text = text.replace("(%e0: f32, %acc: f32)", "(%e0: f32, %first: f32, %acc: f32)", 1)
     text = text.replace("mulf %e0, %factor", "mulf %e0, %first", 1)
+    column = f"%column = tensor.extract_slice %q[0, 0, 0] [2, 128, 1] [1, 1, 1] : {kind} to {one}"
+    text = text.replace("    %scaled = ", f"    {column}\n    %scaled = ")
     members = attention_task(replace(payload, text=text)).members
     assert {member.online_loop for member in members} == {None}
 
