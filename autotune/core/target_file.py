@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autotune.core.described import check_number, check_text, shipped_in
 from autotune.core.errors import MachineError
 from autotune.core.files import read_text
 from autotune.core.machine import VECTOR_EXTENSIONS, Machine
@@ -21,6 +22,7 @@ from autotune.core.target import EXTENSIONS, Target
 
 FORMAT = 1
 MOST_BYTES = 1 << 16  # of a file
+MOST_CHARACTERS = 20_000  # of a text in it
 SHIPPED = Path(__file__).parent / "machines"
 WIDEST, LEAST_CACHE, MOST_CACHE, MOST_CORES = 2048, 1 << 10, 1 << 34, 1 << 12
 SVE_REGISTERS = 32
@@ -71,8 +73,7 @@ def find_target(spec: str, option: str = "--target") -> Target:
 @cache
 def shipped_targets() -> Mapping[str, Target]:
     """The machines whose files are part of this package, by name."""
-    found = (read_target(path.read_text(), path.name) for path in sorted(SHIPPED.glob("*.toml")))
-    return {target.name: target for target in found}
+    return shipped_in(SHIPPED, read_target)
 
 
 def read_target(text: str, source: str) -> Target:
@@ -102,7 +103,7 @@ def target_of(found: Mapping[str, Any]) -> Target:
         ValueError: A law is broken; the sentence says which.
     """
     check_keys(found)
-    text = {key: check_text(key, found.get(key, "")) for key in (*TEXTS, "features", "emulated_as")}
+    text = {key: check_text(key, found.get(key, ""), 0, MOST_CHARACTERS) for key in (*TEXTS, "features", "emulated_as")}
     for key, pattern in PATTERNS.items():
         if not pattern.fullmatch(text[key]):
             raise ValueError(f"{key} must be like {EXAMPLES[key]!r}, got {text[key][:60]!r}")
@@ -145,28 +146,6 @@ def check_keys(found: Mapping[str, Any]) -> None:
     known = {"format_version", *needed, *OPTIONAL}
     if unknown := [one_line(key)[:60] for key in found if key not in known]:
         raise ValueError(f"a machine may say no more than {', '.join(sorted(known))}; got {', '.join(unknown[:5])}")
-
-
-def check_text(key: str, value: object) -> str:
-    """A value that must be one line of text.
-
-    Raises:
-        ValueError: The value is none.
-    """
-    if not isinstance(value, str) or len(value) > 20_000 or not value.isprintable():
-        raise ValueError(f"{key} must be one line of text, got {one_line(repr(value))[:60]}")
-    return value
-
-
-def check_number(key: str, value: object, least: int, most: int) -> int:
-    """A value that must be a whole number of a range, ends included.
-
-    Raises:
-        ValueError: The value is none.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"{key} must be a whole number from {least} to {most}, got {one_line(repr(value))[:60]}")
-    return value
 
 
 def vectors_of(isa: str, bits: object) -> tuple[int, int]:

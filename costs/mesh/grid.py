@@ -16,12 +16,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autotune.core.described import check_number, check_text, shipped_in
 from autotune.core.errors import MachineError
 from autotune.core.files import read_text
 from autotune.core.printable import one_line
 
 FORMAT = 1
 MOST_BYTES = 1 << 16  # of a file
+MOST_CHARACTERS = 2000  # of a text in it
 SHIPPED = Path(__file__).parent / "grids"
 PLAIN = "plain"
 SIZE = re.compile("([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", re.ASCII)
@@ -150,8 +152,7 @@ def find_grid(name: str) -> Grid:
 @cache
 def shipped_grids() -> Mapping[str, Grid]:
     """The grids whose files are part of this package, by name."""
-    found = (read_grid(path.read_text(), path.name) for path in sorted(SHIPPED.glob("*.toml")))
-    return {grid.name: grid for grid in found}
+    return shipped_in(SHIPPED, read_grid)
 
 
 def read_grid(text: str, source: str) -> Grid:
@@ -195,13 +196,9 @@ def checked(grid: Grid) -> Grid:
         ValueError: One is not; the sentence has the law.
     """
     for key in ("name", "source"):
-        value = getattr(grid, key)
-        if not isinstance(value, str) or not value or len(value) > 2000 or not value.isprintable():
-            raise ValueError(f"{key} must be one line of text, got {one_line(repr(value))[:60]}")
+        check_text(key, getattr(grid, key), 1, MOST_CHARACTERS)
     for key, (least, most) in LAWS.items():
-        value = getattr(grid, key)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ValueError(f"{key} must be a whole number from {least} to {most}, got {one_line(repr(value))[:60]}")
+        check_number(key, getattr(grid, key), least, most)
     if grid.program >= grid.memory:
         raise ValueError(f"program must be less than memory, {grid.memory}, got {grid.program}")
     return grid
