@@ -33,7 +33,7 @@ Part = tuple[tuple[int, int], ...]  # start and length along every loop
 def read_by_maps(module: ir.Module) -> None:
     """Rewrite ops that read tensors at such places, in place."""
     changed = False
-    for op in [op for op in every_op(module.operation) if op.name == "linalg.generic"]:
+    for op in [op for op in every_op(module) if op.name == "linalg.generic"]:
         found = reads_of(op)
         if found is not None:
             with ir.InsertionPoint(op), op.location:
