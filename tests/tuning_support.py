@@ -2,13 +2,16 @@
 
 import numpy as np
 
+from autotune.compiler.lower import TAIL
 from autotune.compiler.program import compile_program
+from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import Machine
 from autotune.core.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
-from autotune.core.script import write_step
+from autotune.core.script import assemble, panels_of, write_step
 from autotune.registry import family_for
 from autotune.tuning.search import Search
+from autotune.worker.reading import open_payload
 from autotune.worker.verify import poison, verify
 
 MACHINES = {
@@ -131,3 +134,28 @@ def default_steps(parts, machine):
         family = family_for(task)
         steps.append(write_step(task, family, family.default(task, machine), machine))
     return steps
+
+
+def run_steps(payload, parts, inputs, steps):
+    """What a payload writes once these steps have scheduled its parts."""
+    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+
+
+def run_tuned(payload, inputs, machine, seed=None):
+    """What a payload writes if each task with a family has its default config, or one drawn with a seed; its parts."""
+    parts, steps = partition(payload), []
+    for task in parts.tasks:
+        family = family_for(task)
+        if family is not None:
+            config = (
+                family.default(task, machine) if seed is None else random_configs(family, task, machine, 1, seed)[0]
+            )
+            steps.append(write_step(task, family, config, machine))
+    return run_steps(payload, parts, inputs, steps), parts
+
+
+def loaded(folder, text):
+    """The payload of a file of this text."""
+    path = folder / "mine.mlir"
+    path.write_text(text)
+    return open_payload(path)

@@ -4,21 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tuning_support import run
+from tuning_support import loaded, run
 
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.registry import family_for
-from autotune.worker.reading import open_payload
 
 KIND = "tensor<4x6xf32>"
-
-
-def loaded(folder, text):
-    path = folder / "mine.mlir"
-    path.write_text(text)
-    return open_payload(path)
 
 
 def test_a_function_of_tensors_reads_and_writes_memrefs(tmp_path):

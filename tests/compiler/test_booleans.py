@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from tuning_support import run
+from tuning_support import loaded, run
 
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.module import context, parse
 from autotune.compiler.normalise.booleans import store_booleans_as_bytes
-from autotune.worker.reading import open_payload
 
 MAPS = "indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>]"
 GENERIC = f'linalg.generic {{{MAPS}, iterator_types = ["parallel", "parallel"]}}'
@@ -53,12 +52,6 @@ CONSTANTS = {
 def function(body, argument="%a: tensor<4x6xf32>"):
     head = "%zero = arith.constant 0.0 : f32\n    %one = arith.constant 1.0 : f32\n    "
     return f"func.func @f({argument}) -> {FLOATS} {{\n    {head}{body}\n    return %r : {FLOATS}\n}}"
-
-
-def loaded(folder, text):
-    path = folder / "mine.mlir"
-    path.write_text(text)
-    return open_payload(path)
 
 
 @pytest.mark.parametrize("name", BODIES)

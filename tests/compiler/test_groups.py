@@ -1,12 +1,12 @@
 """Groups: which ops are scheduled together, and that every way to do it computes the same."""
 
 import pytest
-from tuning_support import agrees, random_configs, run
+from tuning_support import agrees, random_configs, run, run_steps
 
 from autotune.compiler.lower import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.script import assemble, write_step
 from autotune.registry import family_for, load_payload
 
 ODD = "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=2"
@@ -70,5 +70,5 @@ def test_whole_gpt_of_odd_sizes_is_right_with_any_configs():
             family = family_for(task)
             *_, config = random_configs(family, task, machine, 2, seed)
             steps.append(write_step(task, family, config, machine))
-        got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+        got = run_steps(payload, parts, inputs, steps)
         agrees(payload, got, expected)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tuning_support import agrees, contraction_payload, run
+from tuning_support import agrees, contraction_payload, loaded, run
 
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.module import context, parse
@@ -17,7 +17,6 @@ from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
 from autotune.compiler.normalise.window_sums import write_windows_out
 from autotune.compiler.tasks.partition import partition
-from autotune.worker.reading import open_payload
 
 FILLED = """%zero = arith.constant 0.0 : f32
   %e = tensor.empty() : {0}
@@ -158,12 +157,6 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
 }
-
-
-def loaded(folder, text):
-    path = folder / "mine.mlir"
-    path.write_text(text)
-    return open_payload(path)
 
 
 def rewritten(text, rewrite):

@@ -2,14 +2,13 @@
 
 import pytest
 from bundle_support import make_bundle, no_care
-from tuning_support import contraction_payload
+from tuning_support import contraction_payload, loaded
 
 from autotune.bundles.replay import replay
 from autotune.compiler.module import context, parse
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Payload
 from autotune.store.bundle import read_bundle
-from autotune.worker.reading import open_payload
 
 PAYLOAD = contraction_payload(16, 24, 8)
 FUNCTION = PAYLOAD.text.strip().removeprefix("module {").removesuffix("}")
@@ -36,12 +35,6 @@ FILES = {
     "several": f"{WITH} {{\n  {SEVERAL}{FUNCTION}}}",
     "libraries": f"{WITH} {{{FUNCTION}  {WITH} {{\n  {SEVERAL}}}\n  module @more {{ {WITH} {{ {MAIN} }} }}\n}}",
 }
-
-
-def loaded(folder, text):
-    path = folder / "mine.mlir"
-    path.write_text(text)
-    return open_payload(path)
 
 
 @pytest.mark.parametrize("name", FILES)

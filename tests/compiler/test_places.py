@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from tuning_support import default_steps, run
+from tuning_support import default_steps, run_steps
 
-from autotune.compiler.lower import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
-from autotune.core.script import assemble, panels_of
 from autotune.worker.reading import open_payload
 
 TEXT = """#whole = affine_map<(i, j) -> (i, j)>
@@ -51,6 +49,6 @@ def test_the_first_place_of_an_extremum_is_found_by_vectors(kind, size, tmp_path
     assert len(steps) == len(parts.tasks) > 1
     x = np.random.default_rng(0).integers(-3, 4, (9, size)).astype("f4")  # equal elements everywhere
     inputs = payload.make_inputs(0) | {payload.arguments[0].name: x}
-    got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    got = run_steps(payload, parts, inputs, steps)
     np.testing.assert_array_equal(got[0], best(x, axis=1))
     np.testing.assert_array_equal(got[1], place(x, axis=1))

@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tuning_support import MACHINES, agrees, random_configs, run, tensor, tensor_payload
+from tuning_support import MACHINES, agrees, loaded, run_tuned, tensor, tensor_payload
 
-from autotune.compiler.lower import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.core.script import assemble, write_step
 from autotune.registry import family_for
-from autotune.worker.reading import open_payload
 
 QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 BORDERS = {"max": "0xFF800000", "sum": "0.0"}
@@ -58,25 +55,6 @@ def pooled(kind, x, about, border):
             part = x[:, :, i * gaps[0] :: strides[0], j * gaps[1] :: strides[1]]
             parts.append(part[:, :, : out[0], : out[1]])
     return np.max(parts, axis=0) if kind == "max" else np.sum(parts, axis=0)
-
-
-def loaded(folder, text):
-    path = folder / "mine.mlir"
-    path.write_text(text)
-    return open_payload(path)
-
-
-def run_tuned(payload, inputs, machine, seed=None):
-    """Results of a payload of which every task has its default config, or one drawn with a seed."""
-    parts, steps = partition(payload), []
-    for task in parts.tasks:
-        family = family_for(task)
-        if family is not None:
-            config = (
-                family.default(task, machine) if seed is None else random_configs(family, task, machine, 1, seed)[0]
-            )
-            steps.append(write_step(task, family, config, machine))
-    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text), [task.periods for task in parts.tasks]
 
 
 @settings(max_examples=20, **QUIET)
@@ -145,8 +123,8 @@ def test_elements_may_be_read_in_steps_and_at_places_that_repeat(name):
     payload = tensor_payload("reads", [Argument("x", "input", shape), Argument("y", "output", (8, 59))], body)
     inputs = payload.make_inputs(0)
     for seed in (None, 1, 2, 3):
-        got, periods = run_tuned(payload, inputs, this_machine(), seed)
-        assert all(periods)
+        got, parts = run_tuned(payload, inputs, this_machine(), seed)
+        assert all(task.periods for task in parts.tasks)
         agrees(payload, got, [-inputs["x"][places].astype("f8")])
 
 

@@ -10,6 +10,7 @@ from tuning_support import (
     product_of,
     random_configs,
     run,
+    run_steps,
     tensor_payload,
 )
 
@@ -17,7 +18,7 @@ from autotune.compiler.lower import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.script import assemble, write_step
 from autotune.registry import families, load_family, load_payload
 from autotune.worker.verify import verify
 
@@ -43,7 +44,7 @@ def check_configs(payload, expected, *, machine, count, family=None, seed=0):
     agrees(payload, plain, expected)
     for config in random_configs(family, task, machine, count, seed):
         steps = [write_step(task, family, config, machine)]
-        got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+        got = run_steps(payload, parts, inputs, steps)
         verdict = verify(payload, got, expected)
         assert verdict.outcome == "ok", f"{config}: {verdict.diagnostic}"
         agrees(payload, got, plain)
@@ -201,5 +202,5 @@ def test_whole_payload_with_every_default_is_what_the_reference_says(spec, machi
     inputs = payload.make_inputs(0)
     host = MACHINES[machine] if machine else this_machine()
     steps = default_steps(parts, host)
-    got = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    got = run_steps(payload, parts, inputs, steps)
     agrees(payload, got, payload.reference(**inputs))
