@@ -1,7 +1,9 @@
 """What a worker does with a job: compile, verify and time candidates. Runs in the isolated process only."""
 
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from autotune.compiler.fingerprint import Fingerprints
 from autotune.compiler.program import BoundProgram, Program, compile_program
@@ -10,6 +12,7 @@ from autotune.core.errors import CompileError, DuplicateError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import Payload
+from autotune.core.printable import one_line
 from autotune.core.stats import unrest
 from autotune.core.stopwatch import REPORTER, Stopwatch
 from autotune.core.trial import Outcome, Samples
@@ -21,6 +24,7 @@ from autotune.worker.verify import Verdict
 
 NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
 FAR = 4.0  # times the best so far; the call that is verified begins with cold caches, but is not four times as slow
+MOST_SAID = 200  # characters of an error that nobody expected
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
 
@@ -182,6 +186,10 @@ def build_and_verify(
         return None, found("duplicate", str(error))
     except CompileError as error:
         return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
+    except MemoryError:
+        raise
+    except Exception as error:  # a fault of ours is the end of a candidate, not of a sweep
+        return None, found("transform-failed", our_fault(error))
     bound = bench.bind(program)
     with watch.phase("verify"):
         verdict = (
@@ -194,6 +202,13 @@ def build_and_verify(
         first_call=verdict.seconds,
     )
     return (bound if verdict.outcome == "ok" else None), evaluation
+
+
+def our_fault(error: Exception) -> str:
+    """The line that says what broke, and where."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = one_line(f"{type(error).__name__}: {error}")[:MOST_SAID]
+    return f"{what}, in {Path(place.filename).name}:{place.lineno}; that is a fault of autotune, please report it"
 
 
 def verify_part(payload: Payload, candidate: Candidate, program: Program, bench: Testbench) -> Verdict:

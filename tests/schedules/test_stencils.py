@@ -128,6 +128,46 @@ def test_elements_may_be_read_in_steps_and_at_places_that_repeat(name):
         agrees(payload, got, [-inputs["x"][places].astype("f8")])
 
 
+COMPARES = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_what_places_choose_is_compared_with_and_without_a_sign(predicate, tmp_path):
+    text = f"""func.func @f(%x: tensor<8x33xf32>) -> tensor<8x32xf32> {{
+  %e = tensor.empty() : tensor<8x32xf32>
+  %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j + 1)>, affine_map<(i, j) -> (i, j)>],
+    iterator_types = ["parallel", "parallel"]}} ins(%x : tensor<8x33xf32>) outs(%e : tensor<8x32xf32>) {{
+  ^bb0(%a: f32, %o: f32):
+    %zero = arith.constant 0.0 : f32
+    %back = arith.constant -7 : index
+    %limit = arith.constant 5 : index
+    %j = linalg.index 1 : index
+    %place = arith.addi %j, %back : index
+    %holds = arith.cmpi {predicate}, %place, %limit : index
+    %y = arith.select %holds, %a, %zero : f32
+    linalg.yield %y : f32
+  }} -> tensor<8x32xf32>
+  return %r : tensor<8x32xf32>
+}}"""
+    payload = loaded(tmp_path, text)
+    inputs, places = payload.make_inputs(0), np.arange(32) - 7
+    numbers = places.astype("u8") if predicate[0] == "u" else places
+    limit = numbers.dtype.type(5)
+    holds = COMPARES[predicate[-2:]](numbers, limit)
+    x = inputs[payload.arguments[0].name].astype("f8")
+    got, parts = run_tuned(payload, inputs, this_machine())
+    assert all(task.periods for task in parts.tasks)
+    agrees(payload, got, [np.where(holds, x[:, 1:], 0.0)])
+
+
 def test_tiles_begin_where_reads_repeat(tmp_path):
     for machine in MACHINES.values():
         for size in (1, 5, 16, 97):

@@ -1,6 +1,7 @@
 """Faults of every kind in real isolated workers: each is an outcome, and the next candidate is none the worse."""
 
 import os
+import re
 import time
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from autotune.core.payload import Argument, Payload
 from autotune.core.script import Step, assemble
 from autotune.core.trial import RIGHT, Samples
 from autotune.registry import family_for, load_payload
-from autotune.worker.evaluate import look_again
+from autotune.worker.evaluate import evaluate, look_again
 from autotune.worker.verify import Verdict
 from autotune.worker.worker import Worker
 
@@ -247,3 +248,24 @@ def test_a_program_whose_halves_disagree_is_noisy_and_says_by_how_much(second_ha
     assert found.outcome == outcome
     assert ("halves of the samples must agree" in found.diagnostic) == (outcome == "noisy")
     assert found.samples == timed.samples
+
+
+def test_a_fault_of_our_own_is_the_end_of_a_candidate_not_of_the_sweep(monkeypatch):
+    def breaks(*arguments, **options):
+        return {}[6]
+
+    monkeypatch.setattr("autotune.worker.evaluate.compile_program", breaks)
+    (found,) = evaluate(Job(PAYLOAD, (Candidate(None, PLAIN),), this_machine()))
+    assert found.outcome == "transform-failed"
+    assert re.fullmatch(
+        r"KeyError: 6, in test_worker\.py:\d+; that is a fault of autotune, please report it", found.diagnostic
+    )
+
+
+def test_a_lack_of_memory_is_no_fault_of_our_own(monkeypatch):
+    def breaks(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr("autotune.worker.evaluate.compile_program", breaks)
+    with pytest.raises(MemoryError):
+        evaluate(Job(PAYLOAD, (Candidate(None, PLAIN),), this_machine()))

@@ -9,7 +9,9 @@ from autotune.compiler.tasks.stencils import is_known
 
 Lane = tuple[int, int]
 Point = tuple[int, ...]
-COMPARISONS = {0: int.__eq__, 1: int.__ne__, 2: int.__lt__, 3: int.__le__, 4: int.__gt__, 5: int.__ge__}
+# By the number of the predicate; from `UNSIGNED` on those of numbers without a sign follow, in the same order.
+COMPARISONS = (int.__eq__, int.__ne__, int.__lt__, int.__le__, int.__gt__, int.__ge__)
+UNSIGNED, WIDTH = len(COMPARISONS), 64  # bits of an index
 
 
 class StencilBody:
@@ -77,7 +79,11 @@ def compute(op: ir.Operation, operands: Sequence[int]) -> int:
     """One of `PLACES` on numbers."""
     first, second = operands
     if op.name == "arith.cmpi":
-        return int(COMPARISONS[ir.IntegerAttr(op.attributes["predicate"]).value](first, second))
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        if predicate >= UNSIGNED:
+            width = op.operands[0].type.width if isinstance(op.operands[0].type, ir.IntegerType) else WIDTH
+            first, second, predicate = first % (1 << width), second % (1 << width), predicate - UNSIGNED + 2
+        return int(COMPARISONS[predicate](first, second))
     return {"arith.addi": first + second, "arith.muli": first * second, "arith.andi": first & second}[op.name]
 
 
