@@ -139,32 +139,50 @@ COMPARES = {
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
 
 
-@pytest.mark.parametrize("predicate", PREDICATES)
-def test_what_places_choose_is_compared_with_and_without_a_sign(predicate, tmp_path):
-    text = f"""func.func @f(%x: tensor<8x33xf32>) -> tensor<8x32xf32> {{
-  %e = tensor.empty() : tensor<8x32xf32>
+def chosen_text(predicate, loop, rows, columns):
+    """An op that takes the element to the right where the place along a loop, less seven, stands so to five."""
+    x, y = tensor((rows, columns + 1)), tensor((rows, columns))
+    return f"""func.func @f(%x: {x}) -> {y} {{
+  %e = tensor.empty() : {y}
   %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j + 1)>, affine_map<(i, j) -> (i, j)>],
-    iterator_types = ["parallel", "parallel"]}} ins(%x : tensor<8x33xf32>) outs(%e : tensor<8x32xf32>) {{
+    iterator_types = ["parallel", "parallel"]}} ins(%x : {x}) outs(%e : {y}) {{
   ^bb0(%a: f32, %o: f32):
     %zero = arith.constant 0.0 : f32
     %back = arith.constant -7 : index
     %limit = arith.constant 5 : index
-    %j = linalg.index 1 : index
+    %j = linalg.index {loop} : index
     %place = arith.addi %j, %back : index
     %holds = arith.cmpi {predicate}, %place, %limit : index
     %y = arith.select %holds, %a, %zero : f32
     linalg.yield %y : f32
-  }} -> tensor<8x32xf32>
-  return %r : tensor<8x32xf32>
+  }} -> {y}
+  return %r : {y}
 }}"""
-    payload = loaded(tmp_path, text)
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_what_places_choose_is_compared_with_and_without_a_sign(predicate, tmp_path):
+    payload = loaded(tmp_path, chosen_text(predicate, 1, 8, 32))
     inputs, places = payload.make_inputs(0), np.arange(32) - 7
     numbers = places.astype("u8") if predicate[0] == "u" else places
     limit = numbers.dtype.type(5)
     holds = COMPARES[predicate[-2:]](numbers, limit)
     x = inputs[payload.arguments[0].name].astype("f8")
+    for seed in (None, 1, 2, 3):
+        got, parts = run_tuned(payload, inputs, this_machine(), seed)
+        assert all(task.periods for task in parts.tasks)
+        agrees(payload, got, [np.where(holds, x[:, 1:], 0.0)])
+
+
+@pytest.mark.parametrize(("loop", "rows", "columns"), [(0, 12, 40), (0, 300, 40), (1, 3, 5000)])
+def test_a_tile_has_every_place_that_is_asked_for_unless_it_were_too_large(loop, rows, columns, tmp_path):
+    payload = loaded(tmp_path, chosen_text("sge", loop, rows, columns))
+    inputs = payload.make_inputs(0)
+    holds = np.indices((rows, columns))[loop] - 7 >= 5
+    x = inputs[payload.arguments[0].name].astype("f8")
     got, parts = run_tuned(payload, inputs, this_machine())
-    assert all(task.periods for task in parts.tasks)
+    (task,) = parts.tasks
+    assert task.periods == {12: (12, 1)}.get(rows, ())
     agrees(payload, got, [np.where(holds, x[:, 1:], 0.0)])
 
 

@@ -1,7 +1,7 @@
 """Stencils: element-wise ops whose operands are read at neighbouring places, in steps, or at some that repeat."""
 
 from collections.abc import Sequence
-from math import gcd, lcm
+from math import gcd, lcm, prod
 
 from mlir import ir
 
@@ -10,12 +10,15 @@ from autotune.compiler.tasks.vectors import computes_simply, factor_of, vectoriz
 from autotune.compiler.values import maker
 
 PLACES = ("linalg.index", "arith.addi", "arith.muli", "arith.andi", "arith.cmpi")  # of what follows from places alone
+WIDEST = 16  # elements of a vector
+MOST_ELEMENTS = 1 << 12  # of a tile, which becomes vectors without loops
 
 
 def periods_of(op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...]:
     """Steps of each loop after which a stencil reads as before, so many places further; empty of any other op.
 
-    A tile begins at a multiple of these. Where a read wraps around, that is the whole loop.
+    A tile begins at a multiple of these. Where a read wraps around, or the body asks for the place, that is the whole
+    loop; an op of which a tile would be more than `MOST_ELEMENTS` is no stencil.
 
     Args:
         op: A structured op.
@@ -24,7 +27,12 @@ def periods_of(op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...]:
     if not is_stencil(op):
         return ()
     exprs = [expr for amap in indexing_maps(op) for expr in amap.results]
-    return tuple(lcm(*(period(expr, loop, size) for expr in exprs)) for loop, size in enumerate(sizes))
+    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    asked = {ir.IntegerAttr(inner.attributes["dim"]).value for inner in body if inner.name == "linalg.index"}
+    found = tuple(
+        size if loop in asked else lcm(*(period(expr, loop, size) for expr in exprs)) for loop, size in enumerate(sizes)
+    )
+    return found if prod(found[:-1]) * max(found[-1], WIDEST) <= MOST_ELEMENTS else ()
 
 
 def is_stencil(op: ir.Operation) -> bool:
