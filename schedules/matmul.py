@@ -243,6 +243,8 @@ class MatmulWriter:
             if tile.back:
                 moves.vectorize(self.script, moves.fuse_producer(self.script, tile.back, loop))
             moves.vectorize(self.script, op)
+            if self.contraction.stored_b:
+                packing.widen_first(self.script, loop)
             factor = min(int(self.config["unroll_k"]), tile.depth)
             if factor > 1:
                 moves.unroll_loop(self.script, loop, factor)

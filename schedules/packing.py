@@ -1,4 +1,4 @@
-"""Moves that pack: operands copied into the order they are read in, before the loops that read them.
+"""Moves that pack: operands copied into the order they are read in, before the loops that read them, or widened there.
 
 As in `schedules.moves`, each writes one step of a transform script and gives the handle of what it made.
 """
@@ -100,6 +100,17 @@ def copy_pads_transposed(script: Script, function: str, rows: int, columns: int)
     script.emit(f"transform.structured.vectorize {pad} vector_sizes [{columns}, {rows}] : {ANY}")
     moves.vectorize(script, tiled)
     script.emit(f"transform.apply_dce to {function} : {ANY}")  # the pad that was fused stays behind, unused
+
+
+def widen_first(script: Script, loop: str) -> None:
+    """Widen what vectors of a loop read before it is repeated for every row.
+
+    extf(broadcast(b))   ->   broadcast(extf(b))
+    """
+    script.emit(f"transform.apply_patterns to {loop} {{")
+    script.emit("  transform.apply_patterns.vector.transfer_permutation_patterns")
+    script.emit("  transform.apply_patterns.vector.sink_ops")
+    script.emit(f"}} : {ANY}")
 
 
 def step_of(size: int, most: int) -> int:

@@ -1,11 +1,15 @@
 """Floats of 16 bits: stored so, computed in f32; what is written is rounded to the nearest."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
 from bundle_support import no_care
 
 from autotune.bundles.call import compile_payload
+from autotune.compiler.rewrites import SCRIPT
+from autotune.compiler.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.evaluator import Job
 from autotune.core.machine import this_machine
@@ -79,3 +83,25 @@ def test_what_is_written_is_rounded_to_the_nearest_and_of_two_to_the_even_one(ki
     steps = np.arange(56) * (eps / 4) + 1
     x = np.array([*steps, np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-30, 65504.0, -1.5], np.float32)
     np.testing.assert_array_equal(function(x).astype(np.float32), x.astype(KINDS[kind]).astype(np.float32))
+
+
+FRESH = """
+func.func @fresh(%x: tensor<32x64xT>, %w: tensor<64x96xT>) -> tensor<32x96xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<32x96xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<32x96xf32>) -> tensor<32x96xf32>
+  %m = linalg.matmul ins(%x, %w : tensor<32x64xT>, tensor<64x96xT>) outs(%i : tensor<32x96xf32>) -> tensor<32x96xf32>
+  return %m : tensor<32x96xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_halves_that_a_product_reads_are_widened_in_rows_not_element_by_element(kind, tmp_path):
+    payload = written(tmp_path, FRESH, kind)
+    parts = partition(payload)
+    (product,) = [c for task in parts.tasks for c in task.contractions]
+    assert (product.stored_b, product.constant_b) == (kind, False)
+    text = compile_to(SCRIPT, payload, default_candidate(parts, this_machine())).text
+    assert "arith.extf" in text
+    assert not re.findall(rf"vector\.extract .* : {kind} from", text)
