@@ -27,7 +27,10 @@ def tune(
         float | None, typer.Option(parser=real, help="Stop searching a payload after this long.")
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="auto (a cost model), tpe, model, random, cmaes, grid, or one of Optuna's by name.")
+        str,
+        typer.Option(
+            help="auto (a cost model), tpe, model, random, cmaes, grid, or by name: GPSampler, optunahub:samplers/.."
+        ),
     ] = "auto",
     seed: Annotated[int, typer.Option(parser=whole, help="Of the sampler and the input data.")] = 0,
     baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",

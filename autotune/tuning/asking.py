@@ -1,13 +1,12 @@
-"""Samplers of Optuna as they are, asked for trials and told of them: CMA-ES, and any other by its name."""
+"""Samplers of Optuna as they are, asked for trials and told of them: CMA-ES, and any other that is given."""
 
 import importlib.util
-import inspect
 import math
 import warnings
 from collections.abc import Mapping, Sequence
 
 import optuna
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler
 from optuna.trial import TrialState, create_trial
 
@@ -72,30 +71,6 @@ class CmaEs(Asking):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = CmaEsSampler(seed=seed, warn_independent_sampling=False)
         super().__init__(counts, sampler, space)
-
-
-def is_optunas(name: str) -> bool:
-    """Whether a name is that of a sampler of Optuna that needs nothing but a seed, such as ``NSGAIISampler``."""
-    found = getattr(optuna.samplers, name, None) if name in optuna.samplers.__all__ else None
-    if not (isinstance(found, type) and issubclass(found, BaseSampler)):
-        return False
-    needed = [p for p in inspect.signature(found).parameters.values() if p.default is p.empty]
-    return not needed and "seed" in inspect.signature(found).parameters
-
-
-def by_name(name: str, counts: Sequence[int], seed: int) -> Asking:
-    """A sampler of Optuna by its name, on whole positions.
-
-    Raises:
-        MachineError: The sampler needs a package that is missing.
-    """
-    space = {str(place): IntDistribution(0, count - 1) for place, count in enumerate(counts) if count > 1}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        try:
-            return Asking(counts, getattr(optuna.samplers, name)(seed=seed), space)
-        except ImportError as error:
-            raise MachineError(f"sampler {name} needs a package that is missing: {error.name}; install it") from error
 
 
 def position(value: float, count: int) -> int:

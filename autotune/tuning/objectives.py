@@ -11,7 +11,8 @@ from optuna.trial import create_trial
 
 from autotune.core.objective import Objective
 from autotune.core.trial import Trial
-from autotune.tuning.asking import Asking, is_optunas
+from autotune.tuning.asking import Asking
+from autotune.tuning.named_samplers import is_named, named_sampler
 from autotune.tuning.sampler import FAILED_SECONDS, STARTUP, Index
 
 DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
@@ -54,8 +55,8 @@ def sampler_of(name: str, seed: int) -> BaseSampler:
             return RandomSampler(seed=seed)
         if name == NSGAIISampler.__name__:
             return NSGAIISampler(seed=seed)
-        if name != TPESampler.__name__ and is_optunas(name):
-            return getattr(optuna.samplers, name)(seed=seed)  # type: ignore[no-any-return]
+        if name != TPESampler.__name__ and is_named(name):
+            return named_sampler(name, seed)
         return TPESampler(seed=seed, n_startup_trials=STARTUP, multivariate=True)
 
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 from autotune.core.errors import SpaceError
 from autotune.core.space import Config, Space, Value
 from autotune.core.trial import Reason
-from autotune.tuning.asking import CmaEs, by_name, is_optunas
+from autotune.tuning.asking import CmaEs
 from autotune.tuning.features import Features, feature_names, is_ordered, knob_features
 from autotune.tuning.model import CostModel
+from autotune.tuning.named_samplers import HUB, ask_by_name, class_of, is_named
 from autotune.tuning.objectives import AskingBoth
 from autotune.tuning.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Sampler, Terrain, Tpe, Uniform
 
@@ -35,9 +36,12 @@ def check_sampler(name: str) -> None:
     """Raise unless there is such a sampler.
 
     Raises:
-        SpaceError: The name is none of `SAMPLERS`, and of no sampler of Optuna that works with a seed alone.
+        SpaceError: The name is none of `SAMPLERS`, and of no sampler that works with a seed alone.
+        MachineError: A package of OptunaHub is missing, or cannot be fetched.
     """
-    if name not in SAMPLERS and not is_optunas(name):
+    if name.startswith(HUB):
+        class_of(name.removeprefix(HUB))
+    elif name not in SAMPLERS and not is_named(name):
         raise SpaceError(
             f"sampler must be one of {', '.join(SAMPLERS)}; got {name!r:.100}; or one of Optuna's: GPSampler"
         )
@@ -51,7 +55,7 @@ def open_sampler(name: str, terrain: Terrain, seed: int) -> Sampler | None:
     """
     if name in LEARNING:
         return LEARNING[name](terrain, seed)
-    return by_name(name, terrain.counts, seed) if is_optunas(name) else None
+    return ask_by_name(name, terrain.counts, seed) if is_named(name) else None
 
 
 BY_DEFAULT, BY_RECORD = "the default config", "a recorded config"
@@ -89,7 +93,7 @@ class Search:
         Args:
             space: Knobs and constraints.
             default: A valid config.
-            sampler: One of `SAMPLERS`, or the name of one of Optuna's.
+            sampler: One of `SAMPLERS`, or the name of one of Optuna's, or of OptunaHub's.
             seed: Seed of every random choice.
             starts: Valid configs that are known to be good elsewhere, the most promising first.
             features: Gives the features of a config, for samplers that model.

@@ -50,7 +50,7 @@ class TuneOptions:
     Attributes:
         trials: Candidates to run, over all tasks, counting those a store already holds.
         seconds: Stop the search this long after its first trial; `None` for no bound.
-        sampler: One of `autotune.tuning.search.SAMPLERS`, or the name of one of Optuna's.
+        sampler: One of `autotune.tuning.search.SAMPLERS`, or the name of one of Optuna's, or of OptunaHub's.
         seed: Seed of the sampler and of the input data.
         baseline: Name of the pipeline that speed-ups are quoted against.
         timeout: Seconds one candidate may take to compile, verify and measure.
