@@ -53,6 +53,9 @@ def show_budget(console: Console, winner: Winner) -> None:
     )
     spent = f"error of the whole {winner.spent:.2g}, {winner.error:g} allowed, of the largest value of an output"
     show_sentence(console, f"{spent}; a task's: with it rounded alone; in all: its share of a call", 2)
+    agrees, wanted, of_rows = winner.agreement
+    if of_rows:
+        show_sentence(console, f"largest in its place in {agrees:.1%} of {of_rows} rows, {wanted:.1%} wanted", 2)
 
 
 def task_row(task: TaskLine, whole: float, *, full: bool) -> TextRow:

@@ -57,6 +57,10 @@ def tune(
     error: Annotated[
         float, typer.Option(parser=real, help="What outputs may be off, of the largest of each; tasks then round.")
     ] = 0.0,
+    agreement: Annotated[
+        float,
+        typer.Option(parser=real, help="Share of output rows whose largest must keep its place; tasks round."),
+    ] = 0.0,
     objective: Annotated[
         str, typer.Option(metavar="seconds|seconds,joules", help="What is minimised; joules where RAPL is readable.")
     ] = "seconds",
@@ -93,7 +97,7 @@ def tune(
 
     With --backend, once or more, code that others make of a task competes with schedules, verified and timed alike.
 
-    With --error, tasks may compute in int16, bf16 or int8 as far as outputs stay within it, on fresh inputs.
+    With --error or --agreement, tasks may compute in int16, bf16 or int8 as far as outputs keep it, on fresh inputs.
 
     With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.
 
@@ -120,7 +124,8 @@ def tune(
 
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
-    check_machine(jobs, error, objective, cluster, other=bool(cluster or kind or schedule or cost != "cpu"))
+    rounds = max(error, agreement)
+    check_machine(jobs, rounds, objective, cluster, other=bool(cluster or kind or schedule or cost != "cpu"))
     options = TuneOptions(
         trials=trials,
         seconds=seconds,
@@ -133,6 +138,7 @@ def tune(
         jobs=jobs,
         backends=tuple(backend or ()),
         error=error,
+        agreement=agreement,
         objective=Objective(objective, weight),
     )
     searched = bool(family or schedule is not None or store is not None or rules or exact)
@@ -186,7 +192,8 @@ def check_machine(jobs: int, error: float, objective: str, cluster: str, *, othe
     if cluster and objective != "seconds":
         raise typer.BadParameter("--objective with joules is of this machine, --cluster measures on others: give one")
     if error and other:
-        raise typer.BadParameter("--error chooses families here: drop it, or --cluster, --cost, --for and --schedule")
+        rest = "drop it, or --cluster, --cost, --for and --schedule"
+        raise typer.BadParameter(f"--error or --agreement chooses families here: {rest}")
 
 
 def check_names(family: str, schedule: Path | None, backends: tuple[str, ...], cluster: str, baseline: str) -> None:
@@ -235,7 +242,10 @@ def show_result(result: "TuneResult") -> None:
     )
     if (budget := result.spent) is not None:
         many = f"{len(budget.tasks)} task{'s' if len(budget.tasks) > 1 else ''}"
-        show_sentence(console, f"error {budget.spent:.2g} of {budget.error:g} allowed, {many} in lower precision", 2)
+        show_sentence(console, f"error {budget.spent:.2g} of {budget.error:.2g} allowed, {many} in lower precision", 2)
+        if budget.rows:
+            wanted = f"{budget.agreement:.1%} wanted"
+            show_sentence(console, f"largest in its place in {budget.agrees:.1%} of {budget.rows} rows, {wanted}", 2)
     for note in result.notes:
         show_sentence(console, f"note: {note}", 2)
     for line in (f"bundle: {result.bundle}", f"replay: autotune replay {result.bundle}"):

@@ -82,6 +82,7 @@ class Winner:
         rounded: Tasks that round their operands.
         error: Error that outputs may have for that; 0 where none is allowed.
         spent: Error that they have, on inputs that the search had not seen.
+        agreement: Share of rows whose largest element keeps its place, the least that was asked for, and their number.
     """
 
     payload: str
@@ -103,6 +104,7 @@ class Winner:
     rounded: tuple[RoundedTask, ...] = ()
     error: float = 0.0
     spent: float = 0.0
+    agreement: tuple[float, float, int] = (1.0, 0.0, 0)
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -152,6 +154,7 @@ def describe(bundle: BundleFiles) -> Winner:
         rounded=tuple(rounded_task(names[tag], data.tasks[tag], error) for tag, error in budget.tasks.items()),
         error=budget.error if data.budget is not None else 0.0,
         spent=budget.spent,
+        agreement=(budget.agrees, budget.agreement, budget.rows),
     )
 
 

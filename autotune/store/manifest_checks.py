@@ -10,6 +10,7 @@ from autotune.core.foreign_kernel import kernel_files
 from autotune.core.payload import DTYPES, WRITTEN
 from autotune.core.stats import Interval
 from autotune.store.manifest import Manifest
+from autotune.store.records import BudgetRecord
 from autotune.store.sessions import seen_speedup, speedup_of
 
 
@@ -59,14 +60,22 @@ def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
     for name, output in manifest.numerics.outputs.items():
         if output.max_error > output.tolerance:
             yield f"max_error of {name} must be within its tolerance {output.tolerance:g}, got {output.max_error:g}"
-    if manifest.budget is not None and manifest.budget.spent > manifest.budget.error:
-        yield f"budget.spent must be within {manifest.budget.error:g}, got {manifest.budget.spent:g}"
+    if manifest.budget is not None:
+        yield from broken_laws_of_budget(manifest.budget)
     for weight in manifest.weights:
         *lead, k, n = weight.shape
         if weight.stored_shape != (*lead, -(-n // weight.columns), k, weight.columns):
             yield f"stored_shape of weight {weight.argument} must follow from its shape, got {weight.stored_shape}"
         if weight.argument not in names:
             yield f"weights must be made from arguments, got {weight.argument!r}"
+
+
+def broken_laws_of_budget(budget: BudgetRecord) -> Iterator[str]:
+    """What was measured keeps what was allowed."""
+    if budget.spent > budget.error:
+        yield f"budget.spent must be within {budget.error:g}, got {budget.spent:g}"
+    if budget.agrees < budget.agreement:
+        yield f"budget.agrees must be at least {budget.agreement:g}, got {budget.agrees:g}"
 
 
 def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:

@@ -90,11 +90,17 @@ class BudgetRecord:
         error: What outputs may be off, relative to the largest of each.
         spent: What they are, on inputs that the search had not seen.
         tasks: What they are with one task rounded alone, by tag, for those that are.
+        agreement: Least share of rows whose largest element must stay where it is; 0 where none was asked for.
+        agrees: Share of the rows where it does.
+        rows: Number of those rows.
     """
 
     error: Annotated[float, Field(gt=0, le=1)]
     spent: Annotated[float, Field(ge=0, le=1)]
     tasks: dict[Name, Annotated[float, Field(ge=0, le=1e30)]]
+    agreement: Annotated[float, Field(ge=0, le=1)] = 0.0
+    agrees: Annotated[float, Field(ge=0, le=1)] = 1.0
+    rows: Annotated[int, Field(ge=0, le=1 << 40)] = 0
 
 
 @dataclass(frozen=True)

@@ -9,53 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from autotune.compiler.tasks.partition import Partition
-from autotune.core.candidate import Claim
-from autotune.core.errors import CompileError
-from autotune.core.evaluator import Evaluation
 from autotune.core.family import Family
 from autotune.core.listener import Listener
-from autotune.core.payload import Payload
 from autotune.registry import rounding_families
-from autotune.tuning.assemble import whole_candidate
+from autotune.tuning.allowed import Allowed, Errors, limits_of
 from autotune.tuning.choose import Choice
 from autotune.tuning.result import Spent
-from autotune.worker.bench import Bench
-from autotune.worker.limits import MODEL_SECONDS
-from autotune.worker.proof import measure_errors
 
 FRESH = 2  # beyond the seed of the search, and the one that finalists race on
-ANY = 1e30  # a budget that keeps nothing back, to measure what an error is
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Errors of a whole whose tasks are compiled in different ways, relative to the largest value of each output.
-
-    Attributes:
-        payload: The whole.
-        parts: Partition of the whole.
-        threads: Threads that programs use.
-        worker: Bench to evaluate in.
-    """
-
-    payload: Payload
-    parts: Partition
-    threads: int
-    worker: Bench
-
-    def of(self, choices: Sequence[Choice], seed: int) -> float:
-        """The error with these choices; infinite where the whole does not run."""
-        scheduled = [choice for choice in choices if choice.config is not None]
-        candidate = whole_candidate(scheduled, self.threads, self.parts.payload.text)
-        claim = Claim(replace(self.payload, error=ANY), candidate, seed)
-        try:
-            found = self.worker.call(measure_errors, claim, MODEL_SECONDS)
-        except CompileError:
-            return float("inf")
-        if isinstance(found, Evaluation):
-            return float("inf")
-        return max((each.max_error / each.magnitude for each in found if each.magnitude), default=0.0)
+ELSEWHERE = 3.0  # times the error that was measured, which other inputs may have then
 
 
 def rounding_here(error: float) -> tuple[tuple[Family, ...], tuple[str, ...]]:
@@ -66,29 +28,42 @@ def rounding_here(error: float) -> tuple[tuple[Family, ...], tuple[str, ...]]:
 
 
 def spend(
-    choices: Sequence[Choice], error: float, errors: Errors, seed: int, listener: Listener
+    choices: Sequence[Choice], allowed: Allowed, errors: Errors, seed: int, listener: Listener
 ) -> tuple[list[Choice], Spent | None, tuple[str, ...]]:
     """The choices with which the whole keeps its budget, what is spent of it, `None` if nothing, and notes.
 
     Args:
         choices: A choice a task, the fastest, with those it falls back to.
-        error: Relative error that outputs may have; 0 where nothing is rounded.
+        allowed: What rounding may do.
         errors: Gives errors of the whole.
         seed: Seed of the search.
         listener: Notified of the stage.
     """
-    if not error:
+    if not allowed.room:
         return list(choices), None, ()
     listener.stage("spending the error budget")
     plan = Descent([Ladder.of(choice) for choice in choices], errors, seed)
-    while plan.is_rounded and plan.expected > error:
+    while plan.is_rounded and plan.expected > allowed.room:
         plan.step_back()
-    while plan.is_rounded and (spent := max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH))) > error:
+    spent = None
+    while plan.is_rounded and (spent := spent_by(plan, allowed, errors, seed)) is None:
         plan.step_back()
-    if not plan.is_rounded:
-        return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps errors below {error:g}",)
+    if spent is None:
+        return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps {limits_of(allowed)}",)
     alone = {rung.search.task.tag: plan.alone(i) for i, rung in enumerate(plan.chosen) if is_rounded(rung)}
-    return plan.chosen, Spent(error, spent, alone), ()
+    return plan.chosen, replace(spent, tasks=alone), ()
+
+
+def spent_by(plan: "Descent", allowed: Allowed, errors: Errors, seed: int) -> Spent | None:
+    """What the whole spends on inputs that nobody has seen; `None` where that is more than is allowed."""
+    spent = max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH))
+    if spent > allowed.room:
+        return None
+    error = allowed.error or min(allowed.room, ELSEWHERE * spent)
+    if not allowed.agreement:
+        return Spent(error, spent)
+    agrees, rows = errors.agreement(plan.chosen, seed + FRESH)
+    return Spent(error, spent, {}, allowed.agreement, agrees, rows) if agrees >= allowed.agreement else None
 
 
 def rounding(choice: Choice) -> float:

@@ -47,6 +47,7 @@ def tune(
     rules: str | Path | None = None,
     exact: bool = False,
     error: float = 0.0,
+    agreement: float = 0.0,
     listener: Listener = SILENT,
 ) -> TuneResult:
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
@@ -76,6 +77,8 @@ def tune(
         rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
         exact: Leave out rewrite rules that change rounding.
         error: What outputs may be off, relative to the largest of each: tasks may then round operands. 0: none does.
+        agreement: Least share of rows of the outputs whose largest element must keep its place, beside `error` or
+            alone: tasks may then round operands.
         listener: Notified of stages and trials.
 
     Returns:
@@ -98,7 +101,7 @@ def tune(
     own = own_script(wanted, file_of(schedule)) if not family else None
     floor = read_floor(place, this_machine(threads))
     options = replace(options, least_floor=floor, script=own, tasks=task, family=family, backends=tuple(backends))
-    options = replace(options, error=error)
+    options = replace(options, error=error, agreement=agreement)
     options = replace(options, objective=Objective(objective, weight))
     by = own.source if own is not None else ""
     folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, by, threads, wanted.rules.options)

@@ -16,11 +16,17 @@ class Spent:
         error: Relative error that the whole may have.
         spent: What it has, on inputs that were not seen before.
         tasks: What it has with one task rounded alone, by tag, for those that are.
+        agreement: Least share of rows whose largest element must stay where it is; 0 where none was asked for.
+        agrees: Share of the rows where it does, on inputs that were not seen before.
+        rows: Number of those rows; 0 where none was asked for.
     """
 
     error: float
     spent: float
     tasks: dict[str, float] = field(default_factory=dict)
+    agreement: float = 0.0
+    agrees: float = 1.0
+    rows: int = 0
 
 
 @dataclass(frozen=True)

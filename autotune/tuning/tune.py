@@ -18,9 +18,10 @@ from autotune.store.recording import Recording
 from autotune.store.room import with_room
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store
+from autotune.tuning.allowed import Allowed, Errors
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.backends import open_makers, refusals
-from autotune.tuning.budget import Errors, rounding_here, spend
+from autotune.tuning.budget import rounding_here, spend
 from autotune.tuning.choose import choose_all
 from autotune.tuning.choose_rules import choose_rules
 from autotune.tuning.opening import open_searches, say_sampler
@@ -64,6 +65,7 @@ class TuneOptions:
         threads: Threads that programs may use; with one they have no parallel loops.
         jobs: Candidates that are worked on at once, of a core each; one at a time measures.
         error: What outputs may be off, relative to the largest of each, for operands that tasks round; 0 rounds none.
+        agreement: Least share of rows of the outputs whose largest element must stay in its place, where tasks round.
         objective: What is minimised.
     """
 
@@ -83,6 +85,7 @@ class TuneOptions:
     threads: int = 1
     jobs: int = 1
     error: float = 0.0
+    agreement: float = 0.0
     objective: Objective = PLAIN
 
     def __post_init__(self) -> None:
@@ -95,6 +98,12 @@ class TuneOptions:
         check_jobs(self.jobs, self.threads)
         check_sampler(self.sampler)
         check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
+        check_real("agreement", self.agreement, 0.0, 1.0, example=0.99)
+
+    @property
+    def allowed(self) -> Allowed:
+        """What rounding may do to the outputs."""
+        return Allowed(self.error, self.agreement)
 
     def command(self, payload: str) -> list[str]:
         """The command line that tunes a payload so, without the places of store and bundle."""
@@ -107,6 +116,7 @@ class TuneOptions:
         own += [word for spec in self.backends for word in ("--backend", spec)]
         own += ["--threads", str(self.threads)] if self.threads > 1 else []
         own += ["--error", f"{self.error:g}"] if self.error else []
+        own += ["--agreement", f"{self.agreement:g}"] if self.agreement else []
         own += ["--jobs", str(self.jobs)] if self.jobs > 1 else []
         both = ["--objective", self.objective.names, "--weight", f"{self.objective.weight:g}"]
         own += both if self.objective.has_joules else []
@@ -152,6 +162,7 @@ def tune(
         parts = parts_of(payload, own)
         proved = prove_rules(payload, parts, machine, options.seed, worker)
         listener.stage("measuring roofs and noise of this machine")
+        options.allowed.check(payload)
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker))
         payload, parts, chosen = (
@@ -162,7 +173,7 @@ def tune(
         wanted = own or (load_family(options.family) if options.family else None)
         rules = rules_of(payload, parts)
         rivals = makers.families(options.backends, parts.tasks, machine)
-        coarse, lacking = rounding_here(options.error)
+        coarse, lacking = rounding_here(options.allowed.room)
         searches = open_searches(
             payload,
             parts.tasks,
@@ -173,7 +184,7 @@ def tune(
             rules=rules,
             backends=rivals,
             rounding=coarse,
-            error=options.error,
+            error=options.allowed.room,
         )
         ours = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
         said = place.notes + proved + chosen + ours + refusals(rivals) + lacking
@@ -186,7 +197,7 @@ def tune(
         listener.stage("measuring finalists")
         choices = choose_all(searches, baseline, floor, place.benches())
         errors = Errors(payload, parts, machine.threads, worker)
-        choices, spent, notes = spend(choices, options.error, errors, options.seed, listener)
+        choices, spent, notes = spend(choices, options.allowed, errors, options.seed, listener)
         payload = replace(payload, error=spent.error if spent is not None else 0.0)
         said += fronts_of(searches) if options.objective.has_joules else ()
         listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")

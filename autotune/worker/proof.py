@@ -1,9 +1,11 @@
 """What a bundle says of a program besides its times: how exact every output is, and hashes of its IR. In the worker."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from autotune.compiler.module import context
 from autotune.compiler.passes.panels import PanelWeight
@@ -11,7 +13,7 @@ from autotune.compiler.rewrites import BEFORE_SCRIPT, SCRIPT, Unit, rewrite
 from autotune.compiler.stages import compile_to
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
-from autotune.core.payload import Payload
+from autotune.core.payload import Argument, Payload
 from autotune.worker.evaluate import build_and_verify
 from autotune.worker.testbench import Testbench, open_testbench
 from autotune.worker.verify import allowed_error
@@ -27,6 +29,8 @@ class OutputError:
         rms_error: Root of the mean squared difference.
         tolerance: Largest difference that is right.
         magnitude: Largest absolute value of the oracle.
+        rows: Rows of floating-point numbers along its last dimension; 0 where it has none, and for states.
+        same: Rows of which the largest element is where the oracle has it.
     """
 
     name: str
@@ -34,6 +38,8 @@ class OutputError:
     rms_error: float
     tolerance: float
     magnitude: float
+    rows: int = 0
+    same: int = 0
 
 
 @dataclass(frozen=True)
@@ -114,4 +120,19 @@ def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]
                 magnitude=magnitude,
             )
         )
+        if has_rows(argument):
+            rows, same = agreeing(got, expected)
+            errors[-1] = replace(errors[-1], rows=rows, same=same)
     return tuple(errors)
+
+
+def has_rows(argument: Argument) -> bool:
+    """Tell whether an argument is an output that has rows of several floating-point numbers."""
+    of_several = len(argument.shape) > 0 and argument.shape[-1] > 1
+    return argument.role == "output" and of_several and argument.dtype in ("f16", "bf16", "f32", "f64")
+
+
+def agreeing(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> tuple[int, int]:
+    """Number of rows, and of those whose largest element is where it should be."""
+    places = np.argmax(got.astype(np.float64), axis=-1), np.argmax(expected, axis=-1)
+    return int(places[0].size), int(np.count_nonzero(places[0] == places[1]))
