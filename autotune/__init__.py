@@ -1,7 +1,7 @@
 """Explore and autotune MLIR transform-dialect schedules.
 
-The front door. Types are here at once; verbs and what needs MLIR come when they are first used, so that importing this
-package is fast and works without MLIR::
+The front door. Types and verbs come when they are first used, so that importing this package is fast, works without
+MLIR, and costs a program that is about to become another nothing::
 
     import autotune as at
 
@@ -16,31 +16,47 @@ package is fast and works without MLIR::
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from autotune.core.errors import AutotuneError
-from autotune.core.family import Baseline, Family, Rewrites
-from autotune.core.listener import Listener
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine, this_machine
-from autotune.core.payload import Argument, Payload
-from autotune.core.space import Config, Constraint, Knob, Space
-from autotune.core.task import Task
-from autotune.core.trial import OUTCOMES, Samples, Trial
-
 if TYPE_CHECKING:
     from autotune.bundles.bundle import Bundle
     from autotune.bundles.call import compile_payload as compile
     from autotune.bundles.session import Session
+    from autotune.core.errors import AutotuneError
+    from autotune.core.family import Baseline, Family, Rewrites
+    from autotune.core.listener import Listener
+    from autotune.core.loop_nest import Contraction
+    from autotune.core.machine import Machine, this_machine
+    from autotune.core.payload import Argument, Payload
+    from autotune.core.space import Config, Constraint, Knob, Space
     from autotune.core.stats import is_different, ratio_interval
+    from autotune.core.task import Task
+    from autotune.core.trial import OUTCOMES, Samples, Trial
     from autotune.reports.front import compare, doctor, draw, importance, show, trials
     from autotune.tuning.by_hand import measure
     from autotune.tuning.front import tune
     from autotune.tuning.tunable import TunableTask, payload, script, tasks
     from autotune.worker.verify import verify
 
-# Where each verb is: its module, and its name there if that is another.
+# Where each name is: its module, and its name there if that is another.
 LAZY = {
+    "OUTCOMES": "core.trial",
+    "Argument": "core.payload",
+    "AutotuneError": "core.errors",
+    "Baseline": "core.family",
     "Bundle": "bundles.bundle",
+    "Config": "core.space",
+    "Constraint": "core.space",
+    "Contraction": "core.loop_nest",
+    "Family": "core.family",
+    "Knob": "core.space",
+    "Listener": "core.listener",
+    "Machine": "core.machine",
+    "Payload": "core.payload",
+    "Rewrites": "core.family",
+    "Samples": "core.trial",
     "Session": "bundles.session",
+    "Space": "core.space",
+    "Task": "core.task",
+    "Trial": "core.trial",
     "TunableTask": "tuning.tunable",
     "compare": "reports.front",
     "compile": "bundles.call:compile_payload",
@@ -54,6 +70,7 @@ LAZY = {
     "script": "tuning.tunable",
     "show": "reports.front",
     "tasks": "tuning.tunable",
+    "this_machine": "core.machine",
     "trials": "reports.front",
     "tune": "tuning.front",
     "verify": "worker.verify",
@@ -100,7 +117,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A verb, from the room that has it (PEP 562)."""
+    """A type or a verb, from the room that has it (PEP 562)."""
     if name not in LAZY:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     module, _, other = LAZY[name].partition(":")
