@@ -6,6 +6,8 @@ help, `list` and `inspect` start fast and work without MLIR.
 
 import resource
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import typer
@@ -65,11 +67,17 @@ app.add_typer(store.app, name="store")
 app.command("list")(list_names.list_names)
 
 
+@cache
+def command() -> Callable[..., object]:
+    """All verbs as the command that typer makes of them: read from their signatures once, whoever calls it again."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Entry point: every expected failure becomes one line and an exit code."""
     try:
         check_folder()
-        code = app(standalone_mode=False)
+        code = command()(standalone_mode=False)
     except typer.Exit as done:
         code = done.exit_code
     except UsageFailure as error:

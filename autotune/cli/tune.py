@@ -130,7 +130,6 @@ def tune(
         trials=trials,
         seconds=seconds,
         sampler=sampler,
-        recordings=() if cold else recordings_for(sampler, recorded_spaces()),
         seed=seed,
         baseline=baseline,
         timeout=timeout,
@@ -160,7 +159,8 @@ def tune(
     ):
         machine = team.machine if team is not None else this_machine(threads)
         floor = read_floor(home(), machine) if team is None else max(m.slot.noise_floor for m in team.members if m.slot)
-        options = replace(options, least_floor=floor)
+        recordings = () if cold else recordings_for(sampler, recorded_spaces())
+        options = replace(options, least_floor=floor, recordings=recordings)
         for message in opened.messages:
             complain(message)
         for payload in loaded:

@@ -7,7 +7,7 @@ import lzma
 import math
 import os
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,7 @@ MOST_BYTES = 4 << 20  # of the file
 MOST_TEXT = 256 << 20  # of what is in it
 MOST_MEMORY = 128 << 20  # of the decompressor; what `write_recording` writes takes half
 DIGITS = 4  # kept of a time; machines repeat themselves to two
+KEPT = 32  # recordings in memory, of about 2 MB each
 KEY = 12  # characters kept of a trial's key
 
 
@@ -152,6 +153,13 @@ def is_recording(path: str | Path) -> bool:
         return False
 
 
+@lru_cache(maxsize=KEPT)
+def recording_in(data: bytes, most_text: int, most_memory: int) -> Recording:
+    """The recording that a file's bytes are of; the same bytes are read once, however many sweeps learn from them."""
+    text = lzma.LZMADecompressor(lzma.FORMAT_XZ, most_memory).decompress(data, most_text)
+    return RECORDING.validate_json(text)
+
+
 def read_recording(path: str | Path) -> Recording:
     """Read a recording.
 
@@ -159,8 +167,7 @@ def read_recording(path: str | Path) -> Recording:
         StoreError: The file cannot be read, or is none of this format.
     """
     try:
-        text = lzma.LZMADecompressor(lzma.FORMAT_XZ, MOST_MEMORY).decompress(read_file(path, MOST_BYTES), MOST_TEXT)
-        return RECORDING.validate_json(text)
+        return recording_in(read_file(path, MOST_BYTES), MOST_TEXT, MOST_MEMORY)
     except OSError as error:
         raise StoreError(f"a recording must be a readable file, {path} is not: {error.strerror}") from error
     except (lzma.LZMAError, EOFError) as error:
