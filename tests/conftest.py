@@ -7,6 +7,7 @@ import os
 import sys
 from itertools import count
 
+import kept_bytecode  # noqa: F401 - loaded first, for what it does
 import pytest
 from golden_files import GOLDEN
 from postgres_support import NoServerError, execute, own_postgres
@@ -36,7 +37,7 @@ def own_cache(tmp_path_factory):
 @pytest.fixture(scope="session", autouse=True)
 def warm_keepers():
     """Keepers of this process start in milliseconds."""
-    keepers = WarmPython(KEEPER)
+    keepers = WarmPython((*KEEPER, "warm_reference"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("autotune.worker.keeper.start_keeping", keepers.start_keeping)
         yield keepers

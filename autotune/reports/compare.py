@@ -35,7 +35,7 @@ from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.entry import Standing
 from autotune.worker.environment import only_threads
 from autotune.worker.limits import check_memory
-from autotune.worker.noise import measure_noise
+from autotune.worker.noise import PAIRS, measure_noise
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 
@@ -109,7 +109,7 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
         told.stage("measuring roofs and noise of this machine")
-        roofs, floor = worker.roofs(machine), measure_noise(machine, worker)
+        roofs, floor = worker.roofs(machine), measure_noise(machine, worker, PAIRS)
         roof = roof_contenders(payload, parts, flops, roofs, machine=machine, seed=options.seed)
         plain = baseline_contenders(
             payload, baseline, flops, machine=machine, seed=options.seed, worker=worker, listener=told

@@ -37,7 +37,7 @@ from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.summary import fronts_of, summarize
 from autotune.tuning.warm_start import KnownConfig
 from autotune.tuning.workplace import check_means, open_workplace
-from autotune.worker.noise import measure_noise
+from autotune.worker.noise import PAIRS, measure_noise
 from autotune.worker.reading import ScriptFile
 from autotune.worker.team import Team
 
@@ -164,7 +164,7 @@ def tune(
         listener.stage("measuring roofs and noise of this machine")
         options.allowed.check(payload)
         roofs = worker.roofs(machine)
-        floor = max(options.least_floor, measure_noise(machine, worker))
+        floor = max(options.least_floor, measure_noise(machine, worker, PAIRS))
         payload, parts, chosen = (
             choose_rules(payload, parts, machine, floor=floor, seed=options.seed, worker=worker)
             if own is None

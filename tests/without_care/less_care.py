@@ -5,4 +5,5 @@ EFFORT = {"samples": 7, "seconds": 0.2, "sample_seconds": 1e-4}
 CONSTANTS = {
     "autotune.tuning.choose": {"FINALISTS": 2, "PROCESSES": 1},
     "autotune.tuning.sessions": {"SESSIONS": 1},
+    "autotune.tuning.tune": {"PAIRS": 1},
 }  # by module

@@ -11,7 +11,10 @@ from less_care import CONSTANTS, EFFORT
 
 from autotune.core import evaluator
 
-ONCE = CONSTANTS | {"autotune.worker.roofs": {"DRAM_BYTES": 1 << 26}}  # by module, as they are imported
+ONCE = CONSTANTS | {
+    "autotune.reports.compare": {"PAIRS": 1},
+    "autotune.worker.roofs": {"CHAINS": (12,), "DRAM_BYTES": 1 << 26},
+}  # by module, as they are imported
 plain = evaluator.Effort.__init__
 
 
