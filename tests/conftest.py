@@ -16,12 +16,25 @@ from warm_pythons import COLD, KEEPER, WarmPython
 from autotune import cli
 
 DATABASES = count()
+LONG = ("test_wheel.py", "test_pages.py")  # half a minute each: begun last, they would keep one process busy alone
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write what is compared to tests/golden there instead"
     )
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Processes of `-n` begin with a part each, so that what a module prepares is hardly ever prepared in two."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

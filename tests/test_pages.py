@@ -1,6 +1,7 @@
 """What README and the how-to pages show runs: every block of Python and of shell, in order, in an empty folder.
 
-It runs as it stands, but is measured without care, as no page is about speed; see `without_care/sitecustomize.py`.
+It runs as it stands, but with `MOST_TRIALS` at most and measured without care, as no page is about speed; see
+`without_care/sitecustomize.py`.
 """
 
 import fcntl
@@ -29,6 +30,9 @@ SHOWN = (
     "c",
     "make",
 )  # for people who have this repository, a machine, a package
+
+MOST_TRIALS = 6
+TRIALS = re.compile(r"(?<=trials[ =])\d+")
 
 SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal --bundle mine.bundle\n"
 
@@ -86,7 +90,8 @@ def run(steps, folder, where):
     program = "".join(
         text if language == "python" else f"import shell\nshell.run({text!r})\n" for language, text in steps
     )
-    (folder / "page.py").write_text(program)
+    few = TRIALS.sub(lambda found: str(min(int(found[0]), MOST_TRIALS)), program)
+    (folder / "page.py").write_text(few)
     done = subprocess.run(
         [sys.executable, "page.py"],
         capture_output=True,

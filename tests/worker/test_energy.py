@@ -6,6 +6,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
+from bundle_support import no_care
 from powercap_support import RANGE, burning, set_counter, write_zone
 
 from autotune.core.errors import MachineError, OptionError
@@ -173,7 +174,7 @@ def test_the_picture_has_every_trial_and_the_front():
 def test_tune_measures_joules_keeps_a_front_and_chooses_again_without_a_trial(tmp_path, monkeypatch):
     monkeypatch.setenv(MOVED, str(tmp_path / "powercap"))
     payload = open_payload("matmul,m=32,n=32,k=32")
-    with burning(tmp_path / "powercap", watts=50.0), Store.open(tmp_path / "s.journal") as store:
+    with no_care(), burning(tmp_path / "powercap", watts=50.0), Store.open(tmp_path / "s.journal") as store:
         found = [
             tune(payload, store, tmp_path / "b", TuneOptions(trials=5, objective=Objective(BOTH, weight)))
             for weight in (0.0, 1.0)
