@@ -166,9 +166,9 @@ ONE = own_module(
 
 
 def test_a_script_of_one_op_serves_the_tasks_it_is_for_beside_families(tmp_path):
-    payload = at.payload("nano")
+    payload = at.payload("gpt,d_model=16,heads=2,d_ff=24,vocab=31,layers=1,seq=8")
     tags = [task.tag for task in at.tasks(payload)]
-    chosen = [tag for tag in tags if tag.startswith("matmul_32x64x256")] or tags[:1]
+    chosen = [tag for tag in tags if tag.startswith("matmul_")][:1]
     result, _ = tuned(tmp_path, ONE, payload=payload, trials=len(tags), tasks=chosen[0])
     bundle = read_bundle(tmp_path / "bundle")
     used = {tag: task.schedule for tag, task in bundle.manifest.tasks.items()}

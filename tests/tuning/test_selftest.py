@@ -7,9 +7,10 @@ from bundle_support import no_care
 
 from autotune.compiler.openmp import usable_threads
 from autotune.core.machine import this_machine
+from autotune.tuning import selftest, selftest_sandbox
 from autotune.tuning import selftest_figures as promises
 from autotune.tuning.selftest import check_crashes, check_isolation, check_kills
-from autotune.tuning.selftest_figures import Amounts, judge_isolation, judge_pairs, share_figure
+from autotune.tuning.selftest_figures import Amounts, Direct, Instant, judge_isolation, judge_pairs, share_figure
 from autotune.worker.noise import NoisePair
 from autotune.worker.worker import Worker
 
@@ -24,8 +25,15 @@ def worker():
 
 
 @pytest.fixture
-def quickly():
+def short_lives(monkeypatch):
+    """Tuners are killed in the midst of their first trials."""
+    monkeypatch.setattr(selftest, "LONGEST_LIVES", ((Direct, 1.0), (Instant, 0.5)))
+
+
+@pytest.fixture
+def quickly(short_lives, monkeypatch):
     """What is found is not looked at."""
+    monkeypatch.setattr(selftest_sandbox, "BLOCK", 1)
     with no_care():
         yield
 
@@ -79,7 +87,7 @@ def test_crashes_leak_nothing(cold_keepers):
     assert any((leaked.value, leaked.holds) == (0, True) for leaked in leaks), leaks  # others' memory comes and goes
 
 
-def test_tuner_killed_at_random_moments_loses_nothing_and_repeats_nothing():
+def test_tuner_killed_at_random_moments_loses_nothing_and_repeats_nothing(short_lives):
     lost, again = check_kills(Amounts(kills=12))
     assert (lost.value, again.value, lost.holds, again.holds) == (0, 0, True, True)
     assert not lost.detail.endswith(", 0 trials finished")

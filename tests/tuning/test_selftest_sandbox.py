@@ -2,6 +2,7 @@
 
 import pytest
 
+from autotune.tuning import selftest_sandbox
 from autotune.tuning.selftest_figures import Amounts
 from autotune.tuning.selftest_sandbox import check_sandbox, judge_cost
 from autotune.worker.sandbox import available_walls
@@ -18,7 +19,8 @@ def test_cost_is_judged_against_the_same_trials_without_walls(cost, holds):
 
 
 @pytest.mark.parametrize("sandboxed", [True, False])
-def test_holes_are_found_where_there_are_no_walls(sandboxed):
+def test_holes_are_found_where_there_are_no_walls(sandboxed, monkeypatch):
+    monkeypatch.setattr(selftest_sandbox, "BLOCK", 2)
     with Worker(60.0, sandboxed=sandboxed) as worker:
         holes, cost = check_sandbox(Amounts(trials=2), worker)
     assert holes.holds is (sandboxed and set(available_walls()) == {"landlock", "seccomp"})
