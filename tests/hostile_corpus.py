@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bundle_support import edit_file, edit_manifest
 
-SPEC = "matmul,m=17,n=24,k=9"
+SPEC = "matmul,m=9,n=24,k=8"
 SIGNATURE = "%a: memref<17x9xf32>, %b: memref<9x24xf32>, %c: memref<17x24xf32>"
 ESCAPES = {
     "colour": "\x1b[31mRED",

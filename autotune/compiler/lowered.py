@@ -51,7 +51,7 @@ def load_program(lowered: LoweredProgram) -> Program:
     Raises:
         CompileError: LLVM refuses it.
     """
-    with context():
+    with context(all_dialects=False):
         module = parse(lowered.text, "a lowered program")
         engine, address = link(module, parallel=lowered.threads > 1, kernels=lowered.kernels)
     return Program(engine, address, lowered.weights, None, {}, part=Part(), threads=lowered.threads)

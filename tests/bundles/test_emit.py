@@ -20,7 +20,7 @@ from schedules.fused_model import default_config
 
 MLIR_OPT = Path(next(iter(mlir.__path__))) / "bin" / "mlir-opt"
 SPECS = {
-    "plain": "matmul,m=17,n=24,k=9",
+    "plain": "matmul,m=9,n=24,k=8",
     "panels": "matmul,m=16,n=40,k=24,constant_b=1",
     "group": "softmax,rows=5,cols=37",
     "online": "attention,heads=2,seq=128,d=8",
@@ -107,7 +107,7 @@ def test_text_is_emitted_too(bundles, kind, words, tmp_path):
     if kind == "asm" and words not in path.read_text():
         words = "<matmul>:"
     assert words in path.read_text()
-    assert "autotune_matmul(\n    const float *input_a /* [17, 9] */,\n" in header.read_text()
+    assert "autotune_matmul(\n    const float *input_a /* [9, 8] */,\n" in header.read_text()
 
 
 def test_unknown_kind_is_refused(bundles, tmp_path):

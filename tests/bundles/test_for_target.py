@@ -21,7 +21,7 @@ from autotune.worker.worker import Worker
 
 ROOT = Path(__file__).parents[2]
 TARGETS = shipped_targets()
-SPEC = "matmul,m=17,n=24,k=9"
+SPEC = "matmul,m=9,n=24,k=8"
 HERE = Emulator((), "this machine")
 NEEDS_C = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -66,7 +66,7 @@ def test_kernels_are_right_on_every_machine(name, corpus, worker):
 @pytest.mark.parametrize("name", emulated("neoverse-n1"))
 def test_program_that_is_wrong_is_called_so(name, worker):
     payload = load_payload(SPEC)
-    other = load_payload("matmul,m=17,n=24,k=9,transpose_b=1")
+    other = load_payload("matmul,m=9,n=24,k=8,transpose_b=1")
     program = compile_default(payload, TARGETS[name], worker)
     wrong = compile_default(other, TARGETS[name], worker)
     check = verify_emulated(

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from bundle_support import make_bundle
+from bundle_support import shared_bundle
 from import_support import import_product
 
 from autotune.core.errors import PayloadError
@@ -16,6 +16,7 @@ from autotune.reports.show import show
 from autotune.worker import analysing
 from autotune.worker.reading import open_payload, partition
 
+SPEC = "softmax,rows=5,cols=37"
 TITLES = ("operations and bytes", "fusion", "values", "arena", "reuse")
 
 
@@ -66,23 +67,23 @@ def test_a_task_alone_and_an_imported_model_are_analysed(tmp_path):
 def test_a_program_that_ends_its_process_is_one_line(monkeypatch):
     monkeypatch.setattr(analysing, "SECONDS", 0.001)
     with pytest.raises(PayloadError, match="must be a program that can be read and evaluated, it is not") as error:
-        show("softmax,rows=5,cols=37", "analysis")
+        show(SPEC, "analysis")
     assert "\n" not in str(error.value)
 
 
 def test_a_page_has_the_section_where_it_is_asked_for(tmp_path):
-    folder = make_bundle(tmp_path, "layer_norm,rows=8,cols=32")
+    folder = shared_bundle(tmp_path, SPEC)
     assert 'id="analysis"' not in report_bundle(folder)
     found = analyse_bundle(folder)
     page = report_bundle(folder, analysis=found)
     assert 'id="analysis"' in page
-    assert "layer_norm_rows_8_cols_32-arena" not in page  # names of files are none of the page's business
+    assert "softmax_rows_5_cols_37-arena" not in page  # names of files are none of the page's business
     for op in found.facts.ops:
         assert op.result in page
 
 
 def test_the_command_of_a_page_takes_the_analysis_of_bundles_alone(tmp_path, autotune):
-    folder = make_bundle(tmp_path, "softmax,rows=5,cols=37")
+    folder = shared_bundle(tmp_path, SPEC)
     code, _, said = autotune("report", str(folder), "--analysis", "-o", str(tmp_path / "r.html"))
     assert (code, "r.html" in said) == (0, True)
     assert "What can be known before it runs" in (tmp_path / "r.html").read_text()

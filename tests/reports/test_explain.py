@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from bundle_support import make_bundle, no_care
+from bundle_support import make_bundle, no_care, shared_bundle
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
@@ -120,7 +120,7 @@ def test_counters_count_or_say_why_not():
 
 
 def test_command_explains_a_bundle(autotune, tmp_path):
-    bundle = make_bundle(tmp_path, "softmax,rows=8,cols=64")
+    bundle = shared_bundle(tmp_path, "softmax,rows=5,cols=37")
     with no_care():
         code, out, said = autotune("explain", bundle, "--json")
     assert code == 0, said
@@ -131,7 +131,7 @@ def test_command_explains_a_bundle(autotune, tmp_path):
         assert row["max_error"] < 1e-5
     libm = next(row for row in found["rows"] if row["name"] == "vector math")
     assert libm["tasks"]
-    assert found["memory"]["arguments"] == 2 * 8 * 64 * 4
+    assert found["memory"]["arguments"] == 2 * 5 * 37 * 4
     assert found["counts"]["events"] or found["counts"]["missing"]
     with no_care():
         code, out, _ = autotune("explain", bundle, "--steps")

@@ -13,10 +13,10 @@ from autotune.store.database import brief
 from autotune.store.store import Store
 
 
-@pytest.fixture
-def both(tmp_path, postgres_url):
-    """One store, in a file and on a server: two payloads, one of two machines, default configs and duplicates."""
-    path = fill_store(tmp_path / "s", tasks=("first", "second"))
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A store in a file: two payloads, one of two machines, default configs and duplicates."""
+    path = fill_store(tmp_path_factory.mktemp("store") / "s", tasks=("first", "second"))
     fill_wide_store(path)
     fill_store(path, payload="other", trials=9, factor=2.0, summary=False)
     fill_store(path, payload="other", trials=25, machine="n", factor=1.5)
@@ -26,8 +26,15 @@ def both(tmp_path, postgres_url):
         for number in (0, 3, 4, 14):
             sweep.add(make_trial("third", number), SPACE)
         store.sweep("empty", "none", {"machine": "m"}, default=default)
-    copy_store(path, postgres_url)
-    return path, postgres_url
+    return path
+
+
+@pytest.fixture(scope="module")
+def both(path, postgres):
+    """The store in the file, and on a server; nobody writes to them."""
+    execute(postgres.url(), "create database glance")
+    copy_store(path, postgres.url("glance"))
+    return path, postgres.url("glance")
 
 
 def shown(autotune, place, *options):
@@ -70,8 +77,9 @@ def test_csv_is_not_begun_where_nothing_is_left(both, refused, tmp_path):
     assert not (tmp_path / "csv").exists()
 
 
-def test_records_without_a_line_of_numbers_are_read_whole(both, autotune):
-    path, url = both
+def test_records_without_a_line_of_numbers_are_read_whole(path, postgres_url, autotune):
+    url = postgres_url
+    copy_store(path, url)
     execute(url, "delete from trial_system_attributes where trial_id % 3 = 0")
     assert figures(shown(autotune, url, "--json")) == figures(shown(autotune, path, "--json"))
     execute(url, "delete from trial_system_attributes")

@@ -15,7 +15,7 @@ from autotune.registry import family_for, load_payload
 from autotune.reports.show import STAGES, UNPLANNED, show
 
 SPEC = "softmax,rows=5,cols=37"
-MATMUL = "matmul,m=17,n=24,k=9"
+MATMUL = "matmul,m=9,n=24,k=8"
 BUFFERS = re.compile(r"buffers: (\d+), peak [\d.e-]+ MiB, separately [\d.e-]+ MiB")
 
 

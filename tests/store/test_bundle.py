@@ -20,7 +20,7 @@ from autotune.store.manifest import FORMAT_VERSION, MOST_BYTES
 from autotune.store.records import Seconds
 from autotune.worker.measure import MOST_CALLS
 
-SPEC = "matmul,m=17,n=24,k=9"
+SPEC = "matmul,m=9,n=24,k=8"
 FILES = ("payload.mlir", "tagged.mlir", "schedule.mlir", "tasks/{tag}.mlir", "schedules/{tag}.mlir")
 
 
@@ -133,9 +133,9 @@ EDITS = {
     "errors beyond tolerance": (lambda m: m["numerics"]["outputs"]["c"].update(max_error=1.0), "tolerance"),
     "numerics of nothing": (lambda m: m["numerics"].update(outputs={}), "numerics must be of the outputs"),
     "fingerprint of another machine": (lambda m: m["machine"].update(l2_bytes=12345), "fingerprint"),
-    "negative shape": (lambda m: m["arguments"][0].update(shape=[-17, 9]), "arguments.0.shape"),
+    "negative shape": (lambda m: m["arguments"][0].update(shape=[-9, 8]), "arguments.0.shape"),
     "shape of petabytes": (lambda m: m["arguments"][0].update(shape=[2**30, 2**24]), "must fit this machine's memory"),
-    "another shape than the payload": (lambda m: m["arguments"][0].update(shape=[9, 17]), "must take the manifest's"),
+    "another shape than the payload": (lambda m: m["arguments"][0].update(shape=[8, 9]), "must take the manifest's"),
     "another role": (lambda m: m["arguments"][0].update(role="spy"), "arguments.0.role"),
     "unknown dtype": (lambda m: m["arguments"][0].update(dtype="f8"), "dtype"),
     "one name twice": (lambda m: m["arguments"][0].update(name="b"), "names of arguments must differ"),

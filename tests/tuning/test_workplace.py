@@ -65,7 +65,7 @@ def test_cores_that_another_tuner_holds_are_left_to_it_with_a_note(monkeypatch):
 def test_a_payload_is_tuned_by_several_jobs_and_the_bundle_says_so(tmp_path):
     heard = Recorder()
     with no_care(), Store.open(tmp_path / "s") as store:
-        payload, options = load_payload("matmul,m=33,n=47,k=21"), TuneOptions(trials=8, jobs=2)
+        payload, options = load_payload("matmul,m=9,n=16,k=8"), TuneOptions(trials=8, jobs=2)
         result = tune(payload, store, tmp_path / "bundle", options, heard)
     assert result.evaluated == 8
     assert len({trial.key for trial in heard.trials}) == len(heard.trials)
@@ -74,7 +74,7 @@ def test_a_payload_is_tuned_by_several_jobs_and_the_bundle_says_so(tmp_path):
 
 @needs_two
 def test_a_tuner_of_several_jobs_that_is_killed_leaves_no_process_and_repeats_nothing(tmp_path):
-    path, payload = tmp_path / "s", "matmul,m=33,n=47,k=21"
+    path, payload = tmp_path / "s", "matmul,m=9,n=16,k=8"
     command = ("tune", payload, "--jobs", "2", "--cold", "--trials", "1000", "--store", str(path))
     quickly = {**os.environ, "PYTHONPATH": os.pathsep.join([str(WITHOUT_CARE), *sys.path])}
     tuner = subprocess.Popen(
