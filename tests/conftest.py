@@ -3,6 +3,7 @@
 ``pytest --update-golden`` writes the golden files anew; look at the difference before you keep it.
 """
 
+import gc
 import os
 import sys
 from itertools import count
@@ -27,6 +28,10 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+def pytest_collection_finish():
+    gc.freeze()  # thousands of tests, of which nothing is garbage, would be looked through again and again
 
 
 @pytest.hookimpl(optionalhook=True)
