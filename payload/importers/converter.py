@@ -74,3 +74,8 @@ def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> N
     except UnsupportedError as error:
         print(error, file=sys.stderr)
         sys.exit(REFUSED)
+    except OSError as error:
+        if not str(error.filename).startswith(folder):
+            raise
+        print(f"{folder} must be writable, it is not: {error.strerror}; pass another folder", file=sys.stderr)
+        sys.exit(REFUSED)

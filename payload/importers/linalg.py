@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 ONNX_TO_TORCH = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 FX_TO_TORCH = "builtin.module(func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline)"
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline)"
+MOST_SAID = 120  # characters of what torch-mlir says of an op
 OURS = (
     "linalg",
     "tensor",
@@ -64,4 +65,7 @@ def unsupported(said: str) -> str:
     what = name[0] if name is not None and name[0] != "torch.operator" else "an op"
     found = re.search(r'torch\.operator "(onnx\.\w+)"', said)
     what = found[1] if found is not None else what
+    place = re.search(r'error: "([^"]+)": (.*)', said)  # nodes of ONNX have names, ops of PyTorch lines of a file
+    if what == "an op" and place is not None:
+        what = f"{place[1]}, {place[2][:MOST_SAID]}"
     return f"torch-mlir cannot lower {what}; replace it in the model by simpler ops, or leave it out"

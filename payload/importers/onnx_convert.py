@@ -214,6 +214,8 @@ def to_linalg(model: "ModelProto") -> str:
     from torch_mlir.extras import onnx_importer  # noqa: PLC0415
     from torch_mlir.ir import Context  # noqa: PLC0415
 
+    for node in model.graph.node:  # what torch-mlir calls them where it cannot lower one
+        node.name = f"{node.op_type} {node.name}".strip().replace('"', "")
     context = Context()
     dialect.register_dialect(context)
     info = onnx_importer.ModelInfo(model)

@@ -190,21 +190,35 @@ def apart(path):
     (path.parent / "weights.bin").unlink()
 
 
+def open_ended(path):
+    """An op whose result has as many rows as it finds."""
+    nodes = [helper.make_node("NonMaxSuppression", ["boxes", "scores"], ["y"])]
+    asked = [("boxes", FLOAT, [1, 8, 4]), ("scores", FLOAT, [1, 2, 8])]
+    save(path, nodes, asked, [("y", onnx.TensorProto.INT64, ["n", 3])])
+
+
 @pytest.mark.parametrize(
     ("write", "words"),
     [
         (apart, "weights.bin"),
+        (open_ended, "torch-mlir cannot lower NonMaxSuppression"),
         (corrupt, "it is no valid ONNX model"),
         (unknown, "torch-mlir cannot"),
         (heavy, "its weights must take at most 2 GiB, they take 3.0 GiB"),
         (lambda path: None, "a model must be a file"),
     ],
-    ids=["weights missing", "corrupt", "unknown op", "heavy", "missing"],
+    ids=["weights missing", "open-ended", "corrupt", "unknown op", "heavy", "missing"],
 )
 def test_a_wrong_model_is_one_line(write, words, tmp_path, refused):
     write(tmp_path / "model.onnx")
     refused("import", tmp_path / "model.onnx", "-o", tmp_path / "out", words=words)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_is_one_line(tmp_path, refused):
+    (tmp_path / "file").write_text("")
+    refused("import", mlp(tmp_path / "model.onnx"), "-o", tmp_path / "file" / "out", words="")
+    refused("import", tmp_path / "model.onnx", "-o", "/proc/out", words="/proc/out must be writable, it is not")
 
 
 @pytest.mark.parametrize("kind", ["onnx", "pt2"])
