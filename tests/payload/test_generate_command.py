@@ -108,7 +108,7 @@ def test_command_uses_the_bundles_of_prefill_and_decode(autotune, tmp_path):
     functions = {"prefill": f"{SPEC},function=prefill,seq=16", "decode": f"{SPEC},function=decode"}
     for function, spec in functions.items():
         (tmp_path / "sweeps" / function).mkdir(parents=True)
-        make_bundle(tmp_path / "sweeps" / function, spec, trials=2).rename(tmp_path / function)
+        make_bundle(tmp_path / "sweeps" / function, spec).rename(tmp_path / function)
     code, out, said = autotune(*command)
     assert (code, out) == (0, wanted)
     for function in functions:
