@@ -7,6 +7,7 @@ import pytest
 from bundle_support import no_care
 from listener_support import Recorder
 from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read, space_of, tiled
+from tuning_support import tensor, tensor_payload
 
 import autotune as at
 from autotune.bundles.regress import RegressOptions, regress
@@ -14,6 +15,7 @@ from autotune.bundles.replay import replay
 from autotune.bundles.reproduce import reproduce
 from autotune.core.errors import ScheduleError
 from autotune.core.listener import SILENT, NoteKeeper
+from autotune.core.payload import Argument
 from autotune.reports.ablation import leave_one_out
 from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
@@ -165,10 +167,25 @@ ONE = own_module(
 )
 
 
+def product(name, a, b, sizes):
+    """A product into zeros."""
+    m, n, k = sizes
+    left, right, out = tensor((m, k)), tensor((k, n)), tensor((m, n))
+    return f"""%{name}_e = tensor.empty() : {out}
+    %{name}_z = linalg.fill ins(%zero : f32) outs(%{name}_e : {out}) -> {out}
+    %{name} = linalg.matmul ins(%{a}, %{b} : {left}, {right}) outs(%{name}_z : {out}) -> {out}"""
+
+
 def test_a_script_of_one_op_serves_the_tasks_it_is_for_beside_families(tmp_path):
-    payload = at.payload("gpt,d_model=16,heads=2,d_ff=24,vocab=31,layers=1,seq=8")
+    shapes = {"a": (8, 16), "b": (16, 24), "c": (24, 16), "out": (8, 16)}
+    arguments = [Argument(name, "output" if name == "out" else "input", shape) for name, shape in shapes.items()]
+    both = product("x", "a", "b", (8, 24, 16)), product("result", "x", "c", (8, 16, 24))
+    path = tmp_path / "two.mlir"
+    path.write_text(tensor_payload("two", arguments, "\n    ".join(["%zero = arith.constant 0.0 : f32", *both])).text)
+    payload = at.payload(str(path))
     tags = [task.tag for task in at.tasks(payload)]
-    chosen = [tag for tag in tags if tag.startswith("matmul_")][:1]
+    assert len(tags) == 2
+    chosen = tags[:1]
     result, _ = tuned(tmp_path, ONE, payload=payload, trials=len(tags), tasks=chosen[0])
     bundle = read_bundle(tmp_path / "bundle")
     used = {tag: task.schedule for tag, task in bundle.manifest.tasks.items()}
