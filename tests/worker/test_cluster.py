@@ -7,8 +7,10 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from bundle_support import no_care
 from cluster_support import kill, measuring_process, only_slots, processes, wait_until
 from listener_support import Recorder
+from warm_pythons import WITHOUT_CARE
 
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.machine import this_machine
@@ -34,11 +36,13 @@ TRIALS = 8
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    """A scheduler, one machine that measures, and a Dask worker that knows nothing of us."""
-    with only_slots(), processes(tmp_path_factory.mktemp("cluster")) as found:
-        found.machine = found.join()
-        found.stranger = found.join_without_slot()
-        yield found
+    """A scheduler, one machine that measures, with little care, and a Dask worker that knows nothing of us."""
+    with pytest.MonkeyPatch.context() as patch, no_care(), only_slots():
+        patch.setenv("PYTHONPATH", str(WITHOUT_CARE))
+        with processes(tmp_path_factory.mktemp("cluster")) as found:
+            found.machine = found.join()
+            found.stranger = found.join_without_slot()
+            yield found
 
 
 @contextmanager
