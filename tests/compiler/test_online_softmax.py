@@ -24,6 +24,9 @@ from autotune.worker.proof import transform
 
 ATTENTION = "attention,heads=2,seq=128,d=24"
 QUICK = Effort(samples=3, seconds=0.1, sample_seconds=1e-5)
+NAMES, ROWS = ("avx512", "avx2", "neon"), (16, 64)
+SPECS = (ATTENTION, f"{ATTENTION},causal=1", "attention,heads=1,seq=192,d=16,causal=1")
+OTHERS = ({"hidden": "computed"}, {"pack_b_1": "none"}, {"math": "libm"})
 
 
 def attention_task(payload):
@@ -38,13 +41,18 @@ def script_of(task, machine, **knobs):
     return write_step(task, family, config, machine, alone=True)
 
 
-@pytest.mark.parametrize("machine", ["avx512", "avx2", "neon"])
-@pytest.mark.parametrize("rows", [16, 64])
-@pytest.mark.parametrize("spec", [ATTENTION, f"{ATTENTION},causal=1", "attention,heads=1,seq=192,d=16,causal=1"])
+@pytest.mark.parametrize("machine", NAMES)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("spec", SPECS)
 def test_online_softmax_is_right(spec, rows, machine):
+    """By default everywhere; each other knob with every machine, number of rows and payload, and not with all of each.
+
+    What a knob changes is written by one function whatever the others are.
+    """
     payload = load_payload(spec)
     task = attention_task(payload)
-    for knobs in ({}, {"hidden": "computed"}, {"pack_b_1": "none"}, {"math": "libm"}):
+    place = NAMES.index(machine) + ROWS.index(rows) + SPECS.index(spec)
+    for knobs in ({}, OTHERS[place % len(OTHERS)]):
         if "hidden" in knobs and "causal" not in spec:
             continue
         step = script_of(task, MACHINES[machine], online=64, rows=rows, **knobs)
