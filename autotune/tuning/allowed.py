@@ -1,7 +1,8 @@
 """What rounding may do to the outputs of a whole, and what it does: errors, and rows whose largest element stays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Claim
@@ -12,7 +13,10 @@ from autotune.tuning.assemble import whole_candidate
 from autotune.tuning.choose import Choice
 from autotune.worker.bench import Bench
 from autotune.worker.limits import MODEL_SECONDS
-from autotune.worker.proof import OutputError, has_rows, measure_errors
+from autotune.worker.proof import RowsWanted, count_rows, has_rows, measure_errors
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 ANY = 1e30  # a budget that keeps nothing back, to measure what an error is
 LEAST_ROWS, MOST_SEEDS = 1000, 16  # of outputs, and sets of inputs, on which agreement is counted
@@ -37,30 +41,30 @@ class Errors:
 
     def of(self, choices: Sequence[Choice], seed: int) -> float:
         """The error with these choices; infinite where the whole does not run."""
-        found = self.outputs(choices, seed)
+        found = self.answer(measure_errors, self.claim(choices, seed))
         if found is None:
             return float("inf")
         return max((each.max_error / each.magnitude for each in found if each.magnitude), default=0.0)
 
     def agreement(self, choices: Sequence[Choice], seed: int) -> tuple[float, int]:
         """Share of rows whose largest element is where it should be, on inputs from this seed on, and their number."""
-        rows = same = 0
-        for each in range(MOST_SEEDS):
-            found = self.outputs(choices, seed + each)
-            if found is None:
-                return 0.0, rows
-            rows, same = rows + sum(o.rows for o in found), same + sum(o.same for o in found)
-            if rows >= LEAST_ROWS:
-                break
+        wanted = RowsWanted(self.claim(choices, seed), LEAST_ROWS, MOST_SEEDS)
+        found = self.answer(count_rows, wanted)
+        if found is None:
+            return 0.0, 0
+        rows, same = found
         return same / max(rows, 1), rows
 
-    def outputs(self, choices: Sequence[Choice], seed: int) -> tuple[OutputError, ...] | None:
-        """How far every output is off; `None` where the whole does not run."""
+    def claim(self, choices: Sequence[Choice], seed: int) -> Claim:
+        """The whole with these choices, with room for any error."""
         scheduled = [choice for choice in choices if choice.config is not None]
         candidate = whole_candidate(scheduled, self.threads, self.parts.payload.text)
-        claim = Claim(replace(self.payload, error=ANY), candidate, seed)
+        return Claim(replace(self.payload, error=ANY), candidate, seed)
+
+    def answer(self, asked: Callable[[A], T], argument: A) -> T | None:
+        """What the worker says of a whole; `None` where that does not run."""
         try:
-            found = self.worker.call(measure_errors, claim, MODEL_SECONDS)
+            found = self.worker.call(asked, argument, MODEL_SECONDS)
         except CompileError:
             return None
         return None if isinstance(found, Evaluation) else found

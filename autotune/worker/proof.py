@@ -105,6 +105,41 @@ def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
     return output_errors(claim.payload, bench)
 
 
+@dataclass(frozen=True)
+class RowsWanted:
+    """Rows of outputs to be compared with the oracle's.
+
+    Attributes:
+        claim: The program, and the first seed of its inputs.
+        least: Rows that are enough.
+        most_seeds: Sets of inputs, however few rows they have.
+    """
+
+    claim: Claim
+    least: int
+    most_seeds: int
+
+
+def count_rows(wanted: RowsWanted) -> tuple[int, int]:
+    """Rows of a program's outputs, and those of which the largest element is where the oracle has it.
+
+    Raises:
+        CompileError: The program does not compile, or is not right.
+    """
+    claim, rows, same = wanted.claim, 0, 0
+    bound, found = build_and_verify(claim.payload, claim.candidate, open_testbench(claim.payload, claim.seed))
+    if bound is None:
+        raise CompileError("verify", f"{claim.payload.name} must be right, it is {found.outcome}: {found.diagnostic}")
+    for seed in range(claim.seed, claim.seed + wanted.most_seeds):
+        bench = open_testbench(claim.payload, seed)
+        bench.bind(bound.program).run()
+        errors = output_errors(claim.payload, bench)
+        rows, same = rows + sum(each.rows for each in errors), same + sum(each.same for each in errors)
+        if rows >= wanted.least:
+            break
+    return rows, same
+
+
 def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]:
     """How far what the last call on a testbench wrote, in its last case, is from the oracle: states and outputs."""
     errors = []

@@ -9,14 +9,18 @@ from bundle_support import no_care
 from precision_support import FAMILIES
 
 import autotune as at
+from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Claim
 from autotune.core.listener import SILENT
+from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.core.trial import Samples
-from autotune.registry import rounding_families
-from autotune.tuning.allowed import LEAST_ROWS, MOST_SEEDS, Allowed, Errors
+from autotune.registry import load_payload, rounding_families
+from autotune.tuning.allowed import LEAST_ROWS, Allowed
 from autotune.tuning.budget import is_rounded, spend
 from autotune.tuning.choose import Choice
-from autotune.worker.proof import OutputError, agreeing, has_rows
+from autotune.tuning.default_program import default_candidate
+from autotune.worker.proof import RowsWanted, agreeing, count_rows, has_rows
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
 SPEC = "matmul,m=64,n=128,k=256,constant_b=1"
@@ -67,18 +71,11 @@ def test_tasks_step_back_until_enough_rows_agree(allowed, place, error):
     assert (spent.agreement, spent.rows) == (allowed.agreement, 1024 if allowed.agreement else 0)
 
 
-def test_rows_are_counted_on_inputs_until_there_are_enough(monkeypatch):
-    errors = Errors(None, None, 1, None)
-    for rows, calls in ((300, 4), (LEAST_ROWS, 1), (1, MOST_SEEDS)):
-        seen = []
-
-        def outputs(self, choices, seed, rows=rows, seen=seen):
-            seen.append(seed)
-            return (OutputError("y", 0, 0, 0, 1, rows, rows - 1), OutputError("state", 0, 0, 0, 1))
-
-        monkeypatch.setattr(Errors, "outputs", outputs)
-        assert errors.agreement((), 5) == ((rows - 1) / rows, rows * calls)
-        assert seen == list(range(5, 5 + calls))
+@pytest.mark.parametrize(("least", "seeds"), [(1, 1), (24, 3), (20, 3), (10**6, 4)])
+def test_rows_are_counted_on_inputs_until_there_are_enough(least, seeds):
+    payload = load_payload("softmax,rows=8,cols=16")
+    claim = Claim(payload, default_candidate(partition(payload), this_machine()), 5)
+    assert count_rows(RowsWanted(claim, least, 4)) == (8 * seeds, 8 * seeds)
 
 
 def test_a_row_agrees_where_its_largest_element_has_the_place():
