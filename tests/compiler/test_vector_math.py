@@ -241,3 +241,12 @@ def test_marked_function_calls_libm():
     libm = ctypes.CDLL("libm.so.6").expf
     libm.restype, libm.argtypes = ctypes.c_float, [ctypes.c_float]
     assert y.tolist() == [libm(float(v)) for v in x]
+
+
+@pytest.mark.parametrize("name", ["acosh", "asinh", "atanh", "cbrt", "erfc"])
+def test_what_upstream_has_for_scalars_alone_is_called_lane_by_lane(name):
+    exact = {"cbrt": scipy.special.cbrt, "erfc": scipy.special.erfc}.get(name) or getattr(np, f"arc{name[1:]}")
+    x = np.linspace(0.01, 0.99, 64, dtype=np.float32) + np.float32(name == "acosh")
+    y = np.full_like(x, 123.0)
+    compile_program(payload_of(name, len(x)), EMPTY_SCRIPT, TAIL).bind([x, y]).run()
+    assert ulps(y, x, exact).max() <= 4

@@ -2,10 +2,11 @@
 
 A schedule may mark the ops that shall call libm. Beside them, a row divided by one value is multiplied by its
 reciprocal: at most 1.5 ulp, as long as the reciprocal is a normal number (a divisor below 8.5e37). And bf16
-is widened by a shift of its bits, which is exact.
+is widened by a shift of its bits, which is exact. What upstream has for scalars alone is called lane by lane.
 """
 
 from collections.abc import Callable
+from itertools import product
 from math import prod
 
 from mlir import ir
@@ -16,6 +17,7 @@ from autotune.compiler.passes.polynomials import expand_erf, expand_exp, expand_
 from autotune.core.marks import LIBM
 
 POLYNOMIALS = {"math.exp": expand_exp, "math.tanh": expand_tanh, "math.erf": expand_erf, "math.log": expand_log}
+SCALARS = tuple(f"math.{name}" for name in ("acosh", "asinh", "atanh", "cbrt", "erf", "erfc"))  # for upstream
 
 
 def approximate(module: ir.Module) -> None:
@@ -23,6 +25,8 @@ def approximate(module: ir.Module) -> None:
     patterns = RewritePatternSet()
     for name, expand in POLYNOMIALS.items():
         patterns.add(name, _rewrite_with(expand))
+    for name in SCALARS:
+        patterns.add(name, _call_by_lanes)
     patterns.add("arith.divf", _divide_once)
     patterns.add("arith.extf", _widen_by_shift)
     walk_and_apply_patterns(module.operation, patterns.freeze())
@@ -40,6 +44,22 @@ def _rewrite_with(expand: Callable[[ir.Value], ir.Value]) -> Callable[[ir.OpView
         return False
 
     return rewrite
+
+
+def _call_by_lanes(op: ir.OpView, rewriter: PatternRewriter) -> bool:
+    """Turn a function of a vector into one of each lane, where no polynomial took its place."""
+    kind, name = op.result.type, op.operation.name
+    if not isinstance(kind, ir.VectorType):
+        return True  # no match
+    if name in POLYNOMIALS and isinstance(kind.element_type, ir.F32Type) and LIBM not in op.operation.attributes:
+        return True
+    with rewriter.ip:
+        lanes = [
+            ir.Operation.create(name, [kind.element_type], [vector.extract(op.operands[0], [], list(place))]).result
+            for place in product(*map(range, kind.shape))
+        ]
+        rewriter.replace_op(op, [vector.from_elements(kind, lanes)])
+    return False
 
 
 def _divide_once(op: ir.OpView, rewriter: PatternRewriter) -> bool:
