@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,8 @@ from autotune.core.imported import (
 )
 from autotune.core.payload import Array
 
-KERNEL, KERNEL_BACK = (2, 3, 1, 0), (3, 2, 0, 1)  # of (f, c, i, j) as (i, j, c, f), and of that as (f, c, i, j)
+# By rank, the order of a kernel (f, c, i, j) as (i, j, c, f), and that of such as (f, c, i, j); of (f, c, j) likewise.
+KERNEL, KERNEL_BACK = {3: (2, 1, 0), 4: (2, 3, 1, 0)}, {3: (2, 1, 0), 4: (3, 2, 0, 1)}
 MOST_RANDOM = 1e4  # what exp and products still stand; masks hold the lowest number there is
 MOST_WEIGHT_BYTES = 2 << 30  # what one ONNX file may hold
 
@@ -79,8 +81,8 @@ def weight_argument(name: str, array: Array) -> ModelArgument:
 
 def kernel_argument(argument: ModelArgument, shape: Sequence[int]) -> ModelArgument:
     """A kernel (f, c, i, j) of a convolution, stored as the product over its windows reads it: (i j c, f)."""
-    f, c, down, across = shape
-    return replace(argument, order=KERNEL, shape=(down * across * c, f))
+    f, *window = shape
+    return replace(argument, order=KERNEL[len(shape)], shape=(prod(window), f))
 
 
 def random_inputs(

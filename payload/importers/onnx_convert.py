@@ -198,7 +198,7 @@ def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> N
         sizes = np.array([kind.shape.dim[d].dim_value for d in argument.order])
         graph.initializer.append(numpy_helper.from_array(sizes, shape))
         first.append(make_node("Reshape", [f"{name}_arranged", shape], [f"{name}_places"]))
-        first.append(make_node("Transpose", [f"{name}_places"], [name], perm=KERNEL_BACK))
+        first.append(make_node("Transpose", [f"{name}_places"], [name], perm=KERNEL_BACK[len(argument.order)]))
     replace_all(graph.input, inputs)
     replace_all(graph.node, [*first, *graph.node])
     graph.name = ENTRY

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from autotune.core.payload import Array
+from payload.importers.folder import KERNEL
 from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-KERNEL_RANK = 4  # dimensions of a kernel: channels out and in, down, across
 MOST_FOLDED = 1 << 22  # elements: what is larger is computed again rather than kept
 # Inputs that say how an op works rather than what it works on, by op; importers must see their values.
 SETTINGS: Mapping[str, tuple[int, ...]] = {
@@ -101,11 +101,9 @@ def weights_of(graph: "GraphProto") -> list[str]:
 
 
 def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> set[str]:
-    """Names of the weights that are kernels of plain convolutions of two dimensions, and nothing else."""
+    """Names of the weights that are kernels of plain convolutions along lines or over planes, and nothing else."""
     ranks = {name: array.ndim for name, array in weights.items()}
-    found = {
-        n.input[1] for n in graph.node if n.op_type == "Conv" and ranks.get(n.input[1]) == KERNEL_RANK and is_plain(n)
-    }
+    found = {n.input[1] for n in graph.node if n.op_type == "Conv" and ranks.get(n.input[1]) in KERNEL and is_plain(n)}
     others = [name for n in graph.node for place, name in enumerate(n.input) if (n.op_type, place) != ("Conv", 1)]
     grouped = [n.input[1] for n in graph.node if n.op_type == "Conv" and not is_plain(n)]
     return found - {*others, *grouped}

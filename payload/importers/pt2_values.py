@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Graph, GraphModule, Node
 
-KERNEL_RANK = 4  # dimensions of a kernel: channels out and in, down, across
 ASSERTS = "assert"  # in the names of ops that only check
 KEEPS_PLACES = (
     "view",
@@ -146,14 +145,14 @@ def note(bounds: dict[str, int], node: "Node", size: int) -> None:
 
 
 def kernels_of(graph: "Graph") -> "list[Node]":
-    """Placeholders that are kernels of plain convolutions of two dimensions, and nothing else."""
+    """Placeholders that are kernels of plain convolutions along lines or over planes, and nothing else."""
     used = [node for node in graph.nodes if node.op == "placeholder" and node.users]
     return [node for node in used if all(is_kernel(node, user) for user in node.users)]
 
 
 def is_kernel(node: "Node", user: "Node") -> bool:
     """Tell whether a node is the kernel of a convolution with one group."""
-    if "convolution" not in str(user.target) or len(node.meta["val"].shape) != KERNEL_RANK:
+    if "convolution" not in str(user.target) or len(node.meta["val"].shape) not in KERNEL:
         return False
     transposed, groups = user.args[6], user.args[8]
     return user.args[1] is node and user.args[0] is not node and not transposed and groups == 1
@@ -163,14 +162,16 @@ def arrange_kernel(graph: "Graph", node: "Node", shape: tuple[int, ...]) -> None
     """Let a kernel's placeholder be of another shape, (i j c, f), and those who read it read (f, c, i, j) of it."""
     import torch  # noqa: PLC0415
 
-    value, last = node.meta["val"], [each for each in graph.nodes if each.op == "placeholder"][-1]
+    value = node.meta["val"]
+    order, back = KERNEL[value.ndim], KERNEL_BACK[value.ndim]
+    last = [each for each in graph.nodes if each.op == "placeholder"][-1]
     users = list(node.users)
     with graph.inserting_after(last):
-        places = graph.call_function(torch.ops.aten.view.default, (node, [value.shape[d] for d in KERNEL]))
+        places = graph.call_function(torch.ops.aten.view.default, (node, [value.shape[d] for d in order]))
     with graph.inserting_after(places):
-        kernel = graph.call_function(torch.ops.aten.permute.default, (places, list(KERNEL_BACK)))
-    places.meta["val"] = value.permute(KERNEL).contiguous()
-    kernel.meta["val"] = places.meta["val"].permute(KERNEL_BACK)
+        kernel = graph.call_function(torch.ops.aten.permute.default, (places, list(back)))
+    places.meta["val"] = value.permute(order).contiguous()
+    kernel.meta["val"] = places.meta["val"].permute(back)
     node.meta["val"] = places.meta["val"].reshape(shape)
     node.meta.pop("tensor_meta", None)
     for user in users:

@@ -6,7 +6,7 @@
 Element-wise ops between them follow, as do pads: what is turned stays turned, up to where somebody wants it otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
@@ -125,17 +125,7 @@ class Turned:
 
     def turn_pad(self, op: ir.Operation) -> ir.Value | None:
         """A pad with one constant number, by constant amounts."""
-        low, high = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{side}"])) for side in ("low", "high"))
-        body = [inner.operation for inner in op.regions[0].blocks[0].operations]
-        if len(op.operands) != 1 or len(body) != 1:
-            return None
-        value, shape = body[0].operands[0], op.results[0].type.shape
-        kind = ir.RankedTensorType.get([shape[d] for d in LAST], op.results[0].type.element_type)
-        padded = tensor.PadOp(kind, self.of(op.operands[0]), [], [], [low[d] for d in LAST], [high[d] for d in LAST])
-        places = [ir.IndexType.get()] * len(shape)
-        with ir.InsertionPoint(padded.regions[0].blocks.append(*places, arg_locs=[op.location] * len(shape))):
-            tensor.yield_(value)
-        return padded.result
+        return write_pad(op, self.of, turned) if len(op.results[0].type.shape) == len(LAST) else None
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
         """An element-wise op, where each operand is read along its loops or always at its first place."""
@@ -147,6 +137,36 @@ class Turned:
             return None
         inputs = [self.of(value) if is_whole(amap) else value for value, amap in zip(values, maps, strict=True)]
         return elementwise(inputs, [layout for layout in layouts if layout], shape, Body(op).copy)
+
+
+def turned(sizes: Sequence[int]) -> list[int]:
+    """Numbers of the dimensions (n, c, h, w) as those of (n, h, w, c)."""
+    return [sizes[d] for d in LAST]
+
+
+def write_pad(
+    pad: ir.Operation, of: Callable[[ir.Value], ir.Value], arranged: Callable[[Sequence[int]], list[int]]
+) -> ir.Value | None:
+    """A pad with one constant number, by constant amounts, of a tensor in another layout; `None` if it is no such pad.
+
+    Args:
+        pad: The pad.
+        of: Gives a tensor in that layout.
+        arranged: Gives a number of each dimension in that layout; those of new dimensions are 0.
+    """
+    body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
+    if len(pad.operands) != 1 or len(body) != 1:
+        return None
+    low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[f"static_{side}"])) for side in ("low", "high"))
+    x = of(pad.operands[0])
+    low, high = arranged(low), arranged(high)
+    shape = [size + a + b for size, a, b in zip(x.type.shape, low, high, strict=True)]
+    kind = ir.RankedTensorType.get(shape, x.type.element_type)
+    padded = tensor.PadOp(kind, x, [], [], low, high)
+    places = [ir.IndexType.get()] * len(shape)
+    with ir.InsertionPoint(padded.regions[0].blocks.append(*places, arg_locs=[pad.location] * len(shape))):
+        tensor.yield_(body[0].operands[0])
+    return padded.result
 
 
 def with_bias(value: ir.Value, bias: ir.Value) -> ir.Value:
@@ -184,12 +204,12 @@ class Body:
         return known.get(end.operands[0], end.operands[0])
 
 
-def is_elementwise(op: ir.Operation) -> bool:
-    """Tell whether an op computes each element of a tensor of four dimensions by plain arithmetic."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or len(op.results[0].type.shape) != len(LAST):
+def is_elementwise(op: ir.Operation, rank: int = len(LAST)) -> bool:
+    """Tell whether an op computes each element of a tensor of so many dimensions by plain arithmetic."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or len(op.results[0].type.shape) != rank:
         return False
     names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return all(name.startswith(PLAIN) for name in names) and is_whole(indexing_maps(op)[-1])
+    return all(name.startswith(PLAIN) for name in names) and is_whole(indexing_maps(op)[-1], rank)
 
 
 def is_for_windows(pad: ir.Operation) -> bool:
@@ -200,9 +220,9 @@ def is_for_windows(pad: ir.Operation) -> bool:
     return all(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) and planes_of(op) is None for op in readers)
 
 
-def is_whole(amap: ir.AffineMap) -> bool:
-    """Tell whether an operand is read at the place that is written."""
-    return bool(amap == ir.AffineMap.get_identity(len(LAST)))
+def is_whole(amap: ir.AffineMap, rank: int = len(LAST)) -> bool:
+    """Tell whether an operand of so many dimensions is read at the place that is written."""
+    return bool(amap == ir.AffineMap.get_identity(rank))
 
 
 def turned_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:

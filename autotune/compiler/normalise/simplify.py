@@ -5,6 +5,7 @@ from mlir import ir
 from autotune.compiler.normalise.channels_last import turn_channels_last
 from autotune.compiler.normalise.known_places import read_by_maps
 from autotune.compiler.normalise.narrow import narrow_floats
+from autotune.compiler.normalise.one_row import make_lines_planes
 from autotune.compiler.normalise.pads import write_inside_borders
 from autotune.compiler.normalise.places import find_places_apart
 from autotune.compiler.normalise.powers import multiply_powers
@@ -20,6 +21,7 @@ SIMPLIFY = (
     narrow_floats,
     find_places_apart,
     read_by_maps,
+    make_lines_planes,
     turn_channels_last,
     write_windows_out,
     share_matrices,

@@ -117,4 +117,4 @@ def bias_of(value: ir.Value) -> ir.Value | None:
     body = made_by.regions[0].blocks[0].operations
     read, written = map(dimensions, indexing_maps(made_by))
     moves = len(body) == 1 and body[0].operation.operands[0] == made_by.regions[0].blocks[0].arguments[0]
-    return made_by.operands[0] if moves and written == [0, 1, 2, 3] and read == [1] else None
+    return made_by.operands[0] if moves and written == list(range(len(written))) and read == [1] else None
