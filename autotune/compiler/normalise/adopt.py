@@ -8,6 +8,7 @@ from autotune.compiler.normalise.asserts import drop_asserts
 from autotune.compiler.normalise.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.halves import compute_in_singles
 from autotune.compiler.normalise.intrinsics import replace_intrinsics
+from autotune.compiler.normalise.slices import cut_negative_pads
 from autotune.compiler.normalise.tensors import take_memrefs
 
 
@@ -27,5 +28,6 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
         store_booleans_as_bytes(module),
         replace_intrinsics(module),
         compute_in_singles(module),
+        cut_negative_pads(module),
     ]
     return any(changed)

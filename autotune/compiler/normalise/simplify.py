@@ -11,6 +11,7 @@ from autotune.compiler.normalise.places import find_places_apart
 from autotune.compiler.normalise.powers import multiply_powers
 from autotune.compiler.normalise.results import write_results_in_shape
 from autotune.compiler.normalise.shared_matrices import share_matrices
+from autotune.compiler.normalise.slices import read_elements_of_wholes
 from autotune.compiler.normalise.stored import read_as_stored
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
@@ -20,6 +21,7 @@ SIMPLIFY = (
     multiply_powers,
     narrow_floats,
     find_places_apart,
+    read_elements_of_wholes,
     read_by_maps,
     make_lines_planes,
     turn_channels_last,

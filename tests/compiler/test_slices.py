@@ -1,0 +1,82 @@
+"""Pads that take something away, and elements that are read of a slice: each gives what NumPy does."""
+
+import numpy as np
+import pytest
+from tuning_support import agrees, run
+
+from autotune.compiler.lower import PLAIN
+from autotune.compiler.module import context, parse
+from autotune.compiler.normalise.slices import read_elements_of_wholes
+from autotune.core.evaluator import Job
+from autotune.core.machine import this_machine
+from autotune.tuning.default_program import default_candidate
+from autotune.worker.reading import open_payload, partition
+from autotune.worker.worker import Worker
+
+
+def padded(low, high, shape):
+    """A pad of 6 x 8 numbers by zeros."""
+    return f"""func.func @f(%x: tensor<6x8xf32>) -> tensor<{shape}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %r = tensor.pad %x low{low} high{high} {{
+  ^bb0(%i: index, %j: index):
+    tensor.yield %zero : f32
+  }} : tensor<6x8xf32> to tensor<{shape}xf32>
+  return %r : tensor<{shape}xf32>
+}}"""
+
+
+REVERSED = """func.func @f(%x: tensor<2x3x8x9xf32>) -> tensor<2x3x8x1xf32> {
+  %zero = arith.constant 0 : index
+  %last = arith.constant 7 : index
+  %s = tensor.extract_slice %x[0, 0, 0, 5] [2, 3, 8, 1] [1, 1, 1, 1] : tensor<2x3x8x9xf32> to tensor<2x3x8x1xf32>
+  %e = tensor.empty() : tensor<2x3x8x1xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, c, h, w) -> (n, c, h, w)>],
+    iterator_types = ["parallel", "parallel", "parallel", "parallel"]} outs(%e : tensor<2x3x8x1xf32>) {
+  ^bb0(%o: f32):
+    %n = linalg.index 0 : index
+    %c = linalg.index 1 : index
+    %h = linalg.index 2 : index
+    %back = arith.subi %last, %h : index
+    %v = tensor.extract %s[%n, %c, HOW, %zero] : tensor<2x3x8x1xf32>
+    linalg.yield %v : f32
+  } -> tensor<2x3x8x1xf32>
+  return %r : tensor<2x3x8x1xf32>
+}"""
+
+
+def loaded(folder, text):
+    path = folder / "mine.mlir"
+    path.write_text(text)
+    return open_payload(path)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shape", "expected"),
+    [
+        ([-1, 2], [0, -3], "5x7", lambda x: np.pad(x[1:, :5], ((0, 0), (2, 0)))),
+        ([-2, -1], [-1, -1], "3x6", lambda x: x[2:5, 1:7]),
+        ([1, 0], [-2, 0], "5x8", lambda x: np.pad(x[:4], ((1, 0), (0, 0)))),
+    ],
+)
+def test_a_pad_by_less_than_nothing_takes_away(low, high, shape, expected, tmp_path):
+    payload = loaded(tmp_path, padded(low, high, shape))
+    inputs = payload.make_inputs(0)
+    (given,) = inputs.values()
+    agrees(payload, run(payload, inputs, None, PLAIN), [expected(given)])
+
+
+@pytest.mark.parametrize("how", ["%h", "%back"])
+def test_elements_of_a_slice_are_read_of_the_whole(how, tmp_path):
+    payload, machine = loaded(tmp_path, REVERSED.replace("HOW", how)), this_machine()
+    with context():
+        module = parse(payload.text, "mine")
+        read_elements_of_wholes(module)
+        assert "tensor.extract_slice" not in str(module)
+        text = str(module)
+    inputs = payload.make_inputs(0)
+    expected = run(payload, inputs, None, PLAIN)
+    agrees(payload, run(payload, inputs, None, PLAIN, text=text), expected)
+    with Worker() as worker:
+        (found,) = worker.evaluate(Job(payload, (default_candidate(partition(payload), machine),), machine))
+    assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
