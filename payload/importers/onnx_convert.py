@@ -28,6 +28,7 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, lower
 from payload.importers.onnx_oracle import ask_reference
+from payload.importers.onnx_plain import write_plainly
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_values import (
     fold_constants,
@@ -61,6 +62,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
     results, oracle = ask_reference(model, weights, inputs)
+    write_plainly(model)
     decompose_sums(model)
     weights |= take_weights(graph)
     said = {name: weight_argument(name, array) for name, array in weights.items()}

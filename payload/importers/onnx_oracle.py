@@ -94,12 +94,21 @@ def compute_node(
         def _run(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
             return (np.take_along_axis(data, np.where(indices < 0, indices + data.shape[axis], indices), axis),)
 
+    class LRN(OpRun):  # type: ignore[misc]
+        """The reference's own takes the number of images for that of channels."""
+
+        def _run(self, x: Array, alpha: float, beta: float, bias: float, size: int) -> tuple[Array]:
+            before, behind = (size - 1) // 2, size // 2
+            squares = np.pad(x**2, ((0, 0), (before, behind), *[(0, 0)] * (x.ndim - 2)))
+            total = sum(squares[:, first : first + x.shape[1]] for first in range(size))
+            return (x / (bias + alpha / size * total) ** beta,)
+
     inputs, outputs = ([ValueInfoProto(name=name) for name in names if name] for names in (read, node.output))
     graph = helper.make_graph([node], "node", inputs, outputs)
     if wide:
         name_doubles(graph.node[0])
     versions = {opset.domain: opset.version for opset in model.opset_import}
-    reference = ReferenceEvaluator(graph, versions, list(model.functions), new_ops=[GatherElements])
+    reference = ReferenceEvaluator(graph, versions, list(model.functions), new_ops=[GatherElements, LRN])
     return [np.asarray(found) for found in reference.run(None, dict(read))]
 
 

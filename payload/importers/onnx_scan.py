@@ -1,18 +1,18 @@
 """Partial sums of ONNX models, written as small products."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.core.payload import Array
+from payload.importers.onnx_nodes import NodeWriter
 from payload.importers.onnx_oracle import to_array
 from payload.importers.scan import BEST, FEW_COLUMNS, side_of, triangle
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import ModelProto
 
 AXES_ARE_INPUTS = 13  # the first version of the operators where they are
 
@@ -35,7 +35,7 @@ def decompose_sums(model: "ModelProto") -> None:
         shape = [dim.dim_value for dim in kind.shape.dim]
         axis = int(to_array(known[node.input[1]]).reshape(())) % len(shape)
         said = {attribute.name: bool(attribute.i) for attribute in node.attribute}
-        writer = ScanWriter(graph, f"cumsum_{number}", said.get("reverse", False))
+        writer = ScanWriter(graph, f"cumsum_{number}", reverse=said.get("reverse", False))
         found = writer.sums(node.input[0], shape, axis, exclusive=said.get("exclusive", False))
         writer.add("Identity", found, into=node.output[0])
         nodes += writer.nodes
@@ -44,44 +44,14 @@ def decompose_sums(model: "ModelProto") -> None:
 
 
 @dataclass
-class ScanWriter:
-    """Nodes in the place of one.
+class ScanWriter(NodeWriter):
+    """Partial sums in the place of a node.
 
     Attributes:
-        graph: Graph that holds their constants.
-        stem: What their names begin with.
         reverse: Sums begin at the last element.
-        nodes: Nodes so far.
     """
 
-    graph: "GraphProto"
-    stem: str
-    reverse: bool
-    nodes: "list[NodeProto]" = field(default_factory=list)
-
-    def add(self, op: str, *inputs: str, into: str = "", **attributes: Any) -> str:  # noqa: ANN401 - of any kind
-        """Add a node; give the name of what it gives."""
-        from onnx import helper  # noqa: PLC0415
-
-        name = into or f"{self.stem}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def constant(self, array: Array) -> str:
-        """Add a constant; give its name."""
-        from onnx import numpy_helper  # noqa: PLC0415
-
-        name = f"{self.stem}_constant_{len(self.graph.initializer)}"
-        self.graph.initializer.append(numpy_helper.from_array(array, name))
-        return name
-
-    def numbers(self, *values: int) -> str:
-        """Add a constant list of whole numbers; give its name."""
-        return self.constant(np.array(values, np.int64))
-
-    def reshape(self, x: str, *shape: int) -> str:
-        """The same elements in another shape."""
-        return self.add("Reshape", x, self.numbers(*shape))
+    reverse: bool = False
 
     def sums(self, x: str, shape: Sequence[int], axis: int, *, exclusive: bool) -> str:
         """Partial sums along an axis."""

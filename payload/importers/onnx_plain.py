@@ -1,0 +1,147 @@
+"""Ops that torch-mlir reads otherwise than ONNX says, or never comes to an end with: written as others."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from payload.importers.onnx_nodes import NodeWriter
+from payload.importers.onnx_oracle import to_array
+from payload.importers.onnx_values import replace_all
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+Numbers = dict[str, list[Any]]  # elements of the constants that a node reads, by name
+Rewrite = Callable[[NodeWriter, "NodeProto", Sequence[int], Numbers], bool]  # tells whether it wrote the node
+PLANES = 4  # dimensions of images
+AXES = 3  # place of a pad's axes among its inputs
+PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]] = {
+    "reflect": lambda size, low, high: (range(low, 0, -1), range(size - 2, size - 2 - high, -1)),
+    "edge": lambda size, low, high: ([0] * low, [size - 1] * high),
+    "wrap": lambda size, low, high: (range(size - low, size), range(high)),
+}  # by mode: the places that are put in front of so many, and behind
+
+
+def write_plainly(model: "ModelProto") -> None:
+    """Rewrite such ops of a model, in place, and say what is left to defaults; all shapes are inferred."""
+    graph = model.graph
+    typed = [*graph.input, *graph.value_info, *graph.output]
+    shapes = {v.name: [dim.dim_value for dim in v.type.tensor_type.shape.dim] for v in typed}
+    known = {tensor.name: tensor for tensor in graph.initializer}
+    shapes |= {name: list(tensor.dims) for name, tensor in known.items()}
+    nodes: list[NodeProto] = []
+    for number, node in enumerate(graph.node):
+        say_defaults(model, node)
+        rewrite = REWRITES.get(node.op_type) if not node.domain else None
+        shape = shapes.get(node.input[0], []) if rewrite is not None else []
+        writer = NodeWriter(graph, f"{node.op_type.lower()}_{number}")
+        numbers = {name: to_array(known[name]).reshape(-1).tolist() for name in node.input[1:] if name in known}
+        if rewrite is None or not shape or 0 in shape or not rewrite(writer, node, shape, numbers):
+            nodes.append(node)
+        else:
+            nodes += writer.nodes
+    replace_all(graph.node, nodes)
+
+
+def say_defaults(model: "ModelProto", node: "NodeProto") -> None:
+    """Let a node say the real numbers that its op has by default: torch-mlir has some of them rounded."""
+    from onnx import AttributeProto, defs  # noqa: PLC0415 - comes with an extra
+
+    versions = {each.domain: each.version for each in model.opset_import}
+    if not defs.has(node.op_type, node.domain) or node.domain not in versions:
+        return
+    said = {attribute.name for attribute in node.attribute}
+    for name, attribute in defs.get_schema(node.op_type, versions[node.domain], node.domain).attributes.items():
+        if name not in said and attribute.default_value.type == AttributeProto.FLOAT:
+            node.attribute.append(attribute.default_value)
+
+
+def of(node: "NodeProto", name: str, default: Any) -> Any:  # noqa: ANN401 - of any kind
+    """An attribute of a node."""
+    from onnx.helper import get_attribute_value  # noqa: PLC0415
+
+    found = next((get_attribute_value(each) for each in node.attribute if each.name == name), default)
+    return found.decode() if isinstance(found, bytes) else found
+
+
+def spread_channels(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], _: Numbers) -> bool:
+    """DepthToSpace, of which torch-mlir knows one mode: reshaped, transposed, reshaped."""
+    side, by_columns = of(node, "blocksize", 1), of(node, "mode", "DCR") == "CRD"
+    if len(shape) != PLANES:
+        return False
+    n, channels, h, w = shape
+    c = channels // side**2
+    split = writer.reshape(node.input[0], n, *((c, side, side) if by_columns else (side, side, c)), h, w)
+    turned = writer.add("Transpose", split, perm=[0, 1, 4, 2, 5, 3] if by_columns else [0, 3, 4, 1, 5, 2])
+    writer.reshape(turned, n, c, h * side, w * side, into=node.output[0])
+    return True
+
+
+def pad_by_copies(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], numbers: Numbers) -> bool:
+    """A pad by what is padded: slices of that in a row, an axis at a time.
+
+    torch-mlir reads element by element where it mirrors, and comes to no end where it wraps around.
+    """
+    inputs, mode = dict(enumerate(node.input)), of(node, "mode", "constant")
+    given = of(node, "pads", None) or numbers.get(inputs.get(1, ""))
+    axes = numbers.get(inputs[AXES]) if inputs.get(AXES) else list(range(len(shape)))
+    if mode not in PADDED or given is None or axes is None:
+        return False
+    last, pairs = node.input[0], zip(axes, given[: len(axes)], given[len(axes) :], strict=True)
+    amounts = [(int(axis) % len(shape), int(low), int(high)) for axis, low, high in pairs if low or high]
+    if any(not 0 <= amount < shape[axis] for axis, *pair in amounts for amount in pair):
+        return False
+    for axis, low, high in amounts:
+        before, behind = (copies(writer, last, axis, places) for places in PADDED[mode](shape[axis], low, high))
+        last = writer.add("Concat", *before, last, *behind, axis=axis)
+    writer.add("Identity", last, into=node.output[0])
+    return True
+
+
+def copies(writer: NodeWriter, x: str, axis: int, places: Sequence[int]) -> list[str]:
+    """Slices along an axis that have its elements of some places, in order."""
+    runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda each: each[1] - each[0])]
+    bounds = [writer.numbers(*each) for run in runs for each in ([run[0]], [run[-1] + 1], [axis])]
+    return [writer.add("Slice", x, *bounds[at : at + 3]) for at in range(0, len(bounds), 3)]
+
+
+def count_places_in_all(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], _: Numbers) -> bool:
+    """A max pool that says where each maximum is: torch-mlir counts places in each plane, ONNX in all of them."""
+    from onnx import NodeProto  # noqa: PLC0415
+
+    if len(node.output) == 1 or not node.output[1] or of(node, "storage_order", 0):
+        return False
+    inside = NodeProto()
+    inside.CopyFrom(node)
+    inside.output[1] = f"{writer.stem}_inside"
+    writer.nodes.append(inside)
+    planes = np.arange(shape[0] * shape[1], dtype=np.int64) * prod(shape[2:])
+    first = writer.constant(planes.reshape(*shape[:2], *[1] * (len(shape) - 2)))
+    writer.add("Add", inside.output[1], first, into=node.output[1])
+    return True
+
+
+def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], _: Numbers) -> bool:
+    """LRN: torch-mlir takes one more channel in front than ONNX where their number is even."""
+    size, x = of(node, "size", 1), node.input[0]
+    factor, bias, beta = (np.array(of(node, name, 0.0), np.float32) for name in ("alpha", "bias", "beta"))
+    zeros = [np.zeros([shape[0], count, *shape[2:]], np.float32) for count in ((size - 1) // 2, size // 2)]
+    before, behind = ([writer.constant(each)] if each.size else [] for each in zeros)
+    padded = writer.add("Concat", *before, writer.add("Mul", x, x), *behind, axis=1)
+    bounds = [[writer.numbers(at) for at in (first, first + shape[1], 1)] for first in range(size)]
+    total = writer.add("Sum", *(writer.add("Slice", padded, *each) for each in bounds))
+    scaled = writer.add("Mul", total, writer.constant(factor / np.float32(size)))
+    power = writer.add("Pow", writer.add("Add", scaled, writer.constant(bias)), writer.constant(beta))
+    writer.add("Div", x, power, into=node.output[0])
+    return True
+
+
+REWRITES: dict[str, Rewrite] = {
+    "LRN": norm_by_neighbours,
+    "DepthToSpace": spread_channels,
+    "Pad": pad_by_copies,
+    "MaxPool": count_places_in_all,
+}
