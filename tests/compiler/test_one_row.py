@@ -1,14 +1,13 @@
 """Windows along lines: ops on planes of one row compute the same, chains stay on planes, and a family takes each."""
 
 import pytest
-from tuning_support import agrees, run
+from tuning_support import agrees, loaded, run
 
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.module import context, parse
 from autotune.compiler.normalise.one_row import make_lines_planes
 from autotune.compiler.tasks.partition import partition
 from autotune.registry import family_for
-from autotune.worker.reading import open_payload
 
 LINE, PADDED, COLUMN = "tensor<2x6x20xf32>", "tensor<2x6x23xf32>", "tensor<2x6x23x1xf32>"
 PAD = f"""%zero = arith.constant 0.0 : f32
@@ -127,15 +126,9 @@ for pool in ("max", "sum"):
     )
 
 
-def loaded(folder, name):
-    path = folder / "mine.mlir"
-    path.write_text(TEXTS[name])
-    return open_payload(path)
-
-
 @pytest.mark.parametrize("name", TEXTS)
 def test_ops_on_planes_of_one_row_compute_what_those_along_lines_do(name, tmp_path):
-    payload = loaded(tmp_path, name)
+    payload = loaded(tmp_path, TEXTS[name])
     with context():
         module = parse(payload.text, "mine")
         make_lines_planes(module)
@@ -151,12 +144,12 @@ def test_ops_on_planes_of_one_row_compute_what_those_along_lines_do(name, tmp_pa
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_family_takes_every_op_along_lines(name, tmp_path):
-    assert all(family_for(task) is not None for task in partition(loaded(tmp_path, name)).tasks)
+    assert all(family_for(task) is not None for task in partition(loaded(tmp_path, TEXTS[name])).tasks)
 
 
 def test_what_lies_between_two_ops_along_lines_stays_on_planes(tmp_path):
     with context():
-        module = parse(loaded(tmp_path, "chain").text, "mine")
+        module = parse(loaded(tmp_path, TEXTS["chain"]).text, "mine")
         make_lines_planes(module)
         assert str(module).count("tensor.expand_shape") == 3, "of the input, the kernel and the window"
         assert str(module).count("tensor.collapse_shape") == 1

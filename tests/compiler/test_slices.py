@@ -2,16 +2,12 @@
 
 import numpy as np
 import pytest
-from tuning_support import agrees, run
+from tuning_support import agrees, loaded, run, run_tuned
 
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.module import context, parse
 from autotune.compiler.normalise.slices import read_elements_of_wholes
-from autotune.core.evaluator import Job
 from autotune.core.machine import this_machine
-from autotune.tuning.default_program import default_candidate
-from autotune.worker.reading import open_payload, partition
-from autotune.worker.worker import Worker
 
 
 def padded(low, high, shape):
@@ -45,12 +41,6 @@ REVERSED = """func.func @f(%x: tensor<2x3x8x9xf32>) -> tensor<2x3x8x1xf32> {
 }"""
 
 
-def loaded(folder, text):
-    path = folder / "mine.mlir"
-    path.write_text(text)
-    return open_payload(path)
-
-
 @pytest.mark.parametrize(
     ("low", "high", "shape", "expected"),
     [
@@ -68,7 +58,7 @@ def test_a_pad_by_less_than_nothing_takes_away(low, high, shape, expected, tmp_p
 
 @pytest.mark.parametrize("how", ["%h", "%back"])
 def test_elements_of_a_slice_are_read_of_the_whole(how, tmp_path):
-    payload, machine = loaded(tmp_path, REVERSED.replace("HOW", how)), this_machine()
+    payload = loaded(tmp_path, REVERSED.replace("HOW", how))
     with context():
         module = parse(payload.text, "mine")
         read_elements_of_wholes(module)
@@ -77,6 +67,4 @@ def test_elements_of_a_slice_are_read_of_the_whole(how, tmp_path):
     inputs = payload.make_inputs(0)
     expected = run(payload, inputs, None, PLAIN)
     agrees(payload, run(payload, inputs, None, PLAIN, text=text), expected)
-    with Worker() as worker:
-        (found,) = worker.evaluate(Job(payload, (default_candidate(partition(payload), machine),), machine))
-    assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
+    agrees(payload, run_tuned(payload, inputs, this_machine())[0], expected)
