@@ -1,14 +1,31 @@
 """Nodes of an ONNX graph in the place of others."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune.core.payload import Array
+from payload.importers.onnx_oracle import to_array
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
+
+
+@dataclass(frozen=True)
+class KnownTensors:
+    """What is known of the tensors of a graph, by name.
+
+    Attributes:
+        shapes: Shapes of those that have one.
+        kinds: ONNX's numbers of their types.
+        constants: Values of initializers.
+    """
+
+    shapes: Mapping[str, list[int]]
+    kinds: Mapping[str, int]
+    constants: Mapping[str, Array]
 
 
 @dataclass
@@ -45,6 +62,32 @@ class NodeWriter:
         """Add a constant list of whole numbers; give its name."""
         return self.constant(np.array(values, np.int64))
 
+    def real(self, values: Any) -> str:  # noqa: ANN401 - as NumPy's
+        """Add constants in f32; give their name."""
+        return self.constant(np.array(values, np.float32))
+
     def reshape(self, x: str, *shape: int, into: str = "") -> str:
         """The same elements in another shape."""
         return self.add("Reshape", x, self.numbers(*shape), into=into)
+
+
+Rewrite = Callable[[NodeWriter, "NodeProto", KnownTensors], bool]  # writes a node as others; tells whether it did
+
+
+def facts_of(graph: "GraphProto") -> KnownTensors:
+    """What is known of the tensors of a graph whose shapes are inferred."""
+    typed = {v.name: v.type.tensor_type for v in [*graph.input, *graph.value_info, *graph.output]}
+    constants = {tensor.name: to_array(tensor) for tensor in graph.initializer}
+    shapes = {name: [dim.dim_value for dim in kind.shape.dim] for name, kind in typed.items()}
+    shapes = {name: shape for name, shape in shapes.items() if 0 not in shape}
+    shapes |= {name: list(array.shape) for name, array in constants.items()}
+    kinds = {name: kind.elem_type for name, kind in typed.items()}
+    return KnownTensors(shapes, kinds | {tensor.name: tensor.data_type for tensor in graph.initializer}, constants)
+
+
+def of(node: "NodeProto", name: str, default: Any) -> Any:  # noqa: ANN401 - of any kind
+    """An attribute of a node."""
+    from onnx.helper import get_attribute_value  # noqa: PLC0415
+
+    found = next((get_attribute_value(each) for each in node.attribute if each.name == name), default)
+    return found.decode() if isinstance(found, bytes) else found

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from payload.importers.onnx_nodes import NodeWriter
-from payload.importers.onnx_oracle import to_array
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, facts_of, of
+from payload.importers.onnx_places import PLACES
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-Numbers = dict[str, list[Any]]  # elements of the constants that a node reads, by name
-Rewrite = Callable[[NodeWriter, "NodeProto", Sequence[int], Numbers], bool]  # tells whether it wrote the node
 PLANES = 4  # dimensions of images
 AXES = 3  # place of a pad's axes among its inputs
 PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]] = {
@@ -28,21 +26,14 @@ PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]
 def write_plainly(model: "ModelProto") -> None:
     """Rewrite such ops of a model, in place, and say what is left to defaults; all shapes are inferred."""
     graph = model.graph
-    typed = [*graph.input, *graph.value_info, *graph.output]
-    shapes = {v.name: [dim.dim_value for dim in v.type.tensor_type.shape.dim] for v in typed}
-    known = {tensor.name: tensor for tensor in graph.initializer}
-    shapes |= {name: list(tensor.dims) for name, tensor in known.items()}
+    facts = facts_of(graph)
     nodes: list[NodeProto] = []
     for number, node in enumerate(graph.node):
         say_defaults(model, node)
-        rewrite = REWRITES.get(node.op_type) if not node.domain else None
-        shape = shapes.get(node.input[0], []) if rewrite is not None else []
-        writer = NodeWriter(graph, f"{node.op_type.lower()}_{number}")
-        numbers = {name: to_array(known[name]).reshape(-1).tolist() for name in node.input[1:] if name in known}
-        if rewrite is None or not shape or 0 in shape or not rewrite(writer, node, shape, numbers):
-            nodes.append(node)
-        else:
-            nodes += writer.nodes
+        writer, rewrite = NodeWriter(graph, f"{node.op_type.lower()}_{number}"), REWRITES.get(node.op_type)
+        known = rewrite is not None and not node.domain and node.input[0] in facts.shapes
+        written = known and rewrite is not None and rewrite(writer, node, facts)
+        nodes += writer.nodes if written else [node]
     replace_all(graph.node, nodes)
 
 
@@ -59,20 +50,12 @@ def say_defaults(model: "ModelProto", node: "NodeProto") -> None:
             node.attribute.append(attribute.default_value)
 
 
-def of(node: "NodeProto", name: str, default: Any) -> Any:  # noqa: ANN401 - of any kind
-    """An attribute of a node."""
-    from onnx.helper import get_attribute_value  # noqa: PLC0415
-
-    found = next((get_attribute_value(each) for each in node.attribute if each.name == name), default)
-    return found.decode() if isinstance(found, bytes) else found
-
-
-def spread_channels(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], _: Numbers) -> bool:
+def spread_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """DepthToSpace, of which torch-mlir knows one mode: reshaped, transposed, reshaped."""
     side, by_columns = of(node, "blocksize", 1), of(node, "mode", "DCR") == "CRD"
-    if len(shape) != PLANES:
+    if len(facts.shapes[node.input[0]]) != PLANES:
         return False
-    n, channels, h, w = shape
+    n, channels, h, w = facts.shapes[node.input[0]]
     c = channels // side**2
     split = writer.reshape(node.input[0], n, *((c, side, side) if by_columns else (side, side, c)), h, w)
     turned = writer.add("Transpose", split, perm=[0, 1, 4, 2, 5, 3] if by_columns else [0, 3, 4, 1, 5, 2])
@@ -80,14 +63,14 @@ def spread_channels(writer: NodeWriter, node: "NodeProto", shape: Sequence[int],
     return True
 
 
-def pad_by_copies(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], numbers: Numbers) -> bool:
+def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """A pad by what is padded: slices of that in a row, an axis at a time.
 
     torch-mlir reads element by element where it mirrors, and comes to no end where it wraps around.
     """
-    inputs, mode = dict(enumerate(node.input)), of(node, "mode", "constant")
-    given = of(node, "pads", None) or numbers.get(inputs.get(1, ""))
-    axes = numbers.get(inputs[AXES]) if inputs.get(AXES) else list(range(len(shape)))
+    shape, inputs, mode = facts.shapes[node.input[0]], dict(enumerate(node.input)), of(node, "mode", "constant")
+    given = of(node, "pads", facts.constants.get(inputs.get(1, "")))
+    axes = facts.constants.get(inputs[AXES]) if inputs.get(AXES) else range(len(shape))
     if mode not in PADDED or given is None or axes is None:
         return False
     last, pairs = node.input[0], zip(axes, given[: len(axes)], given[len(axes) :], strict=True)
@@ -108,10 +91,11 @@ def copies(writer: NodeWriter, x: str, axis: int, places: Sequence[int]) -> list
     return [writer.add("Slice", x, *bounds[at : at + 3]) for at in range(0, len(bounds), 3)]
 
 
-def count_places_in_all(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], _: Numbers) -> bool:
+def count_places_in_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """A max pool that says where each maximum is: torch-mlir counts places in each plane, ONNX in all of them."""
     from onnx import NodeProto  # noqa: PLC0415
 
+    shape = facts.shapes[node.input[0]]
     if len(node.output) == 1 or not node.output[1] or of(node, "storage_order", 0):
         return False
     inside = NodeProto()
@@ -124,9 +108,9 @@ def count_places_in_all(writer: NodeWriter, node: "NodeProto", shape: Sequence[i
     return True
 
 
-def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", shape: Sequence[int], _: Numbers) -> bool:
+def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """LRN: torch-mlir takes one more channel in front than ONNX where their number is even."""
-    size, x = of(node, "size", 1), node.input[0]
+    size, x, shape = of(node, "size", 1), node.input[0], facts.shapes[node.input[0]]
     factor, bias, beta = (np.array(of(node, name, 0.0), np.float32) for name in ("alpha", "bias", "beta"))
     zeros = [np.zeros([shape[0], count, *shape[2:]], np.float32) for count in ((size - 1) // 2, size // 2)]
     before, behind = ([writer.constant(each)] if each.size else [] for each in zeros)
@@ -144,4 +128,5 @@ REWRITES: dict[str, Rewrite] = {
     "DepthToSpace": spread_channels,
     "Pad": pad_by_copies,
     "MaxPool": count_places_in_all,
+    **PLACES,
 }

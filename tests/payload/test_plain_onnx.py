@@ -48,6 +48,39 @@ MODELS = {
         for mode in ("reflect", "edge", "wrap")
     },
 }
+PLACES = np.random.default_rng(0).integers(-6, 6, (5, 3, 7))
+ROWS = ("x", FLOAT, [5, 6, 7])
+
+
+def sort(path, *, axis, largest, count):
+    """The first elements along an axis, and their places; some are equal."""
+    result = [count if d == axis else size for d, size in enumerate(ROWS[2])]
+    nodes = [
+        helper.make_node("Round", ["twice"], ["few"]),
+        helper.make_node("Mul", ["x", "two"], ["twice"]),
+        helper.make_node("TopK", ["few", "count"], ["y", "i"], axis=axis, largest=largest),
+    ]
+    held = numbers("two", 2, dtype=np.float32), numbers("count", count)
+    return save(path, [nodes[1], nodes[0], nodes[2]], [ROWS], [("y", FLOAT, result), ("i", INT64, result)], *held)
+
+
+def scatter(path, op, places, values, *held, **attributes):
+    """Elements put at places that an input holds, or a constant."""
+    node = helper.make_node(op, ["x", "at", "u"], ["y"], **attributes)
+    given = [ROWS, ("u", FLOAT, values), *([] if held else [("at", INT64, places)])]
+    return save(path, [node], given, [("y", FLOAT, ROWS[2])], *held)
+
+
+MODELS |= {
+    "TopK, largest last": lambda p: sort(p, axis=2, largest=1, count=3),
+    "TopK, least first": lambda p: sort(p, axis=0, largest=0, count=5),
+    "ScatterElements": lambda p: scatter(p, "ScatterElements", [5, 1, 7], [5, 1, 7], axis=1),
+    "ScatterElements, added": lambda p: scatter(
+        p, "ScatterElements", [], [5, 3, 7], numbers("at", *PLACES.tolist()), axis=1, reduction="add"
+    ),
+    "ScatterND": lambda p: scatter(p, "ScatterND", [], [2, 7], numbers("at", [0, -1], [4, 2])),
+    "ScatterND, added": lambda p: scatter(p, "ScatterND", [3, 1], [3, 6, 7], reduction="add"),
+}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -1,0 +1,105 @@
+"""Sorting and scattering, which our MLIR has no ops for: places are compared, all with all.
+
+    rank of x[i] = how many x[j] are before it;  y[k] = sum of x[i] where rank i is k
+    y[r] = sum of u[m] where place m is r, or x[r] where there is none
+
+That is work for each pair, in long vectors: little for what models sort and scatter, and refused for much.
+"""
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+MOST_PAIRS = 1 << 26
+REAL = 1  # ONNX's number of f32
+WHOLE = 7  # and of i64
+
+
+def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """The first elements along an axis in order, and their places."""
+    x, shape, kind = node.input[0], facts.shapes[node.input[0]], facts.kinds[node.input[0]]
+    count = facts.constants.get(node.input[1]) if len(node.input) > 1 else of(node, "k", None)
+    axis = of(node, "axis", -1) % len(shape)
+    size, pairs = shape[axis], prod(shape) * shape[axis]
+    if count is None or pairs > MOST_PAIRS:
+        return False
+    first = int(np.reshape(count, ()))
+    order = [*(d for d in range(len(shape)) if d != axis), axis]
+    back = [order.index(d) for d in range(len(shape))]
+    rows = writer.add("Transpose", x, perm=order)
+    each, other = (writer.add("Unsqueeze", rows, writer.numbers(at)) for at in (-1, -2))
+    places = writer.real(range(size))
+    earlier = writer.add("Less", places, writer.real([[place] for place in range(size)]))
+    tied = writer.add("And", writer.add("Equal", other, each), earlier)
+    before = writer.add("Or", writer.add("Greater" if of(node, "largest", 1) else "Less", other, each), tied)
+    rank = writer.add("ReduceSum", writer.add("Cast", before, to=REAL), writer.numbers(-1), keepdims=0)
+    wanted = writer.real([[place] for place in range(first)])
+    hit = writer.add("Equal", writer.add("Unsqueeze", rank, writer.numbers(-2)), wanted)
+    nothing = {name: writer.add("Cast", writer.real(0), to=to) for name, to in (("x", kind), ("place", REAL))}
+    for output, values, zero in zip(node.output, (other, places), nothing.values(), strict=False):
+        if output:
+            chosen = writer.add("Where", hit, values, zero)
+            found = writer.add("ReduceSum", chosen, writer.numbers(-1), keepdims=0)
+            typed = found if values == other else writer.add("Cast", found, to=WHOLE)
+            writer.add("Transpose", typed, perm=back, into=output)
+    return True
+
+
+def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Elements put at places along an axis, or added there."""
+    x, places, values = node.input[:3]
+    shape, given, how = facts.shapes[x], facts.shapes.get(places, []), of(node, "reduction", "none")
+    axis = of(node, "axis", 0) % len(shape)
+    same = [a == b or d == axis for d, (a, b) in enumerate(zip(shape, given, strict=False))]
+    if how not in ("none", "add") or len(same) != len(shape) or not all(same) or prod(shape) * given[axis] > MOST_PAIRS:
+        return False
+    order = [*(d for d in range(len(shape)) if d != axis), axis]
+    rows, at, put = (writer.add("Transpose", name, perm=order) for name in (x, places, values))
+    found = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], adds=how == "add")
+    writer.add("Transpose", found, perm=[order.index(d) for d in range(len(shape))], into=node.output[0])
+    return True
+
+
+def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Parts put at places in the first dimensions, or added there."""
+    x, places, values = node.input[:3]
+    shape, given, how = facts.shapes[x], facts.shapes.get(places, [0]), of(node, "reduction", "none")
+    lead, size = shape[: given[-1]], prod(shape[given[-1] :])
+    count = prod(given[:-1])
+    if how not in ("none", "add") or not lead or prod(shape) * count > MOST_PAIRS:
+        return False
+    steps = [prod(lead[d + 1 :]) for d in range(len(lead))]
+    flat = writer.reshape(writer.add("Cast", places, to=REAL), count, len(lead))
+    behind = writer.add("Where", writer.add("Less", flat, writer.real(0)), writer.real(lead), writer.real(0))
+    weighted = writer.add("Mul", writer.add("Add", flat, behind), writer.real(steps))
+    at = writer.add("ReduceSum", weighted, writer.numbers(1), keepdims=0)
+    rows = writer.add("Transpose", writer.reshape(x, prod(lead), size), perm=[1, 0])
+    put = writer.add("Transpose", writer.reshape(values, count, size), perm=[1, 0])
+    found = put_rows(writer, (rows, at, put), prod(lead), facts.kinds[x], adds=how == "add")
+    writer.reshape(writer.add("Transpose", found, perm=[1, 0]), *shape, into=node.output[0])
+    return True
+
+
+def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: int, *, adds: bool) -> str:
+    """Rows of so many, with values put at places of them, or added there."""
+    rows, places, values = given
+    real = writer.add("Cast", places, to=REAL)
+    behind = writer.add("Where", writer.add("Less", real, writer.real(0)), writer.real(size), writer.real(0))
+    at = writer.add("Unsqueeze", writer.add("Add", real, behind), writer.numbers(-2))
+    hit = writer.add("Equal", at, writer.real([[place] for place in range(size)]))
+    zero = writer.add("Cast", writer.real(0), to=kind)
+    chosen = writer.add("Where", hit, writer.add("Unsqueeze", values, writer.numbers(-2)), zero)
+    total = writer.add("ReduceSum", chosen, writer.numbers(-1), keepdims=0)
+    if adds:
+        return writer.add("Add", rows, total)
+    hits = writer.add("ReduceSum", writer.add("Cast", hit, to=REAL), writer.numbers(-1), keepdims=0)
+    return writer.add("Where", writer.add("Greater", hits, writer.real(0)), total, rows)
+
+
+PLACES: dict[str, Rewrite] = {"TopK": rank_all, "ScatterElements": put_by_axis, "ScatterND": put_parts}
