@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 
 class UnsupportedError(Exception):
-    """The model holds what cannot be imported; the message is one line, with the way out."""
+    """The model holds what cannot be imported; the message is one line, with the way out.
+
+    Attributes:
+        op: The op that is not known, such as ``onnx.Mish``; empty where it is not one op.
+    """
+
+    def __init__(self, message: str, op: str = "") -> None:
+        super().__init__(message)
+        self.op = op
 
 
 def lower(module: "Module", first: str) -> str:
@@ -49,7 +57,7 @@ def lower(module: "Module", first: str) -> str:
             try:
                 PassManager.parse(pipeline).run(module.operation)
             except MLIRError as error:
-                raise UnsupportedError(unsupported(str(error))) from error
+                raise unsupported(str(error)) from error
     text = str(module)
     foreign = sorted({name for name in re.findall(r"= \"?([a-z_]+\.[\w.]+)", text) if name.split(".")[0] not in OURS})
     if foreign:
@@ -59,13 +67,13 @@ def lower(module: "Module", first: str) -> str:
     return text
 
 
-def unsupported(said: str) -> str:
-    """A sentence on what torch-mlir said, with the op's name where it says one."""
-    name = re.search(r"(?:onnx\.\w+|torch\.(?:aten|prims|operator)[\w.]*)", said)
-    what = name[0] if name is not None and name[0] != "torch.operator" else "an op"
-    found = re.search(r'torch\.operator "(onnx\.\w+)"', said)
-    what = found[1] if found is not None else what
+def unsupported(said: str) -> UnsupportedError:
+    """What to say of what torch-mlir said, with the op's name where it says one."""
+    foreign = re.search(r'"(onnx\.\w+)"', said)  # what no dialect of torch-mlir's has
+    found = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", said)), "")
+    what = found or "an op"
     place = re.search(r'error: "([^"]+)": (.*)', said)  # nodes of ONNX have names, ops of PyTorch lines of a file
-    if what == "an op" and place is not None:
+    if not found and place is not None:
         what = f"{place[1]}, {place[2][:MOST_SAID]}"
-    return f"torch-mlir cannot lower {what}; replace it in the model by simpler ops, or leave it out"
+    message = f"torch-mlir cannot lower {what}; replace it in the model by simpler ops, or leave it out"
+    return UnsupportedError(message, found)

@@ -28,8 +28,9 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, lower
 from payload.importers.onnx_oracle import ask_reference
-from payload.importers.onnx_plain import write_plainly
+from payload.importers.onnx_plain import define, name_shapes, write_plainly
 from payload.importers.onnx_scan import decompose_sums
+from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_values import (
     fold_constants,
     kernels_of,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 ENTRY = "main"
+MOST_DEFINED = 16  # kinds of ops that are written as ONNX defines them
 
 
 def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
@@ -69,7 +71,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     said |= {name: kernel_argument(said[name], weights[name].shape) for name in kernels_of(graph, weights)}
     arrange_kernels(graph, said)
     fix_sizes(model, {}, said)
-    text = to_linalg(model)
+    text = lowered(model, said)
     described = ImportedModel(
         arguments=(*given, *said.values()),
         source=path.name,
@@ -137,34 +139,6 @@ def bytes_of(tensor: "TensorProto") -> int:
     return width * int(np.prod(tensor.dims, dtype=np.int64))
 
 
-def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection[str]) -> None:
-    """Put sizes in the place of names of dimensions, and infer all other shapes, in place.
-
-    Raises:
-        UnsupportedError: An input that is no weight is left with a size that is not known.
-    """
-    from onnx import shape_inference  # noqa: PLC0415
-
-    graph = model.graph
-    held = {tensor.name for tensor in graph.initializer}
-    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in held])
-    asked = {tensor.name for tensor in graph.input if tensor.name not in weights}
-    for tensor in [*graph.input, *graph.output]:
-        for place, dim in enumerate(tensor.type.tensor_type.shape.dim):
-            if dim.dim_param in sizes:
-                dim.dim_value = sizes[dim.dim_param]
-            elif dim.dim_value < 1 and tensor.name in asked:
-                name = dim.dim_param or f"of dimension {place}"
-                raise UnsupportedError(
-                    f"input {tensor.name} must have fixed sizes, {name} is open; export it so, or give {name}=1"
-                )
-    for tensor in graph.output:
-        tensor.type.tensor_type.ClearField("shape")
-    del graph.value_info[:]
-    inferred = shape_inference.infer_shapes(model, data_prop=True)
-    graph.CopyFrom(inferred.graph)
-
-
 def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and dtype of a graph's input."""
     from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
@@ -204,6 +178,25 @@ def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> N
     replace_all(graph.input, inputs)
     replace_all(graph.node, [*first, *graph.node])
     graph.name = ENTRY
+
+
+def lowered(model: "ModelProto", arguments: Collection[str]) -> str:
+    """The text of a model; an op that torch-mlir does not know is written as ONNX defines it, where it does.
+
+    Raises:
+        UnsupportedError: Neither knows an op.
+    """
+    for _ in range(MOST_DEFINED):
+        try:
+            return to_linalg(model)
+        except UnsupportedError as error:
+            if not define(model, error.op.removeprefix("onnx.")):
+                raise
+            fix_sizes(model, {}, arguments)
+            name_shapes(model.graph)
+            fold_constants(model, {})
+            fix_sizes(model, {}, arguments)
+    return to_linalg(model)
 
 
 def to_linalg(model: "ModelProto") -> str:

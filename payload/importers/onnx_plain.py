@@ -12,9 +12,10 @@ from payload.importers.onnx_places import PLACES
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 PLANES = 4  # dimensions of images
+FLOAT = 1  # ONNX's number of f32
 AXES = 3  # place of a pad's axes among its inputs
 PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]] = {
     "reflect": lambda size, low, high: (range(low, 0, -1), range(size - 2, size - 2 - high, -1)),
@@ -35,18 +36,62 @@ def write_plainly(model: "ModelProto") -> None:
         written = known and rewrite is not None and rewrite(writer, node, facts)
         nodes += writer.nodes if written else [node]
     replace_all(graph.node, nodes)
+    for output in graph.output:
+        copy_given(graph, output)
 
 
-def say_defaults(model: "ModelProto", node: "NodeProto") -> None:
-    """Let a node say the real numbers that its op has by default: torch-mlir has some of them rounded."""
-    from onnx import AttributeProto, defs  # noqa: PLC0415 - comes with an extra
+def copy_given(graph: "GraphProto", output: "ValueInfoProto") -> None:
+    """Let a result that no node computes, but an input or a constant is, be a copy of it."""
+    from onnx import helper  # noqa: PLC0415 - comes with an extra
+
+    if not any(output.name in node.output for node in graph.node):
+        given, output.name = output.name, f"{output.name}_result"
+        graph.node.append(helper.make_node("Identity", [given], [output.name]))
+
+
+def define(model: "ModelProto", op: str) -> bool:
+    """Write all nodes of an op as ONNX itself defines it by others, in place; tells whether it does."""
+    from onnx import inliner  # noqa: PLC0415 - comes with an extra
+
+    nodes = [node for node in model.graph.node if node.op_type == op]
+    for node in nodes:
+        say_defaults(model, node, every=True)
+    try:
+        found = inliner.inline_selected_functions(model, [("", op)], inline_schema_functions=True) if nodes else model
+    except RuntimeError:  # of a shape that it asks for, and that is not known
+        return False
+    if not nodes or any(node.op_type == op for node in found.graph.node):
+        return False
+    model.CopyFrom(found)
+    return True
+
+
+def name_shapes(graph: "GraphProto") -> None:
+    """Let what asks for a shape that is known be a constant, in place."""
+    from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
+
+    known, left = facts_of(graph), []
+    for node in graph.node:
+        shape = known.shapes.get(node.input[0]) if node.op_type == "Shape" else None
+        if shape is None:
+            left.append(node)
+            continue
+        part = np.array(shape[of(node, "start", 0) : of(node, "end", len(shape))], np.int64)
+        graph.initializer.append(numpy_helper.from_array(part, node.output[0]))
+    replace_all(graph.node, left)
+
+
+def say_defaults(model: "ModelProto", node: "NodeProto", *, every: bool = False) -> None:
+    """Let a node say the real numbers that its op has by default, or all: torch-mlir has some of them rounded."""
+    from onnx import AttributeProto, defs  # noqa: PLC0415
 
     versions = {each.domain: each.version for each in model.opset_import}
     if not defs.has(node.op_type, node.domain) or node.domain not in versions:
         return
     said = {attribute.name for attribute in node.attribute}
     for name, attribute in defs.get_schema(node.op_type, versions[node.domain], node.domain).attributes.items():
-        if name not in said and attribute.default_value.type == AttributeProto.FLOAT:
+        kinds = (AttributeProto.FLOAT, *((AttributeProto.INT, AttributeProto.STRING) if every else ()))
+        if name not in said and attribute.default_value.type in kinds:
             node.attribute.append(attribute.default_value)
 
 
@@ -123,7 +168,21 @@ def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensor
     return True
 
 
+def gelu_by_tanh(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """The approximate Gelu, which torch-mlir takes for the other."""
+    x = node.input[0]
+    if of(node, "approximate", "none") != "tanh" or facts.kinds[x] != FLOAT:
+        return False
+    cube = writer.add("Mul", writer.add("Mul", x, x), x)
+    inner = writer.add("Add", x, writer.add("Mul", cube, writer.real(0.044715)))
+    bent = writer.add("Tanh", writer.add("Mul", inner, writer.real(np.sqrt(2 / np.pi))))
+    half = writer.add("Mul", x, writer.real(0.5))
+    writer.add("Mul", half, writer.add("Add", bent, writer.real(1)), into=node.output[0])
+    return True
+
+
 REWRITES: dict[str, Rewrite] = {
+    "Gelu": gelu_by_tanh,
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,
     "Pad": pad_by_copies,

@@ -1,11 +1,13 @@
 """Ops of ONNX that torch-mlir reads otherwise, or not at all: imported, they give what ONNX says."""
 
 import numpy as np
+import onnx
 import pytest
 from bundle_support import no_care
-from model_zoo import FLOAT, INT64, helper, numpy_helper, save
+from model_zoo import FLOAT, INT64, TensorProto, helper, numpy_helper, save
 
 from autotune.compiler.tasks.partition import partition
+from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
 from autotune.core.machine import this_machine
 from autotune.tuning.default_program import default_candidate
@@ -83,6 +85,43 @@ MODELS |= {
 }
 
 
+def newest(path, op, *given, opset=24, **attributes):
+    """A model of one node of a version of ONNX that torch-mlir does not know; the result is like its first input."""
+    inputs = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in given]
+    output = helper.make_tensor_value_info("y", FLOAT, given[0][1])
+    node = helper.make_node(op, [name for name, _ in given], ["y"], **attributes)
+    graph = helper.make_graph([node], "model", inputs, [output])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
+    return path
+
+
+def given_back(path):
+    """A model whose results are its input, a constant, and one that is computed."""
+    results = [("x", FLOAT, [5, 6, 7]), ("c", INT64, [2]), ("y", FLOAT, [5, 6, 7])]
+    return save(path, [helper.make_node("Abs", ["x"], ["y"])], [ROWS], results, numbers("c", 3, 4))
+
+
+def half_convolution(path):
+    """A convolution in f16, and what is behind it."""
+    kernel = (0.2 * np.random.default_rng(0).standard_normal((6, 8, 3, 3))).astype(np.float16)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4), helper.make_node("Relu", ["a"], ["y"])]
+    half = TensorProto.FLOAT16
+    given, result = [("x", half, [2, 8, 6, 7])], [("y", half, [2, 6, 6, 7])]
+    return save(path, nodes, given, result, numpy_helper.from_array(kernel, "w"))
+
+
+HEADS = [1, 2, 12, 8]
+MODELS |= {
+    "Gelu by tanh": lambda p: one(p, "Gelu", IMAGE[2], approximate="tanh"),
+    "Swish": lambda p: newest(p, "Swish", ("x", [4, 33])),
+    "RMSNormalization": lambda p: newest(p, "RMSNormalization", ("x", [4, 33]), ("scale", [33])),
+    "MeanVarianceNormalization": lambda p: newest(p, "MeanVarianceNormalization", ("x", IMAGE[2])),
+    "Attention": lambda p: newest(p, "Attention", *((name, HEADS) for name in "qkv"), is_causal=1),
+    "results that are given": given_back,
+    "convolution in f16": half_convolution,
+}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_an_op_computes_what_onnx_says(name, tmp_path, worker):
     import_model(str(MODELS[name](tmp_path / "model.onnx")), tmp_path / "model")
@@ -92,3 +131,9 @@ def test_an_op_computes_what_onnx_says(name, tmp_path, worker):
     for seed in (0, 1):
         (found,) = worker.evaluate(Job(payload, (candidate,), machine, seed=seed))
         assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
+
+
+def test_a_size_of_zero_is_said_to_be_one(tmp_path):
+    path = newest(tmp_path / "model.onnx", "Concat", ("x", [3, 4]), ("e", [0, 4]), axis=0)
+    with pytest.raises(PayloadError, match="input e must have sizes of at least 1, that of dimension 0 is 0"):
+        import_model(str(path), tmp_path / "model")

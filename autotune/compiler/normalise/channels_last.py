@@ -136,7 +136,8 @@ class Turned:
         if any(layout is None for layout in layouts):
             return None
         inputs = [self.of(value) if is_whole(amap) else value for value, amap in zip(values, maps, strict=True)]
-        return elementwise(inputs, [layout for layout in layouts if layout], shape, Body(op).copy)
+        kind = ir.RankedTensorType.get(shape, op.results[0].type.element_type)
+        return elementwise(inputs, [layout for layout in layouts if layout], kind, Body(op).copy)
 
 
 def turned(sizes: Sequence[int]) -> list[int]:
@@ -173,16 +174,16 @@ def with_bias(value: ir.Value, bias: ir.Value) -> ir.Value:
     """A tensor (n, h, w, c), and a number of each channel added to it."""
     loops = dims(len(LAST))
     layouts = [ir.AffineMap.get_identity(len(loops)), ir.AffineMap.get(len(loops), 0, [loops[-1]])]
-    return elementwise([value, bias], layouts, value.type.shape, lambda a, b, _: arith.addf(a, b))
+    return elementwise([value, bias], layouts, value.type, lambda a, b, _: arith.addf(a, b))
 
 
 def elementwise(
-    inputs: Sequence[ir.Value], layouts: Sequence[ir.AffineMap], shape: Sequence[int], write: Element
+    inputs: Sequence[ir.Value], layouts: Sequence[ir.AffineMap], kind: ir.RankedTensorType, write: Element
 ) -> ir.Value:
-    """An element-wise op on tensors (n, h, w, c), each read as its layout says."""
-    into = tensor.empty(shape, inputs[0].type.element_type)
-    maps = [*layouts, ir.AffineMap.get_identity(len(shape))]
-    return generic(inputs, into, maps, ["parallel"] * len(shape), write)
+    """An element-wise op that makes a tensor (n, h, w, c) of others, each read as its layout says."""
+    into = tensor.empty(kind.shape, kind.element_type)
+    maps = [*layouts, ir.AffineMap.get_identity(kind.rank)]
+    return generic(inputs, into, maps, ["parallel"] * kind.rank, write)
 
 
 @dataclass(frozen=True)
