@@ -123,7 +123,7 @@ def import_file(spec: str, folder: Path) -> None:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Every schedule family: the more specific first, plug-ins before our own, fallbacks last."""
+    """Every schedule family: the more specific first, plug-ins before our own, fallbacks and those asked for last."""
     points = sorted(registered(SCHEDULES).values(), key=is_ours)
     loaded = [cast(Family, point.load()) for point in points]
     guarded = [
@@ -144,14 +144,14 @@ def is_ours(point: EntryPoint) -> bool:
     return point.dist is None or point.dist.name == DISTRIBUTION
 
 
-def rank(family: Family) -> tuple[bool, int]:
-    """Where a family stands among those that cover a task, the first first."""
-    return family.fallback, -int(getattr(family, "specific", 0))
+def rank(family: Family) -> tuple[bool, bool, int]:
+    """Where a family stands among those that cover a task, the first first; the last are those to be asked for."""
+    return bool(getattr(family, "asked", False)), family.fallback, -int(getattr(family, "specific", 0))
 
 
 def families_for(task: Task) -> tuple[Family, ...]:
-    """Every family that covers a task, the one that is searched first."""
-    return tuple(family for family in families() if family.covers(task))
+    """Every family that covers a task and need not be asked for, the one that is searched first."""
+    return tuple(family for family in families() if not rank(family)[0] and family.covers(task))
 
 
 def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
@@ -167,8 +167,8 @@ def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
 
 
 def family_for(task: Task) -> Family | None:
-    """The first family that covers a task; `None` if none does."""
-    return next((family for family in families() if family.covers(task)), None)
+    """The first family that covers a task and need not be asked for; `None` if none does."""
+    return next((family for family in families() if not rank(family)[0] and family.covers(task)), None)
 
 
 def load_family(spec: str) -> Family:

@@ -16,6 +16,7 @@ from autotune.store.places import bundle_folder, home, recorded_folders, recorde
 
 if TYPE_CHECKING:
     from autotune.tuning.result import TuneResult
+    from autotune.tuning.tune import TuneOptions
 
 PAUSE_SECONDS = 10.0  # between looks at a full disk
 
@@ -47,6 +48,10 @@ def tune(
     family: Annotated[
         str, typer.Option(metavar="NAME|FILE.py:NAME", help="Family of schedules to search; see `show --stage tasks`.")
     ] = "",
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME|FILE.py:NAME", help="Another family, which competes for the tasks that it covers."),
+    ] = None,
     backend: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[:ARGUMENT]", help="Another compiler that competes for tasks; see `list`."),
@@ -95,6 +100,8 @@ def tune(
 
     With --jobs, idle cores compile while one measures; the order of trials is then no longer the seed's alone.
 
+    With --beside, once or more, another family competes with the one that is searched, task by task.
+
     With --backend, once or more, code that others make of a task competes with schedules, verified and timed alike.
 
     With --error or --agreement, tasks may compute in int16, bf16 or int8 as far as outputs keep it, on fresh inputs.
@@ -135,12 +142,13 @@ def tune(
         timeout=timeout,
         threads=threads,
         jobs=jobs,
+        beside=tuple(beside or ()),
         backends=tuple(backend or ()),
         error=error,
         agreement=agreement,
         objective=Objective(objective, weight),
     )
-    searched = bool(family or schedule is not None or store is not None or rules or exact)
+    searched = bool(family or beside or schedule is not None or store is not None or rules or exact)
     if (model := find_model(cost)) is not None:
         measured = searched or bool(kind or cluster)
         tune_with_cost(payloads, model, options, searched=measured, folder=bundle, as_json=as_json)
@@ -148,7 +156,7 @@ def tune(
     if kind and not cluster:
         tune_by_model(payloads, kind, options, searched=searched, folder=bundle, as_json=as_json)
         return
-    check_names(family, schedule, options.backends, cluster, baseline)
+    check_names(family, schedule, options, cluster)
     script = ScriptFile.read(schedule) if schedule is not None else None
     wanted = read_rules(rules or None, exact=exact)
     with ProgressLine() as line:
@@ -196,7 +204,7 @@ def check_machine(jobs: int, error: float, objective: str, cluster: str, *, othe
         raise typer.BadParameter(f"--error or --agreement chooses families here: {rest}")
 
 
-def check_names(family: str, schedule: Path | None, backends: tuple[str, ...], cluster: str, baseline: str) -> None:
+def check_names(family: str, schedule: Path | None, options: "TuneOptions", cluster: str) -> None:
     """Refuse names of what is not there, and options that exclude each other, before anything is measured.
 
     Raises:
@@ -208,13 +216,13 @@ def check_names(family: str, schedule: Path | None, backends: tuple[str, ...], c
 
     if family and schedule is not None:
         raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
-    if family:
-        load_family(family)
-    for spec in backends:
+    for name in (*([family] if family else []), *options.beside):
+        load_family(name)
+    for spec in options.backends:
         find_point(BACKENDS, "back end", spec.partition(":")[0], ScheduleError)
-    if backends and cluster:
+    if options.backends and cluster:
         raise typer.BadParameter("--backend makes code for this machine, --cluster measures on others: give one")
-    load_baseline(baseline)
+    load_baseline(options.baseline)
 
 
 def wait_for_room(sentence: str) -> None:

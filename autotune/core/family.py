@@ -50,7 +50,8 @@ class Family(Protocol):
     """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
 
     Plug-ins register an instance under the entry-point group ``autotune.schedules``. Where several cover a task, one
-    that has an attribute ``specific`` above 0 comes before those that say nothing, the highest first.
+    that has an attribute ``specific`` above 0 comes before those that say nothing, the highest first; one that has a
+    true attribute ``asked`` is searched only where somebody names it.
     """
 
     @property

@@ -39,6 +39,11 @@ class GuardedFamily:
         """How specific it says it is; see `Family`."""
         return int(getattr(self.family, "specific", 0))
 
+    @property
+    def asked(self) -> bool:
+        """Whether it says that it is searched only where it is asked for; see `Family`."""
+        return bool(getattr(self.family, "asked", False))
+
     def covers(self, task: Task) -> bool:
         """Tell whether it can schedule the task."""
         return self._ask("covers", lambda: self.family.covers(task))

@@ -39,6 +39,7 @@ def tune(
     schedule: str | Path | TransformScript | None = None,
     task: str = "*",
     family: str = "",
+    beside: Sequence[str] = (),
     backends: Sequence[str] = (),
     threads: int = 1,
     jobs: int = 1,
@@ -69,6 +70,7 @@ def tune(
             of the payload's own file, if it holds one.
         task: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
         family: Family of schedules to search, an installed one's name or ``mine.py:FAMILY``.
+        beside: More families, named so, each of which competes for the tasks that it covers.
         backends: Other compilers that compete for tasks, each ``NAME`` or ``NAME:ARGUMENT``.
         threads: Threads that programs may use, of a core each.
         jobs: Candidates that are worked on at once, of a core each.
@@ -101,7 +103,7 @@ def tune(
     own = own_script(wanted, file_of(schedule)) if not family else None
     floor = read_floor(place, this_machine(threads))
     options = replace(options, least_floor=floor, script=own, tasks=task, family=family, backends=tuple(backends))
-    options = replace(options, error=error, agreement=agreement)
+    options = replace(options, error=error, agreement=agreement, beside=tuple(beside))
     options = replace(options, objective=Objective(objective, weight))
     by = own.source if own is not None else ""
     folder = Path(bundle) if bundle is not None else bundle_folder(wanted.name, by, threads, wanted.rules.options)

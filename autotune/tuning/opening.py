@@ -11,7 +11,7 @@ from autotune.core.machine import Machine
 from autotune.core.objective import Objective
 from autotune.core.payload import Payload
 from autotune.core.task import Task
-from autotune.registry import family_for
+from autotune.registry import family_for, load_family
 from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.tuning.search import DEFAULT
@@ -35,6 +35,11 @@ class SearchOptions(Protocol):
     @property
     def known(self) -> Sequence[KnownConfig]:
         """Recorded configs; each task starts from the nearest."""
+        ...
+
+    @property
+    def beside(self) -> Sequence[str]:
+        """Names of more families, each of which competes for the tasks that it covers."""
         ...
 
     @property
@@ -76,15 +81,18 @@ def open_searches(
         error: Error that those may make, relative to the largest result.
 
     Raises:
-        ScheduleError: The family that is wanted covers none.
+        ScheduleError: The family that is wanted, or one beside it, covers none.
     """
-    if wanted is not None and not any(wanted.covers(task) for task in tasks):
-        tags = ", ".join(task.tag for task in tasks) or "none"
-        raise ScheduleError(f"--family must cover a task of {payload.name}: {tags}; {wanted.name!r} covers none")
+    beside = [load_family(name) for name in dict.fromkeys(options.beside)]
+    for option, named in [*([("--family", wanted)] if wanted is not None else []), *(("--beside", f) for f in beside)]:
+        if not any(named.covers(task) for task in tasks):
+            tags = ", ".join(task.tag for task in tasks) or "none"
+            raise ScheduleError(f"{option} must cover a task of {payload.name}: {tags}; {named.name!r} covers none")
     searches = []
     for task in tasks:
         first = wanted if wanted is not None and wanted.covers(task) else family_for(task)
-        rivals = [family for family in backends if family.covers(task)]
+        others = [family for family in beside if first is None or family.name != first.name]
+        rivals = [family for family in (*others, *backends) if family.covers(task)]
         allowed = replace(task, payload=replace(task.payload, error=error))
         able = [(allowed, family) for family in rounding if family.covers(task)]
         for found, family in [*([(task, first)] if first is not None else []), *((task, r) for r in rivals), *able]:

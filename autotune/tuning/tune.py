@@ -61,6 +61,7 @@ class TuneOptions:
         script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
         tasks: Which tasks that script is for, where it takes one op: a tag, or a pattern with ``*``.
         family: Family to search, an installed one's name or ``mine.py:FAMILY``; empty for the first that covers a task.
+        beside: More families, named so, each of which competes for the tasks that it covers.
         backends: Back ends that compete with it, each ``NAME`` or ``NAME:ARGUMENT``.
         threads: Threads that programs may use; with one they have no parallel loops.
         jobs: Candidates that are worked on at once, of a core each; one at a time measures.
@@ -81,6 +82,7 @@ class TuneOptions:
     script: ScriptFile | None = None
     tasks: str = "*"
     family: str = ""
+    beside: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     threads: int = 1
     jobs: int = 1
@@ -113,13 +115,14 @@ class TuneOptions:
         own = ["--schedule", self.script.source] if self.script is not None else []
         own += ["--task", self.tasks] if self.tasks != "*" else []
         own += ["--family", self.family] if self.family else []
+        own += [word for name in self.beside for word in ("--beside", name)]
         own += [word for spec in self.backends for word in ("--backend", spec)]
         own += ["--threads", str(self.threads)] if self.threads > 1 else []
         own += ["--error", f"{self.error:g}"] if self.error else []
         own += ["--agreement", f"{self.agreement:g}"] if self.agreement else []
         own += ["--jobs", str(self.jobs)] if self.jobs > 1 else []
-        both = ["--objective", self.objective.names, "--weight", f"{self.objective.weight:g}"]
-        own += both if self.objective.has_joules else []
+        if self.objective.has_joules:
+            own += ["--objective", self.objective.names, "--weight", f"{self.objective.weight:g}"]
         return ["autotune", "tune", payload, "--trials", str(self.trials), *own, *bound, *choices, *cold]
 
 
@@ -239,8 +242,7 @@ def tune(
             spent=spent,
         )
     folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
-    result = replace(result, bundle=str(folder))
-    store.write_summary(payload.name, result.to_json())
+    store.write_summary(payload.name, (result := replace(result, bundle=str(folder))).to_json())
     return result
 
 
