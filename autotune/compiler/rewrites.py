@@ -14,6 +14,7 @@ from mlir import ir
 from autotune.compiler.beforehand import read_blocks
 from autotune.compiler.concrete import write_concrete
 from autotune.compiler.module import find_function, parse, run_passes
+from autotune.compiler.passes.affine import write_affine_loops
 from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
@@ -215,7 +216,8 @@ def rewrite(unit: Unit) -> Iterator[str]:
     """Apply the rewrites before the script, the script, and those after it, one a step.
 
     What code of others needs has no step of its own: it is part of the first and the last one (`core.backend.CALLS`).
-    Nor has what products of rounded operands need (`core.precision.DOTS`).
+    Nor has what products of rounded operands need (`core.precision.DOTS`), nor what makes affine loops
+    (`core.affine_plan.AFFINE`): it is part of the first step behind the script.
 
     Yields:
         The name of what was applied.
@@ -229,6 +231,8 @@ def rewrite(unit: Unit) -> Iterator[str]:
     for step in chain(BEFORE_SCRIPT, (script,), AFTER_SCRIPT):
         if step == AFTER_SCRIPT[-1] and unit.precisions:
             write_dots(unit.module)
+        if step == AFTER_SCRIPT[0]:
+            write_affine_loops(unit.module)
         step.apply(unit)
         if step == AFTER_SCRIPT[-1] and unit.kernels:
             close_gaps(unit.module)

@@ -7,7 +7,7 @@ from tuning_support import MACHINES, contraction_payload
 from autotune.compiler.module import context, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.core.script import Step, assemble
-from autotune.registry import family_for, load_payload
+from autotune.registry import family_for, load_family, load_payload
 
 # file -> (payload, index of its task, machine, what differs from the default config)
 CASES = {
@@ -37,6 +37,13 @@ CASES = {
     "epilogue_avx2": (lambda: load_payload("gpt,d_model=128,heads=4,d_ff=256,vocab=64,seq=32,layers=1"), 7, "avx2", {}),
     "embedding_avx2": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx2", {}),
     "embedding_avx512": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx512", {}),
+    "affine_softmax_avx2": (lambda: load_payload("softmax,rows=16,cols=33"), 0, "avx2", {}),
+    "affine_matmul_avx512": (
+        lambda: load_payload("matmul,m=64,n=96,k=128"),
+        0,
+        "avx512",
+        {"order": "0 2 1", "tile_2": 32, "vectors": 2},
+    ),
     "gelu_neon": (lambda: load_payload("gelu,rows=8,cols=64"), 0, "neon", {"rows": 2, "vectors": 4}),
 }
 
@@ -44,7 +51,7 @@ CASES = {
 def write(name):
     load, index, machine, changes = CASES[name]
     task = partition(load()).tasks[index]
-    host, family = MACHINES[machine], family_for(task)
+    host, family = MACHINES[machine], load_family("affine") if name.startswith("affine") else family_for(task)
     config = {**family.default(task, host), **changes}
     space = family.space(task, host)
     space.check(config)

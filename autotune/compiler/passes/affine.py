@@ -1,0 +1,187 @@
+"""Affine loops: marked ops on buffers, as upstream's affine passes fuse, tile, jam and vectorize them.
+
+    x, m, e, s, y of a softmax   ->   for row: (for k: m = max(m, x);  for k: s += (e = exp(x - m));  for k: y = e / s)
+
+A schedule marks ops with what the passes shall do (`core/affine_plan.py`). Ops that follow each other are taken out
+into a function of their own, so that nothing else becomes part of their loops, and what they have become is put back.
+Two steps are ours, as upstream has none: sums that loops carry (`affine_sums.py`), and a loop's last steps split off,
+so that only those are masked. And loops of which upstream would make wrong vectors are kept from it.
+"""
+
+from mlir import ir
+from mlir.dialects import scf
+from mlir.dialects.transform import interpreter
+
+from autotune.compiler.module import every_op, run_passes
+from autotune.compiler.passes.affine_access import (
+    bounds,
+    can_be_jammed,
+    carries,
+    goes_on,
+    is_right_in_vectors,
+    is_taken,
+    loops_of,
+    step_of,
+    trips,
+)
+from autotune.compiler.passes.affine_runs import Outline, check_folded, find_runs, following
+from autotune.compiler.passes.affine_sums import carry_sums
+from autotune.core.affine_plan import AffinePlan
+from autotune.core.errors import CompileError
+
+JAMMED = "autotune.jammed"
+TIDY = "canonicalize,cse"
+WHOLE = 1 << 30  # a tile of all of a loop
+
+
+def write_affine_loops(module: ir.Module) -> None:
+    """Replace marked ops of a bufferized module by loops, in place.
+
+    Raises:
+        CompileError: A mark says what no pass takes, or a pass refuses the ops.
+    """
+    for run in list(find_runs(every_op(module))):
+        plan = read_plan(run.plan)
+        outline = Outline.of(run)
+        lower(outline.module, plan)
+        outline.put_back()
+
+
+def read_plan(said: ir.Attribute) -> AffinePlan:
+    """What a mark says.
+
+    Raises:
+        CompileError: Stage ``transform``; it says something else than a plan.
+    """
+    try:
+        values = {named.name: named.attr for named in ir.DictAttr(said)}
+        plan = AffinePlan(
+            fuse=ir.StringAttr(values["fuse"]).value,
+            tiles=tuple(int(ir.IntegerAttr(step).value) for step in ir.ArrayAttr(values["tiles"])),
+            scalars=bool(ir.BoolAttr(values["scalars"]).value),
+            lanes=int(ir.IntegerAttr(values["lanes"]).value),
+            reductions=bool(ir.BoolAttr(values["reductions"]).value),
+            jam=int(ir.IntegerAttr(values["jam"]).value),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CompileError("transform", f"autotune.affine must read {AffinePlan().text}, is {said}") from error
+    if plan.fault:
+        raise CompileError("transform", f"autotune.affine: {plan.fault}")
+    return plan
+
+
+def lower(module: ir.Module, plan: AffinePlan) -> None:
+    """Ops of a function become loops, and vectors."""
+    run(module, "convert-linalg-to-affine-loops", "affine-fold-memref-alias-ops", TIDY)
+    check_folded(module.operation)
+    run(module, *fusion(plan), *tiling(plan), TIDY)
+    if plan.scalars:
+        run(module, "affine-scalrep")
+        carry_sums(module.operation)
+        run(module, "affine-scalrep", TIDY)
+    if plan.jam > 1 and mark_jammed(module, plan):
+        jam(module, plan.jam)
+        run(module, "affine-loop-normalize", TIDY, *(["affine-scalrep"] if plan.scalars else []))
+    if plan.lanes:
+        split_rests(module, plan)
+        keep_scalar(module, plan.lanes)
+        options = f"virtual-vector-size={plan.lanes} vectorize-reductions={str(plan.reductions).lower()}"
+        options += " test-fastest-varying=0"  # along rows of memory alone
+        run(module, f"affine-super-vectorize{{{options}}}")
+        unmask(module, plan.lanes)
+    run(module, "affine-loop-invariant-code-motion", "lower-affine", TIDY)
+
+
+def run(module: ir.Module, *passes: str) -> None:
+    """Run passes on a module's functions."""
+    run_passes(module, f"builtin.module(func.func({','.join(passes)}))")
+
+
+def fusion(plan: AffinePlan) -> list[str]:
+    """The pass that fuses loops, if any does."""
+    if plan.fuse == "none":
+        return []
+    mode, most = ("greedy", " maximal=true") if plan.fuse == "maximal" else (plan.fuse, "")
+    return [f"affine-loop-fusion{{mode={mode}{most}}}"]
+
+
+def tiling(plan: AffinePlan) -> list[str]:
+    """The passes that tile loops, if any is tiled; loops inside of tiles count from 0."""
+    if not any(plan.tiles):
+        return []
+    steps = [step or WHOLE for step in plan.tiles] + [WHOLE] * (16 - len(plan.tiles))
+    sizes = ",".join(map(str, steps))
+    return [
+        f"affine-loop-tile{{tile-sizes={sizes}}}",
+        "affine-loop-normalize{promote-single-iter=true}",
+        "affine-simplify-structures",
+    ]
+
+
+def mark_jammed(module: ir.Module, plan: AffinePlan) -> bool:
+    """Mark loops whose steps may be taken beside each other: the innermost that does not become vectors."""
+    marked = False
+    for loop in loops_of(module.operation):
+        inner = [each for each in loops_of(loop) if each != loop]
+        able = [each for each in inner if can_be_jammed(each) and not goes_on(each)]
+        count = trips(loop)
+        if inner and not able and count is not None and count >= plan.jam and can_be_jammed(loop) and not goes_on(loop):
+            loop.attributes[JAMMED] = ir.UnitAttr.get()
+            marked = True
+    return marked
+
+
+def jam(module: ir.Module, factor: int) -> None:
+    """Unroll marked loops, and join their inner loops again."""
+    one = "!transform.any_op"
+    script = ir.Module.parse(
+        "module attributes {transform.with_named_sequence} {\n"
+        f"transform.named_sequence @__transform_main(%module: {one}) {{\n"
+        f"%loops = transform.structured.match attributes{{{JAMMED}}} in %module : ({one}) -> {one}\n"
+        f"transform.loop.unroll_and_jam %loops {{factor = {factor}}} : {one}\n"
+        "transform.yield\n} }"
+    )
+    try:
+        interpreter.apply_named_sequence(module.operation, script.body.operations[0], script.operation)
+    except (ValueError, ir.MLIRError) as error:
+        raise CompileError("transform", f"loops cannot be unrolled and jammed by {factor}: {error}") from error
+
+
+def split_rests(module: ir.Module, plan: AffinePlan) -> None:
+    """Split the last steps off loops that become vectors, where vectors do not divide them."""
+    for loop in reversed(loops_of(module.operation)):
+        count = trips(loop)
+        cut = count is not None and count > plan.lanes and count % plan.lanes > 0 and goes_on(loop)
+        if count is not None and cut and is_right_in_vectors(loop, 1) and (plan.reductions or not carries(loop)):
+            split(loop, count // plan.lanes * plan.lanes)
+
+
+def keep_scalar(module: ir.Module, lanes: int) -> None:
+    """Keep upstream from vectorizing what would be wrong: it leaves loops alone that have a region inside."""
+    for loop in loops_of(module.operation):
+        if is_taken(loop) and not (goes_on(loop) and is_right_in_vectors(loop, lanes)):
+            with ir.InsertionPoint.at_block_begin(loop.regions[0].blocks[0]), loop.location:
+                region = scf.ExecuteRegionOp([])
+                with ir.InsertionPoint(region.regions[0].blocks.append()):
+                    scf.yield_([])
+
+
+def split(loop: ir.Operation, point: int) -> None:
+    """Cut a loop in two, where it has taken so many steps."""
+    middle = ir.AffineMapAttr.get(ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(point)]))
+    rest = loop.clone(ir.InsertionPoint(following(loop)))
+    rest.attributes["lowerBoundMap"] = middle
+    for old, new in zip(loop.results, rest.results, strict=True):
+        old.replace_all_uses_with(new)
+    for place, result in enumerate(loop.results):
+        rest.operands[len(rest.operands) - len(loop.results) + place] = result
+    loop.attributes["upperBoundMap"] = middle
+
+
+def unmask(module: ir.Module, lanes: int) -> None:
+    """Say of vectors that lie whole in memory that they do: those of loops whose steps vectors divide."""
+    for loop in loops_of(module.operation):
+        if step_of(loop) == lanes and (ends := bounds(loop)) is not None and (ends[1] - ends[0]) % lanes == 0:
+            for op in every_op(loop):
+                if op.name in ("vector.transfer_read", "vector.transfer_write"):
+                    op.attributes["in_bounds"] = ir.ArrayAttr.get([ir.BoolAttr.get(True)])

@@ -1,0 +1,182 @@
+"""Polyhedral schedules: a task's ops become affine loops, which upstream's affine passes fuse, tile, jam and vectorize.
+
+    m, e, s, y of a softmax   ->   for row: (for k: m = max(m, x);  for k: s += (e = exp(x - m));  for k: y = e / s)
+
+The script only marks ops, and turns the loops of one that stands alone; the passes see buffers, not tensors
+(``compiler/passes/affine.py``). Families that know an op are faster as a rule (docs/results.md): this one is searched
+where it is asked for.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+
+from autotune.core.affine_plan import AFFINE, FUSIONS, AffinePlan
+from autotune.core.family import Rewrites
+from autotune.core.loop_nest import LoopNest
+from autotune.core.machine import Machine
+from autotune.core.marks import AFFINE as MARK
+from autotune.core.marks import LAST
+from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Task
+from schedules import moves
+from schedules.blocking import fitting_vectors, vectors_up_to
+from schedules.functions import choose_functions, function_defaults, function_knobs
+from schedules.group import find_members
+from schedules.moves import ANY, Script
+
+VECTORS = (1, 2, 4, 0)
+JAMS = (1, 2, 4, 8)
+TILES = (8, 16, 32, 64, 128, 256)
+MOST_TILED = 3  # innermost loops of an op that may be tiled
+MOST_TURNED = 3  # loops of an op that may come in any order
+
+
+@dataclass(frozen=True)
+class Affine:
+    """The family of whatever has loops of known length."""
+
+    name: str = "affine"
+    fallback: bool = True
+    asked: bool = True
+
+    def covers(self, task: Task) -> bool:
+        """Every task whose loops are known, and whose places loops decide."""
+        return len(task.nest.sizes) > 0 and not task.grows and not task.gathers
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """What the passes may do."""
+        nest, several = main_nest(task), bool(task.members) or task.filled is not None
+        knobs = [Knob("fuse", tuple(reversed(FUSIONS)))] if several else []
+        if not task.members and len(orders(nest)) > 1:
+            knobs.append(Knob("order", orders(nest)))
+        knobs += [Knob(f"tile_{d}", values) for d, values in tiles(nest).items()]
+        knobs += [Knob("scalars", (True, False)), Knob("vectors", VECTORS)]
+        if sums(task):
+            knobs.append(Knob("reductions", (True, False)))
+        if len(nest.sizes) > 1:
+            knobs.append(Knob("jam", JAMS))
+
+        def carried(config: Config) -> bool:
+            return not config["reductions"] or bool(config["scalars"] and config["vectors"])
+
+        def small(config: Config) -> bool:
+            return int(config["jam"]) * max(1, int(config["vectors"])) <= machine.vector_registers
+
+        laws = [Constraint("sums become vectors where loops carry them, and there are vectors", carried)] * sums(task)
+        if len(nest.sizes) > 1:
+            laws.append(Constraint("jammed vectors fit the registers", small))
+        return Space((*knobs, *function_knobs(task)), tuple(laws))
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Loops fused where that gains something, a few vectors of a row, a few rows of a product jammed."""
+        chosen = {knob.name: knob.values[0] for knob in self.space(task, machine).knobs}
+        short = not task.members and task.nest.iterators[-1] == "reduction" and task.nest.sizes[-1] < machine.lanes
+        columns = task.contractions[0].n if task.contractions else row_of(task.nest, summed=not short)
+        most = 4 if machine.vector_registers > 16 else 2
+        chosen["vectors"] = vectors_up_to(most, fitting_vectors(columns, machine.lanes))
+        if "jam" in chosen and (task.contractions or (task.lanes is not None and task.lanes.products)):
+            chosen["jam"] = 4
+        if "fuse" in chosen:
+            chosen["fuse"] = "greedy"
+        if short:
+            chosen["reductions"] = False  # a loop around a short sum becomes vectors instead
+        return {**chosen, **function_defaults(task)}
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Mark ``%op``, and all ops of a group."""
+        space = self.space(task, machine)
+        space.check(config)
+        script = Script(space.knobs, config)
+        script.say(f"loops by upstream's affine passes ({AFFINE})")
+        ops, fills = find_members(script, task.members, "%op") if task.members else (["%op"], [])
+        if task.filled is not None:
+            fills.append(moves.producer(script, "%op", task.filled))
+        for op in ops:
+            choose_functions(script, config, op)
+        order = order_of(config, len(task.nest.sizes))
+        if order != list(range(len(order))):
+            ops = [turn(script, ops[0], order)]
+        plan = plan_of(task, config, machine)
+        for op in (*ops[1:], *filter(None, fills)):
+            mark(script, op, plan.text)
+        mark(script, ops[0], plan.text.replace("{", f"{{{LAST}, ", 1))
+        return script.text
+
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """It leaves operands as they are."""
+        return Rewrites()
+
+
+def plan_of(task: Task, config: Config, machine: Machine) -> AffinePlan:
+    """What a config gives the passes."""
+    nest = main_nest(task)
+    steps = [int(config.get(f"tile_{d}", 0)) for d in order_of(config, len(nest.sizes))]
+    return AffinePlan(
+        fuse=str(config.get("fuse", "none")),
+        tiles=tuple(steps) if any(steps) else (),
+        scalars=bool(config["scalars"]),
+        lanes=int(config["vectors"]) * machine.lanes,
+        reductions=bool(config.get("reductions", False)),
+        jam=int(config.get("jam", 1)),
+    )
+
+
+def main_nest(task: Task) -> LoopNest:
+    """The loops that are tiled: those of a product or of windows, else of the task's op."""
+    products = [member.nest for member in task.members if member.has_products]
+    return products[0] if products else task.nest
+
+
+def row_of(nest: LoopNest, *, summed: bool) -> int:
+    """Steps of the innermost loop, or of the innermost that sums nothing."""
+    loops = [size for size, kind in zip(nest.sizes, nest.iterators, strict=True) if summed or kind == "parallel"]
+    return loops[-1] if loops else 1
+
+
+def sums(task: Task) -> bool:
+    """Tell whether an op of the task reduces."""
+    return any(nest.reduced for nest in (task.nest, *(member.nest for member in task.members)))
+
+
+def tiles(nest: LoopNest) -> dict[int, tuple[int, ...]]:
+    """Steps that may be taken of the innermost loops: they divide them."""
+    found = {d: tuple(step for step in TILES if step < size and size % step == 0) for d, size in enumerate(nest.sizes)}
+    able = [d for d, steps in found.items() if steps][-MOST_TILED:] if len(nest.sizes) > 1 else []
+    return {d: (0, *found[d]) for d in able}
+
+
+def orders(nest: LoopNest) -> tuple[str, ...]:
+    """Orders of an op's loops, as it is first: every one of few, else those that sum around the last that does not."""
+    depth = len(nest.sizes)
+    if depth <= MOST_TURNED:
+        return tuple(" ".join(map(str, order)) for order in permutations(range(depth)))
+    parallel = [d for d, kind in enumerate(nest.iterators) if kind == "parallel"]
+    inside = [*(d for d in range(depth) if d != parallel[-1]), parallel[-1]] if parallel else list(range(depth))
+    return tuple(dict.fromkeys(" ".join(map(str, order)) for order in (range(depth), inside)))
+
+
+def order_of(config: Config, depth: int) -> list[int]:
+    """The loops of an op, the outermost first."""
+    return [int(d) for d in str(config["order"]).split()] if "order" in config else list(range(depth))
+
+
+def turn(script: Script, op: str, order: list[int]) -> str:
+    """Let an op's loops come in another order; consumes `op`.
+
+    for i: for j: y[i, j] = ...   ->   for j: for i: y[i, j] = ...
+    """
+    generic, turned = moves.generalize(script, op), script.fresh("turned")
+    script.emit(
+        f"{turned} = transform.structured.interchange {generic} iterator_interchange = {order} : ({ANY}) -> {ANY}"
+    )
+    return turned
+
+
+def mark(script: Script, op: str, said: str) -> None:
+    """Say of an op how it becomes loops."""
+    plan = script.fresh("plan")
+    script.emit(f"{plan} = transform.param.constant {said} -> !transform.any_param")
+    script.emit(f'transform.annotate {op} "{MARK}" = {plan} : {ANY}, !transform.any_param')
+
+
+AFFINE_LOOPS = Affine()
