@@ -2,6 +2,7 @@
 
 from mlir import ir
 
+from autotune.compiler.normalise.broadcast_places import read_places_before_repeating
 from autotune.compiler.normalise.channels_last import turn_channels_last
 from autotune.compiler.normalise.known_places import read_by_maps
 from autotune.compiler.normalise.narrow import narrow_floats
@@ -21,6 +22,7 @@ SIMPLIFY = (
     multiply_powers,
     narrow_floats,
     find_places_apart,
+    read_places_before_repeating,
     read_elements_of_wholes,
     read_by_maps,
     make_lines_planes,
