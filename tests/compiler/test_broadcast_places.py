@@ -1,5 +1,7 @@
 """Places that are repeated before elements are read at them are read as they were."""
 
+import re
+
 import pytest
 from tuning_support import agrees, loaded, run_tuned
 
@@ -58,9 +60,7 @@ def test_a_gather_is_given_places_as_they_were(name, tmp_path):
     with context():
         module = parse(TEXT.replace("COPY", copy), "mine")
         read_places_before_repeating(module)
-        assert (
-            str(module).count("linalg.") - str(module).count("linalg.yield") - str(module).count("linalg.index") == ops
-        )
+        assert len(re.findall(r"= linalg\.(?:generic|broadcast|transpose)", str(module))) == ops
     payload = loaded(tmp_path, TEXT.replace("COPY", copy))
     inputs = payload.make_inputs(0)
     x, ids = (inputs[argument.name] for argument in payload.arguments[:2])
