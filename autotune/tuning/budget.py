@@ -5,7 +5,7 @@ of independent causes do, by their squares. Steps back to what is more exact are
 error that is regained, first until the sum fits the budget, then until the whole does, on inputs that nobody has seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -45,13 +45,37 @@ def spend(
     plan = Descent([Ladder.of(choice) for choice in choices], errors, seed)
     while plan.is_rounded and plan.expected > allowed.room:
         plan.step_back()
-    spent = None
-    while plan.is_rounded and (spent := spent_by(plan, allowed, errors, seed)) is None:
-        plan.step_back()
+    spent = fewest_steps(plan, lambda: spent_by(plan, allowed, errors, seed))
     if spent is None:
         return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps {limits_of(allowed)}",)
     alone = {rung.search.task.tag: plan.alone(i) for i, rung in enumerate(plan.chosen) if is_rounded(rung)}
     return plan.chosen, replace(spent, tasks=alone), ()
+
+
+def fewest_steps(plan: "Descent", measured: Callable[[], Spent | None]) -> Spent | None:
+    """Step back until the whole keeps what is allowed, and no further than it must; what it then spends.
+
+    Measuring takes long: steps are doubled until there are enough, and what lies between is halved. The last of all
+    steps, after which no task rounds, is always enough: `None`.
+    """
+    path, short, stride, spent = [[*plan.places]], -1, 1, None
+    while plan.is_rounded and (spent := measured()) is None:
+        short = len(path) - 1
+        for _ in range(stride):
+            if plan.is_rounded:
+                plan.step_back()
+                path.append([*plan.places])
+        stride *= 2
+    enough = len(path) - 1
+    while enough - short > 1:
+        middle = (enough + short) // 2
+        plan.places = [*path[middle]]
+        if (found := measured()) is None:
+            short = middle
+        else:
+            enough, spent = middle, found
+    plan.places = [*path[enough]]
+    return spent
 
 
 def spent_by(plan: "Descent", allowed: Allowed, errors: Errors, seed: int) -> Spent | None:

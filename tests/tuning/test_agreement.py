@@ -17,9 +17,10 @@ from autotune.core.payload import Argument, Payload
 from autotune.core.trial import Samples
 from autotune.registry import load_payload, rounding_families
 from autotune.tuning.allowed import LEAST_ROWS, Allowed
-from autotune.tuning.budget import is_rounded, spend
+from autotune.tuning.budget import fewest_steps, is_rounded, spend
 from autotune.tuning.choose import Choice
 from autotune.tuning.default_program import default_candidate
+from autotune.tuning.result import Spent
 from autotune.worker.proof import RowsWanted, agreeing, count_rows, has_rows
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
@@ -69,6 +70,34 @@ def test_tasks_step_back_until_enough_rows_agree(allowed, place, error):
     assert chosen[0].search.family.name == list(known.found)[place]
     assert spent.error == pytest.approx(error)
     assert (spent.agreement, spent.rows) == (allowed.agreement, 1024 if allowed.agreement else 0)
+
+
+class Steps:
+    """A plan of so many steps, the last of which rounds nothing; counts what is measured."""
+
+    def __init__(self, steps, enough):
+        self.places, self.steps, self.enough, self.measured = [0], steps, enough, []
+
+    @property
+    def is_rounded(self):
+        return self.places[0] < self.steps
+
+    def step_back(self):
+        self.places[0] += 1
+
+    def measure(self):
+        self.measured.append(self.places[0])
+        return Spent(0.1, self.places[0]) if self.places[0] >= self.enough else None
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 18])
+def test_no_more_steps_are_taken_than_must_be_and_few_are_measured(steps):
+    for enough in range(steps + 1):
+        plan = Steps(steps, enough)
+        spent = fewest_steps(plan, plan.measure)
+        assert plan.places == [enough]
+        assert spent == (Spent(0.1, enough) if enough < steps else None)
+        assert len(set(plan.measured)) == len(plan.measured) <= 2 * (enough + 1).bit_length() + 1
 
 
 @pytest.mark.parametrize(("least", "seeds"), [(1, 1), (24, 3), (20, 3), (10**6, 4)])
