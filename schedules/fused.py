@@ -211,7 +211,7 @@ class FusedWriter(GroupWriter):
         """Schedule a member that is no contraction; consumes `op`."""
         self.choose_functions(op)
         mark = HIDDEN if self.skips and member.masked_loop is not None else ""
-        self.write_rows(op, self.sizes_of(member), reduced=bool(member.nest.reduced), mark=mark)
+        self.write_rows(op, self.sizes_of(member), reduced=member.in_strands, mark=mark)
 
     def open_contractions(
         self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str

@@ -6,6 +6,7 @@ from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.compiler.extents import extent_of, open_dimensions, static_shape
+from autotune.compiler.module import every_op
 from autotune.compiler.values import is_constant, trip_count
 from autotune.core.loop_nest import Contraction, LoopNest
 
@@ -39,6 +40,12 @@ def loop_nest(op: ir.Operation) -> LoopNest | None:
         return None
     iterators = tuple("parallel" if d in written else "reduction" for d in range(total))
     return LoopNest(tuple(sizes[d] for d in range(total)), iterators, tuple(sorted(growing)))
+
+
+def counts_reduced(op: ir.Operation, nest: LoopNest) -> bool:
+    """Tell whether an op computes with the count of a loop that it reduces."""
+    counted = [ir.IntegerAttr(each.attributes["dim"]).value for each in every_op(op) if each.name == "linalg.index"]
+    return any(nest.iterators[loop] == "reduction" for loop in counted)
 
 
 def describe_contraction(op: ir.Operation, nest: LoopNest) -> Contraction | None:

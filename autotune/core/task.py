@@ -27,6 +27,7 @@ class Member:
         online_loop: Position of a loop over columns that may come block by block, since the group divides by the sum of
             a softmax in the end. `None` if there is none.
         lanes: Loops of its register tile, if the op does not vectorize as it is but reads windows.
+        counts: Whether the op computes with the count of a loop that it reduces, as who looks for a place does.
     """
 
     nest: LoopNest
@@ -37,6 +38,12 @@ class Member:
     masked_loop: int | None = None
     online_loop: int | None = None
     lanes: Lanes | None = None
+    counts: bool = False
+
+    @property
+    def in_strands(self) -> bool:
+        """Whether partial results of a row may be reduced side by side: upstream counts on in none but the first."""
+        return bool(self.nest.reduced) and not self.counts
 
     @property
     def has_products(self) -> bool:

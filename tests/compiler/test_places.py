@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tuning_support import default_steps, run_steps
 
+import autotune.tensor as T
 from autotune.compiler.tasks.partition import partition
 from autotune.core.machine import this_machine
 from autotune.worker.reading import open_payload
@@ -52,3 +53,10 @@ def test_the_first_place_of_an_extremum_is_found_by_vectors(kind, size, tmp_path
     got = run_steps(payload, parts, inputs, steps)
     np.testing.assert_array_equal(got[0], best(x, axis=1))
     np.testing.assert_array_equal(got[1], place(x, axis=1))
+
+
+@pytest.mark.parametrize("size", [129, 960, 1000])
+def test_places_in_rows_that_are_reduced_in_strands_count_from_the_first_column(size):
+    x = np.random.default_rng(0).standard_normal((9, size)).astype("f4")
+    found = T.compile(lambda x: (T.argmax(x, axis=1), T.argmin(x, axis=1)))(x)
+    np.testing.assert_array_equal(found, [np.argmax(x, axis=1), np.argmin(x, axis=1)])

@@ -12,7 +12,7 @@ from mlir.dialects import bufferization
 
 from autotune.compiler.extents import bound_empties
 from autotune.compiler.module import context, find_function, parse, run_passes, symbol
-from autotune.compiler.nests import describe_contraction, loop_nest, structured_ops
+from autotune.compiler.nests import counts_reduced, describe_contraction, loop_nest, structured_ops
 from autotune.compiler.normalise.channels_last import has_channels_first
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.packs import lower_packs
@@ -180,7 +180,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
             lanes = replace(lanes, constant_b=True)
             weights.append(op.operands[1])
         filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else None
-        members.append(Member(nest, reader, operand, contraction, filled, lanes=lanes))
+        members.append(Member(nest, reader, operand, contraction, filled, lanes=lanes, counts=counts_reduced(op, nest)))
     if len(members) > 1:
         rows = rows_of(members[0].nest.iterators, contracts=members[0].contraction is not None)
         masked = masked_loops(group.ops, rows)
