@@ -1,14 +1,13 @@
 """Affine loops beside the other families, in docs/results.md: measure it (`measure`), and write the table (`render`).
 
-Each task is searched by the family that is always tried and by `affine`, for as many trials each; the best of both are
-raced, interleaved, on data that no search has seen. Trials are kept in a store, so that the command goes on where it
-was stopped.
+Each task is searched by the family that is always tried and by `affine`, for as many trials each; the best of both run
+in turn, on data that no search has seen, in two processes. Trials are kept in a store, so that the command goes on
+where it was stopped.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,26 +16,23 @@ from blocks import ROOT, Only, home, keep, read, serve, table
 
 import autotune.tensor as T  # noqa: N812
 from autotune.core.payload import Payload
-from autotune.registry import load_baseline, load_payload
+from autotune.core.stats import quiet_time, ratio_interval
+from autotune.core.trial import Samples
+from autotune.registry import load_payload
 from autotune.reports.format import duration
 from autotune.store.store import Store
-from autotune.tuning.choose import Choice, choose_all
+from autotune.tuning.choose import PROCESSES, RACE_EFFORT, race
 from autotune.tuning.opening import open_searches
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.tune import TuneOptions
 from autotune.tuning.workplace import open_workplace
-from autotune.worker.noise import measure_noise
 from autotune.worker.reading import open_payload, partition
 
 SECONDS = 60.0  # that one candidate may take
 NAME = "affine"
-HEAD = ("task", "family", "its best", "affine", "affine over it", "affine config", "why")
+SAID = ("fuse", "order", "vectors", "jam")  # knobs of the table
+HEAD = ("task", "family", "its best", "affine", "affine over it", "its config", "why")
 STORE = Path("build") / "affine.journal"
-
-
-def some(*shape: int) -> np.ndarray[Any, Any]:
-    """Numbers of a shape."""
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -69,29 +65,86 @@ def file(name: str) -> Callable[[], Payload]:
     return lambda: open_payload(ROOT / "payloads" / f"{name}.mlir")
 
 
+def function(compute: Callable[[T.Tensor], T.Tensor], *shape: int) -> Callable[[], Payload]:
+    """A payload of a function of one tensor."""
+    return lambda: T.payload(compute, np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+
+
 CASES = (
-    Case("softmax 512 x 512", spec("softmax,rows=512,cols=512"), ""),
-    Case("softmax 128 x 333", spec("softmax,rows=128,cols=333"), ""),
-    Case("layer norm 512 x 768", spec("layer_norm,rows=512,cols=768"), ""),
-    Case("GELU 128 x 3072", spec("gelu,rows=128,cols=3072"), ""),
-    Case("matmul 256^3", spec("matmul,m=256,n=256,k=256"), ""),
-    Case("conv 3 x 3, 32 to 32 channels, 28 x 28", spec("conv,batch=1,channels=32,filters=32,size=28"), ""),
-    Case("matmul 61 x 127 x 67", spec("matmul,m=61,n=127,k=67"), ""),
-    Case("attention 4 x 64 x 32", spec("attention,heads=4,seq=64,d=32"), ""),
-    Case("stencil of 3 x 3 points, 256 x 512", file("stencil"), ""),
-    Case("max pool of 2 x 2, 32 x 112 x 112", file("max_pool"), ""),
-    Case("deviation of rows, 512 x 1000", lambda: T.payload(lambda x: T.std(x, axis=1), some(512, 1000)), ""),
-    Case("sums of columns, 1000 x 512", lambda: T.payload(lambda x: T.sum(x, axis=0), some(1000, 512)), ""),
-    Case("sum over 2 of 4 loops", lambda: T.payload(lambda x: T.sum(x, axis=(1, 3)), some(16, 24, 20, 64)), ""),
-    Case("product of rows, 512 x 777", lambda: T.payload(lambda x: T.prod(x, axis=1), some(512, 777)), ""),
-    Case("place of a maximum, 128 x 1000", lambda: T.payload(lambda x: T.argmax(x, axis=1), some(128, 1000)), ""),
-    Case("transpose 512 x 512", lambda: T.payload(lambda x: T.permute_dims(x, (1, 0)) + 1, some(512, 512)), ""),
+    Case(
+        "softmax 512 x 512",
+        spec("softmax,rows=512,cols=512"),
+        "the same loops; one row's exponentials in a private row, not those of a block of rows",
+    ),
+    Case("softmax 128 x 333", spec("softmax,rows=128,cols=333"), "the same loops; `fused` fetches the next rows ahead"),
+    Case("layer norm 512 x 768", spec("layer_norm,rows=512,cols=768"), "the same loops, bound by the same loads"),
+    Case("GELU 128 x 3072", spec("gelu,rows=128,cols=3072"), "one loop either way, bound by the polynomial"),
+    Case(
+        "matmul 256^3",
+        spec("matmul,m=256,n=256,k=256"),
+        "a register tile of rows by vectors too; B is read where it lies, not from panels",
+    ),
+    Case(
+        "matmul 61 x 127 x 67",
+        spec("matmul,m=61,n=127,k=67"),
+        "what vectors leave over is one masked vector; `matmul` takes powers of two in turn",
+    ),
+    Case(
+        "conv 3 x 3, 32 to 32 channels, 28 x 28",
+        spec("conv,batch=1,channels=32,filters=32,size=28"),
+        "4 places of a row share a weight in registers, 14 in `windows`",
+    ),
+    Case(
+        "attention 4 x 64 x 32",
+        spec("attention,heads=4,seq=64,d=32"),
+        "Q times K transposed sums along rows, a vector to add up for each sum: no register tile",
+    ),
+    Case(
+        "stencil of 3 x 3 points, 256 x 512",
+        file("stencil"),
+        "8 rows share a weight in registers in `windows`; here LLVM's own vectors are best",
+    ),
+    Case(
+        "max pool of 2 x 2, 32 x 112 x 112",
+        file("max_pool"),
+        "upstream makes no vectors of steps of two; LLVM's own are better than our shuffles",
+    ),
+    Case(
+        "deviation of rows, 512 x 1000",
+        function(lambda x: T.std(x, axis=1), 512, 1000),
+        "the same loops; `fused` fetches the next rows ahead",
+    ),
+    Case(
+        "sums of columns, 1000 x 512",
+        function(lambda x: T.sum(x, axis=0), 1000, 512),
+        "columns side by side, down all rows; `vectorize` goes along the sum, element by element",
+    ),
+    Case(
+        "sum over 2 of 4 loops",
+        function(lambda x: T.sum(x, axis=(1, 3)), 16, 24, 20, 64),
+        "both sum a row in vectors, and add up each",
+    ),
+    Case(
+        "product of rows, 512 x 777",
+        function(lambda x: T.prod(x, axis=1), 512, 777),
+        "what vectors leave over is one masked vector, not powers of two in turn",
+    ),
+    Case(
+        "place of a maximum, 128 x 1000",
+        function(lambda x: T.argmax(x, axis=1), 128, 1000),
+        "upstream has no vectors of a loop's counter: the place is found one by one",
+    ),
+    Case(
+        "transpose 512 x 512",
+        function(lambda x: T.permute_dims(x, (1, 0)) + 1, 512, 512),
+        "no loop goes along both rows, so nothing becomes a vector; `turned` turns squares",
+    ),
 )
 
 
 def measure(
     only: Only = "",
-    trials: Annotated[int, typer.Option(help="Of each task and family.")] = 12,
+    trials: Annotated[int, typer.Option(help="Of each task and family.")] = 8,
 ) -> None:
     """Search every task by both families, and race the best."""
     STORE.parent.mkdir(exist_ok=True)
@@ -105,20 +158,20 @@ def measure(
             for search in searches:
                 while len(search.trials) < trials and search.step(bench) is not None:
                     pass
-            floor = measure_noise(place.machine, bench)
-            (choice,) = choose_all(searches, load_baseline("passes"), floor, [bench])
-        keep(NAME, case.file, {"name": case.name, "trials": trials, "floor": floor, **row_of(choice, searches)})
+            best = [search.candidate(search.right[0].config) for search in searches]
+            raced = race(searches[0], best, RACE_EFFORT, bench, processes=PROCESSES)
+        keep(NAME, case.file, {"name": case.name, "trials": trials, **row_of(searches, raced)})
         typer.echo(row(case, read(home() / NAME, case.file)))
 
 
-def row_of(choice: Choice, searches: list[TaskSearch]) -> dict[str, Any]:
-    """What became of a task."""
-    mine = choice.search.family.name if choice.config is not None else "plain lowering"
-    times = {mine: median(choice.samples.seconds)} if choice.samples is not None else {}
-    times |= {name: median(samples.seconds) for name, samples in choice.rivals}
-    best = {search.family.name: dict(search.right[0].config) for search in searches if search.right}
-    outcomes = {s.family.name: [trial.outcome for trial in s.trials] for s in searches}
-    return {"winner": mine, "seconds": times, "best": best, "outcomes": outcomes, "note": choice.note}
+def row_of(searches: list[TaskSearch], raced: list[Samples | None]) -> dict[str, Any]:
+    """What became of a task: the usual family's best, and that of affine loops, in turn."""
+    usual, ours = (samples.seconds if samples is not None else () for samples in raced)
+    both = {search.family.name: dict(search.right[0].config) for search in searches}
+    outcomes = {search.family.name: [trial.outcome for trial in search.trials] for search in searches}
+    ratio = asdict(ratio_interval(ours, usual)) if ours and usual else None
+    seconds = [quiet_time(each) if each else None for each in (usual, ours)]
+    return {"best": both, "seconds": seconds, "ratio": ratio, "outcomes": outcomes}
 
 
 def part(folder: Path) -> str:
@@ -127,17 +180,16 @@ def part(folder: Path) -> str:
         return ""
     found = [(case, data) for case in CASES if (data := read(folder, case.file))]
     trials = max(data["trials"] for _, data in found)
-    said = f"{trials} trials of each family a task, the best of both raced; above 1 `affine` is slower"
+    said = f"{trials} trials of each family a task, the best of both in turn; above 1 `affine` is slower"
     return f"\nIn `results/{folder.parent.name}`, {said}:\n\n" + table(HEAD, [row(case, data) for case, data in found])
 
 
 def row(case: Case, data: dict[str, Any]) -> str:
     """One line of the table."""
-    usual = next((name for name in data["seconds"] if name != NAME), "plain lowering")
-    ours, theirs = data["seconds"].get(NAME), data["seconds"].get(usual)
-    times = [duration(each) if each is not None else "-" for each in (theirs, ours)]
-    config = " ".join(f"{name}={value}" for name, value in data["best"].get(NAME, {}).items() if name != "math")
-    ratio = f"{ours / theirs:.2f}" if ours is not None and theirs is not None else "-"
+    usual = next(name for name in data["best"] if name != NAME)
+    times = [duration(each) if each is not None else "-" for each in data["seconds"]]
+    config = " ".join(f"{name}={value}" for name, value in data["best"][NAME].items() if name in SAID)
+    ratio = "{estimate:.2f} [{low:.2f}, {high:.2f}]".format(**data["ratio"]) if data["ratio"] else "-"
     return f"| {' | '.join([case.name, f'`{usual}`', *times, ratio, f'`{config}`', case.why])} |"
 
 
