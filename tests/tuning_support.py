@@ -103,13 +103,17 @@ def product_of(payload, arrays, *, a="mk", b="kn"):
 
 def run(payload, inputs, script, pipeline, *, text=None, panels=()):
     """Compile a payload, call it once on poisoned outputs, and give those."""
+    return call(payload, compile_program(payload, script, pipeline, text=text, panels=dict(panels)), inputs)
+
+
+def call(payload, program, inputs):
+    """Call a payload's program once on poisoned outputs, and give those."""
     arrays = [aligned_empty(argument, "huge") for argument in payload.arguments]
     for argument, array in zip(payload.arguments, arrays, strict=True):
         if argument.role == "output":
             poison(array)
         else:
             array[...] = inputs[argument.name]
-    program = compile_program(payload, script, pipeline, text=text, panels=dict(panels))
     program.bind([*arrays, *(w.pack(arrays[w.source]) for w in program.weights)]).run()
     return [x for x, argument in zip(arrays, payload.arguments, strict=True) if argument.role == "output"]
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from tuning_support import MACHINES, run
+from tuning_support import MACHINES, call
 
 from autotune.compiler.lower import TAIL
+from autotune.compiler.program import compile_program
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
@@ -51,9 +52,10 @@ def test_every_config_is_right_at_every_length(depth, most):
     programs = [assemble([Step(task.tag, 1, body)]) for body in bodies][:most]
     job = Job(task.payload, tuple(Candidate(script, TAIL) for script in programs), this_machine(), effort=QUICK)
     assert [(e.outcome, e.diagnostic) for e in evaluate(job)] == [("ok", "")] * len(programs)
+    program = compile_program(task.payload, programs[0], TAIL)
     for length in (1, 7, 8, 9, 16, 17, 21):
         inputs["extent"][:] = length
-        (got,) = run(task.payload, inputs, programs[0], TAIL)
+        (got,) = call(task.payload, program, inputs)
         np.testing.assert_allclose(got, attention(length, **inputs), rtol=2e-5)
 
 
