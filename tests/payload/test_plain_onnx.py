@@ -110,6 +110,15 @@ def half_convolution(path):
     return save(path, nodes, given, result, numpy_helper.from_array(kernel, "w"))
 
 
+def recurrent(path, op, gates):
+    """Rows after each other; what is kept of the last is read, and written over."""
+    rng = np.random.default_rng(0)
+    shapes = {"w": (1, 12 * gates, 10), "r": (1, 12 * gates, 12), "b": (1, 24 * gates)}
+    held = [numpy_helper.from_array((0.3 * rng.standard_normal(s)).astype(np.float32), n) for n, s in shapes.items()]
+    node = helper.make_node(op, ["x", *shapes], ["y"], hidden_size=12)
+    return save(path, [node], [("x", FLOAT, [5, 2, 10])], [("y", FLOAT, [5, 1, 2, 12])], *held)
+
+
 HEADS = [1, 2, 12, 8]
 MODELS |= {
     "Gelu by tanh": lambda p: one(p, "Gelu", IMAGE[2], approximate="tanh"),
@@ -118,6 +127,8 @@ MODELS |= {
     "MeanVarianceNormalization": lambda p: newest(p, "MeanVarianceNormalization", ("x", IMAGE[2])),
     "Attention": lambda p: newest(p, "Attention", *((name, HEADS) for name in "qkv"), is_causal=1),
     "results that are given": given_back,
+    "LSTM": lambda p: recurrent(p, "LSTM", 4),
+    "GRU": lambda p: recurrent(p, "GRU", 3),
     "convolution in f16": half_convolution,
 }
 

@@ -1,6 +1,7 @@
 """Destinations: what an op writes to, and what is filled into it first, is made for it alone."""
 
 from mlir import ir
+from mlir.dialects import tensor
 
 from autotune.compiler.nests import structured_ops
 from autotune.compiler.values import maker
@@ -32,3 +33,30 @@ def make_own(reader: ir.Operation, number: int) -> None:
         reader.operands[number] = made_by.results[0]
     if made_by.name == "linalg.fill":
         make_own(made_by, len(made_by.operands) - 1)
+
+
+def skip_settled_copy(op: ir.Operation) -> ir.WalkResult:
+    """Let a value that is already computed in its destination stand for the copy of it there.
+
+    One-shot bufferization sees that the two are one buffer for a single op, but no longer for the loops that
+    tiling makes of it. Where the op also reads its destination, it sees neither: then the value is computed elsewhere,
+    and copied.
+    """
+    if op.name == "bufferization.materialize_in_destination" and len(op.results) == 1:
+        source, destination = op.operands
+        made_by = maker(source)
+        if made_by is None or not made_by.name.startswith("linalg.") or made_by.operands[-1] != destination:
+            return ir.WalkResult.ADVANCE
+        if reads_besides(made_by, destination):
+            with ir.InsertionPoint(made_by), op.location:
+                kind = destination.type
+                made_by.operands[len(made_by.operands) - 1] = tensor.empty(kind.shape, kind.element_type)
+            return ir.WalkResult.ADVANCE
+        op.results[0].replace_all_uses_with(source)
+        op.erase()
+    return ir.WalkResult.ADVANCE
+
+
+def reads_besides(op: ir.Operation, value: ir.Value) -> bool:
+    """Tell whether an op that writes to a value reads it as another operand, and only there."""
+    return value in list(op.operands)[:-1] and not list(op.regions[0].blocks[0].arguments[-1].uses)

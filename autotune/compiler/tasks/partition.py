@@ -18,7 +18,7 @@ from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.packs import lower_packs
 from autotune.compiler.rules.apply import rewrite
 from autotune.compiler.tasks.causal import masked_loops
-from autotune.compiler.tasks.destinations import own_destinations
+from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy
 from autotune.compiler.tasks.fusible import is_kept, is_repeated, writes_inside
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
@@ -28,7 +28,7 @@ from autotune.compiler.tasks.softmax import find_plan
 from autotune.compiler.tasks.stencils import periods_of
 from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
-from autotune.compiler.values import fill_of, maker
+from autotune.compiler.values import fill_of
 from autotune.core.loop_nest import Contraction, LoopNest, rows_of
 from autotune.core.marks import TAG, WEIGHT_OF
 from autotune.core.payload import Case, Payload
@@ -121,21 +121,6 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     module.operation.walk(skip_settled_copy)
     own_destinations(find_function(module, str(symbol(function))))
     bound_empties(find_function(module, str(symbol(function))))
-
-
-def skip_settled_copy(op: ir.Operation) -> ir.WalkResult:
-    """Let a value that is already computed in its destination stand for the copy of it there.
-
-    One-shot bufferization sees that the two are one buffer for a single op, but no longer for the loops that
-    tiling makes of it.
-    """
-    if op.name == "bufferization.materialize_in_destination" and len(op.results) == 1:
-        source, destination = op.operands
-        made_by = maker(source)
-        if made_by is not None and made_by.name.startswith("linalg.") and made_by.operands[-1] == destination:
-            op.results[0].replace_all_uses_with(source)
-            op.erase()
-    return ir.WalkResult.ADVANCE
 
 
 def mark(group: Group, task: Task) -> None:
