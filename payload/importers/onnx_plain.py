@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from payload.importers.onnx_einsum import multiply_in_pairs
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, facts_of, of
 from payload.importers.onnx_places import PLACES
 from payload.importers.onnx_values import replace_all
@@ -182,6 +183,7 @@ def gelu_by_tanh(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 
 
 REWRITES: dict[str, Rewrite] = {
+    "Einsum": multiply_in_pairs,
     "Gelu": gelu_by_tanh,
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,

@@ -119,6 +119,13 @@ def recurrent(path, op, gates):
     return save(path, [node], [("x", FLOAT, [5, 2, 10])], [("y", FLOAT, [5, 1, 2, 12])], *held)
 
 
+def mixed(path):
+    """Experts' results by their shares: a letter that all three have is summed with the last."""
+    node = helper.make_node("Einsum", ["x", "w", "s"], ["y"], equation="tef,efd,te->td")
+    given = [("x", FLOAT, [6, 3, 5]), ("w", FLOAT, [3, 5, 4]), ("s", FLOAT, [6, 3])]
+    return save(path, [node], given, [("y", FLOAT, [6, 4])])
+
+
 HEADS = [1, 2, 12, 8]
 MODELS |= {
     "Gelu by tanh": lambda p: one(p, "Gelu", IMAGE[2], approximate="tanh"),
@@ -127,6 +134,7 @@ MODELS |= {
     "MeanVarianceNormalization": lambda p: newest(p, "MeanVarianceNormalization", ("x", IMAGE[2])),
     "Attention": lambda p: newest(p, "Attention", *((name, HEADS) for name in "qkv"), is_causal=1),
     "results that are given": given_back,
+    "Einsum of three": mixed,
     "LSTM": lambda p: recurrent(p, "LSTM", 4),
     "GRU": lambda p: recurrent(p, "GRU", 3),
     "convolution in f16": half_convolution,

@@ -1,0 +1,31 @@
+"""Sums of products of three tensors and more, in pairs: torch-mlir sums over a letter that a later one still has."""
+
+from typing import TYPE_CHECKING
+
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+PAIR = 2
+
+
+def multiply_in_pairs(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
+    """An Einsum of many tensors, a pair after the other; tells whether it is written."""
+    equation = of(node, "equation", "").replace(" ", "")
+    if len(node.input) <= PAIR or "." in equation:
+        return False
+    given, arrow, result = equation.partition("->")
+    terms = given.split(",")
+    if not arrow:
+        letters = given.replace(",", "")
+        result = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    last, held = node.input[0], terms[0]
+    for place in range(1, len(terms)):
+        final = place == len(terms) - 1
+        later = result + "".join(terms[place + 1 :])
+        both = "".join(dict.fromkeys(held + terms[place]))
+        kept = result if final else "".join(letter for letter in both if letter in later)
+        into, said = node.output[0] if final else "", f"{held},{terms[place]}->{kept}"
+        last, held = writer.add("Einsum", last, node.input[place], into=into, equation=said), kept
+    return True
