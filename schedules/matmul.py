@@ -34,8 +34,8 @@ class Matmul:
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Any contraction the partition could describe."""
-        return task.contraction is not None
+        """Any contraction but batches of products with vectors: every loop of one step is dropped with the batch's."""
+        return (c := task.contraction) is not None and not (c.batched and 1 in (c.m, c.n, c.k))
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Knobs whose values make sense for these sizes, and the laws between them."""

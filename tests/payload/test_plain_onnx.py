@@ -135,6 +135,7 @@ MODELS |= {
     "Attention": lambda p: newest(p, "Attention", *((name, HEADS) for name in "qkv"), is_causal=1),
     "results that are given": given_back,
     "Einsum of three": mixed,
+    "rows by matrices": lambda p: newest(p, "MatMul", ("x", [4, 1, 7]), ("w", [4, 7, 7])),
     "LSTM": lambda p: recurrent(p, "LSTM", 4),
     "GRU": lambda p: recurrent(p, "GRU", 3),
     "convolution in f16": half_convolution,
