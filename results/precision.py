@@ -163,9 +163,11 @@ def said_of_model(data: dict[str, Any]) -> str:
         rows.append(f"| {name} | {cell(data['ways'], name)} | {way['off']:.1e} | {agree} |")
     counts = {kind: list(data["schedules"].values()).count(kind) for kind in ("int16", "bf16", "int8")}
     budget = {"spent": 0.0, "agrees": 1.0, "rows": 0} | (data["budget"] or {})
-    rows = f", and agrees in {budget['agrees']:.1%} of {budget['rows']} rows of drawn tokens" if budget["rows"] else ""
+    agrees = (
+        f", and agrees in {budget['agrees']:.1%} of {budget['rows']} rows of drawn tokens" if budget["rows"] else ""
+    )
     tasks = ", ".join(f"{count} tasks in {kind}" for kind, count in counts.items())
-    tuned = f"What was tuned is off by {budget['spent']:.2g}{rows}: {tasks}."
+    tuned = f"What was tuned is off by {budget['spent']:.2g}{agrees}: {tasks}."
     head = ("computed in", "time", "off f32 by, at most", "same likeliest token")
     return f"\n`{MODEL}`, random weights, {data['places']} places of real text. {tuned}\n\n{table(head, rows)}"
 

@@ -1,7 +1,4 @@
-"""The records that a bundle's manifest is made of: frozen data with types and ranges that are checked when it is read.
-
-Nothing is trusted for being there: numbers are bounded and finite, names cannot leave a folder.
-"""
+"""The records of a bundle's manifest, checked when they are read: numbers are bounded, names cannot leave a folder."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -26,6 +23,7 @@ Seconds = Annotated[float, Field(ge=1e-18, lt=1e6, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Size = Annotated[int, Field(ge=1, lt=2**40)]
 SampleSeconds = Annotated[tuple[Seconds, ...], Field(max_length=100_000)]
 KnobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
@@ -87,20 +85,17 @@ class BudgetRecord:
     """The error that tasks may bring by rounding operands, and what became of it.
 
     Attributes:
-        error: What outputs may be off, relative to the largest of each.
-        spent: What they are, on inputs that the search had not seen.
+        error, spent: What outputs may be off, relative to the largest of each; what they are, on inputs of their own.
         tasks: What they are with one task rounded alone, by tag, for those that are.
-        agreement: Least share of rows whose largest element must stay where it is; 0 where none was asked for.
-        agrees: Share of the rows where it does.
-        rows: Number of those rows.
+        agreement, agrees, rows: Least share of rows whose largest element must stay where it is; of how many it does.
     """
 
     error: Annotated[float, Field(gt=0, le=1)]
-    spent: Annotated[float, Field(ge=0, le=1)]
+    spent: Share
     tasks: dict[Name, Annotated[float, Field(ge=0, le=1e30)]]
-    agreement: Annotated[float, Field(ge=0, le=1)] = 0.0
-    agrees: Annotated[float, Field(ge=0, le=1)] = 1.0
-    rows: Annotated[int, Field(ge=0, le=1 << 40)] = 0
+    agreement: Share = 0.0
+    agrees: Share = 1.0
+    rows: Count = 0
 
 
 @dataclass(frozen=True)
