@@ -25,6 +25,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
+from payload.importers.pt2_gelu import gelu
 from payload.importers.pt2_scan import sum_along
 from payload.importers.pt2_softmax import trust_softmaxes
 from payload.importers.pt2_values import (
@@ -114,7 +115,8 @@ def read_program(path: Path) -> "ExportedProgram":
             f"its weights must take at most {MOST_WEIGHT_BYTES / 2**30:g} GiB, they take {held / 2**30:.1f} GiB; "
             "export fewer layers"
         )
-    table = {**get_decomposition_table(), torch.ops.aten.cumsum.default: sum_along}
+    ours = {torch.ops.aten.cumsum.default: sum_along, torch.ops.aten.gelu.default: gelu}
+    table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)
 
 

@@ -51,6 +51,7 @@ class Embedded(nn.Module):
 
 MODELS = {
     "linear": lambda: (nn.Sequential(nn.Linear(20, 24), nn.GELU(), nn.Linear(24, 10)), torch.randn(8, 20)),
+    "gelu by tanh": lambda: (nn.Sequential(nn.Linear(20, 24), nn.GELU(approximate="tanh")), 3 * torch.randn(8, 20)),
     "residual": lambda: (Residual(), torch.randn(1, 8, 10, 10)),
     "embedded": lambda: (Embedded(), torch.zeros(1, 12, dtype=torch.int64)),
     "half": lambda: (nn.Sequential(nn.Linear(20, 24), nn.ReLU()).half(), torch.randn(8, 20).half()),

@@ -1,0 +1,18 @@
+"""GELU by tanh of PyTorch's programs, written out: torch-mlir takes the exact one in its place."""
+
+from math import pi, sqrt
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CUBIC = 0.044715  # Hendrycks and Gimpel, Gaussian Error Linear Units, 2016
+
+
+def gelu(x: "Tensor", *, approximate: str = "none") -> Any:  # noqa: ANN401 - a tensor, or `NotImplemented`
+    """What ``aten.gelu`` gives, where it is approximated by tanh; else it is left to the converter."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    if approximate != "tanh":
+        return NotImplemented
+    return 0.5 * x * (1.0 + torch.tanh(sqrt(2.0 / pi) * (x + CUBIC * x * x * x)))
