@@ -64,7 +64,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     given = [argument_of(node, places) for node in inputs]
     kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
     data = [random_inputs(given, kinds, seed) for seed in SEEDS]
-    results = [compute(graph, {**each, **weights}) for each in data]
+    results = [computed(graph, {**each, **weights}) for each in data]
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
     said = {argument.name: argument for argument in given}
     said |= {name: weight_argument(name, weights[name]) for name in names if name not in said}
@@ -85,6 +85,22 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_folder(
         folder, to_linalg(graph), described, weights, inputs=data, results=results, keep=partial(shutil.copyfile, path)
     )
+
+
+def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
+    """What a program gives for random inputs.
+
+    Raises:
+        UnsupportedError: PyTorch cannot compute it, such as where an input is a place that is not there.
+    """
+    try:
+        return compute(graph, values)
+    except Exception as error:  # every op of PyTorch raises its own
+        said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UnsupportedError(
+            f"PyTorch must compute it for random inputs, it says: {said.strip()[:200]}; "
+            "let whole numbers that are places, or divide, be no inputs"
+        ) from error
 
 
 def read_program(path: Path) -> "ExportedProgram":

@@ -182,3 +182,16 @@ def test_an_imported_model_is_called_with_its_inputs_alone(tmp_path):
     with torch.no_grad():
         expected = model(example).numpy()
     np.testing.assert_allclose(function(example.numpy()), expected, atol=1e-5)
+
+
+class Beyond(nn.Module):
+    """Reads rows that no input that is a place of one could name."""
+
+    def forward(self, x, places):
+        return x[places.flip(0) + 1000]
+
+
+def test_a_program_that_cannot_run_on_random_inputs_is_refused_in_one_line(tmp_path, refused):
+    example = (torch.randn(8, 20), torch.ones(3, dtype=torch.int64))
+    torch.export.save(torch.export.export(Beyond().eval(), example), tmp_path / "model.pt2")
+    refused("import", tmp_path / "model.pt2", "-o", tmp_path / "out", words="PyTorch must compute it for random inputs")
