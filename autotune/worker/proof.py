@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from autotune.compiler.module import context
 from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.program import BoundProgram
 from autotune.compiler.rewrites import BEFORE_SCRIPT, SCRIPT, Unit, rewrite
 from autotune.compiler.stages import compile_to
 from autotune.core.candidate import Claim
@@ -98,11 +99,21 @@ def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
         CompileError: The program does not compile, or is not right.
     """
     bench = open_testbench(claim.payload, claim.seed)
+    bound = right_program(claim, bench)
+    bound.run()  # into the arrays it is timed with; verification had its own
+    return output_errors(claim.payload, bench)
+
+
+def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
+    """The program of a claim, bound to a testbench.
+
+    Raises:
+        CompileError: The program does not compile, or is not right.
+    """
     bound, found = build_and_verify(claim.payload, claim.candidate, bench)
     if bound is None:
         raise CompileError("verify", f"{claim.payload.name} must be right, it is {found.outcome}: {found.diagnostic}")
-    bound.run()  # into the arrays it is timed with; verification had its own
-    return output_errors(claim.payload, bench)
+    return bound
 
 
 @dataclass(frozen=True)
@@ -127,9 +138,7 @@ def count_rows(wanted: RowsWanted) -> tuple[int, int]:
         CompileError: The program does not compile, or is not right.
     """
     claim, rows, same = wanted.claim, 0, 0
-    bound, found = build_and_verify(claim.payload, claim.candidate, open_testbench(claim.payload, claim.seed))
-    if bound is None:
-        raise CompileError("verify", f"{claim.payload.name} must be right, it is {found.outcome}: {found.diagnostic}")
+    bound = right_program(claim, open_testbench(claim.payload, claim.seed))
     for seed in range(claim.seed, claim.seed + wanted.most_seeds):
         bench = open_testbench(claim.payload, seed)
         bench.bind(bound.program).run()
