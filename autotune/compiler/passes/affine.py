@@ -26,7 +26,7 @@ from autotune.compiler.passes.affine_access import (
 )
 from autotune.compiler.passes.affine_runs import Outline, check_folded, find_runs, following
 from autotune.compiler.passes.affine_sums import carry_sums
-from autotune.core.affine_plan import AffinePlan
+from autotune.core.affine_plan import MOST_DEPTH, AffinePlan
 from autotune.core.errors import CompileError
 
 JAMMED = "autotune.jammed"
@@ -109,7 +109,7 @@ def tiling(plan: AffinePlan) -> list[str]:
     """The passes that tile loops, if any is tiled; loops inside of tiles count from 0."""
     if not any(plan.tiles):
         return []
-    steps = [step or WHOLE for step in plan.tiles] + [WHOLE] * (16 - len(plan.tiles))
+    steps = [step or WHOLE for step in plan.tiles] + [WHOLE] * (MOST_DEPTH - len(plan.tiles))
     sizes = ",".join(map(str, steps))
     return [
         f"affine-loop-tile{{tile-sizes={sizes}}}",
