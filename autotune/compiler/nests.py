@@ -125,3 +125,12 @@ def trips_of(loop: ir.Operation) -> int:
     """Iterations of an scf.for with constant bounds; 1 where they are not known."""
     known = all(map(is_constant, list(loop.operands)[:3]))
     return max(0, trip_count(loop)) if known else 1
+
+
+def moves_elements(op: ir.Operation) -> bool:
+    """Tell whether a structured op gives the elements of its one input as they are, elsewhere or several times."""
+    if len(op.operands) != 2 or len(op.results) != 1:
+        return False
+    block = op.regions[0].blocks[0]
+    end = block.operations[0].operation
+    return len(block.operations) == 1 and bool(end.operands[0] == block.arguments[0])

@@ -8,7 +8,7 @@ A gather then sees that a place is the same for a whole row, and reads the row i
 from mlir import ir
 
 from autotune.compiler.module import every_op, run_passes
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.values import maker
 
 COPIES = ("linalg.generic", "linalg.broadcast", "linalg.transpose")
@@ -35,13 +35,10 @@ def reads_elements(op: ir.Operation) -> bool:
 def copied_from(value: ir.Value) -> ir.Operation | None:
     """The op that copies elements of a tensor to a value, some of them to several places; `None` if that is all."""
     op = maker(value)
-    if op is None or op.name not in COPIES or len(op.results) != 1 or len(op.operands) != 2:
+    if op is None or op.name not in COPIES or not moves_elements(op):
         return None
-    block = op.regions[0].blocks[0]
-    body = [inner.operation for inner in block.operations]
     read, written = map(dimensions, indexing_maps(op))
-    plain = len(body) == 1 and body[0].operands[0] == block.arguments[0]
-    return op if plain and None not in read and written == list(range(len(written))) else None
+    return op if None not in read and written == list(range(len(written))) else None
 
 
 def read_from(op: ir.Operation, number: int, copy: ir.Operation) -> None:

@@ -4,7 +4,7 @@ from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.compiler.module import every_op, run_passes
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.values import maker
 
 
@@ -39,11 +39,10 @@ def read_before_swap(op: ir.Operation, number: int) -> bool:
 
 def swaps_last(op: ir.Operation) -> bool:
     """Tell whether an op gives a tensor with its last two dimensions swapped, and does nothing else."""
-    if op.name not in ("linalg.transpose", "linalg.generic") or len(op.results) != 1 or len(op.operands) != 2:
+    if op.name not in ("linalg.transpose", "linalg.generic") or not moves_elements(op):
         return False
-    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
     read, written = map(dimensions, indexing_maps(op))
-    if len(body) != 1 or body[0].operands[0] != op.regions[0].blocks[0].arguments[0] or len(written) < 2:
+    if len(written) < 2:
         return False
     *lead, first, second = written
     return None not in written and len(set(written)) == len(written) and read == [*lead, second, first]

@@ -7,7 +7,7 @@ from itertools import groupby
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.normalise.emit import permuted
 from autotune.compiler.values import maker
 
@@ -112,9 +112,7 @@ def last_of(kernel: ir.Value) -> ir.Value:
 def bias_of(value: ir.Value) -> ir.Value | None:
     """The vector by channel that a tensor repeats everywhere; `None` if it is none."""
     made_by = maker(value)
-    if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or len(made_by.operands) != 2:
+    if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or not moves_elements(made_by):
         return None
-    body = made_by.regions[0].blocks[0].operations
     read, written = map(dimensions, indexing_maps(made_by))
-    moves = len(body) == 1 and body[0].operation.operands[0] == made_by.regions[0].blocks[0].arguments[0]
-    return made_by.operands[0] if moves and written == list(range(len(written))) and read == [1] else None
+    return made_by.operands[0] if written == list(range(len(written))) and read == [1] else None

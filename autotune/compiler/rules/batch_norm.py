@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 from mlir.rewrite import PatternRewriter
 
-from autotune.compiler.nests import dimensions, element_type, indexing_maps
+from autotune.compiler.nests import dimensions, element_type, indexing_maps, moves_elements
 from autotune.compiler.rules.bodies import is_used_once, is_whole, known_number, number_of
 from autotune.compiler.values import maker
 from autotune.core.payload import Array
@@ -55,10 +55,7 @@ def bias_of(conv: ir.Operation, channel: int) -> Array | None:
     if (number := known_number(start)) is not None:
         return np.full(count, number)
     made_by = maker(start)
-    if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or len(made_by.operands) != 2:
-        return None
-    body = [inner.operation for inner in made_by.regions[0].blocks[0].operations]
-    if len(body) != 1 or body[0].operands[0] != made_by.regions[0].blocks[0].arguments[0]:
+    if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or not moves_elements(made_by):
         return None
     read, written = map(dimensions, indexing_maps(made_by))
     return constant_array(made_by.operands[0]) if read == [written[channel]] else None

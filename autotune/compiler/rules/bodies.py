@@ -2,7 +2,7 @@
 
 from mlir import ir
 
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.values import fill_of, maker
 
 NAMED = {  # element-wise ops with a name of their own, and what each computes of an element
@@ -117,10 +117,7 @@ def beside_in(values: list[ir.Value], number: float, op: ir.Operation, name: str
 
 def permutation_of(op: ir.Operation) -> list[int] | None:
     """Dimension of an op's input that each dimension of its result is, where it does nothing but move elements."""
-    if len(op.operands) != TWO or len(op.results) != 1 or op.name not in ("linalg.transpose", "linalg.generic"):
-        return None
-    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
-    if len(body) != 1 or body[0].operands[0] != op.regions[0].blocks[0].arguments[0]:
+    if op.name not in ("linalg.transpose", "linalg.generic") or not moves_elements(op):
         return None
     read, written = map(dimensions, indexing_maps(op))
     known = [d for d in written if d is not None]
