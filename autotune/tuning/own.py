@@ -35,6 +35,20 @@ def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
     return given or (ScriptFile(payload.name, payload.schedule) if payload.schedule else None)
 
 
+def read_own(payload: Payload, given: ScriptFile | None, tasks: str, *, family: str) -> OwnFamily | None:
+    """The user's own script that is to be tuned, read before anything is measured; `None` for families.
+
+    Raises:
+        ScheduleError: The script cannot be read or tuned; or tasks are named for a script, and there is none.
+    """
+    file = own_script(payload, given) if not family else None
+    if file is not None:
+        return open_own(file, tasks)
+    if tasks != "*":
+        raise ScheduleError("--task must go with a schedule of your own, there is none; pass --schedule or drop it")
+    return None
+
+
 def open_own(file: ScriptFile, tasks: str = "*") -> OwnFamily:
     """A user's script as a family.
 

@@ -16,7 +16,7 @@ from autotune.core.trial import Reason
 from autotune.tuning.asking import CmaEs
 from autotune.tuning.features import Features, feature_names, is_ordered, knob_features
 from autotune.tuning.model import CostModel
-from autotune.tuning.named_samplers import HUB, ask_by_name, class_of, is_named
+from autotune.tuning.named_samplers import HUB, ask_by_name, class_of, is_named, is_optunas
 from autotune.tuning.objectives import AskingBoth
 from autotune.tuning.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Sampler, Terrain, Tpe, Uniform
 
@@ -41,7 +41,7 @@ def check_sampler(name: str) -> None:
     """
     if name.startswith(HUB):
         class_of(name.removeprefix(HUB))
-    elif name not in SAMPLERS and not is_named(name):
+    elif name not in SAMPLERS and not is_optunas(name):
         raise SpaceError(
             f"sampler must be one of {', '.join(SAMPLERS)}; got {name!r:.100}; or one of Optuna's: GPSampler"
         )

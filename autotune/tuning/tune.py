@@ -6,11 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from autotune.core.cores import MOST_THREADS, check_jobs
-from autotune.core.errors import ScheduleError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.objective import PLAIN, Objective
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
-from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.registry import load_baseline, load_family, ties
 from autotune.store.bundle import check_target, write_bundle
@@ -25,7 +23,7 @@ from autotune.tuning.budget import rounding_here, spend
 from autotune.tuning.choose import choose_all
 from autotune.tuning.choose_rules import choose_rules
 from autotune.tuning.opening import open_searches, say_sampler
-from autotune.tuning.own import open_own, own_script, parts_of, rehearse_all
+from autotune.tuning.own import parts_of, read_own, rehearse_all
 from autotune.tuning.prove_rules import prove_rules, rules_of
 from autotune.tuning.record import record
 from autotune.tuning.result import TuneResult
@@ -153,9 +151,10 @@ def tune(
     """
     start = time.perf_counter()
     check_means(payload, options.jobs if team is None else 0, options.objective)
+    options.allowed.check(payload)
     with_room(partial(check_target, bundle), bundle, store.pause)
     baseline = load_baseline(options.baseline)
-    own = read_own(payload, options)
+    own = read_own(payload, options.script, options.tasks, family=options.family)
     with (
         open_workplace(options.threads, options.timeout, team, options.jobs) as place,
         open_makers(options.backends, options.timeout) as makers,
@@ -165,7 +164,6 @@ def tune(
         parts = parts_of(payload, own)
         proved = prove_rules(payload, parts, machine, options.seed, worker)
         listener.stage("measuring roofs and noise of this machine")
-        options.allowed.check(payload)
         roofs = worker.roofs(machine)
         floor = max(options.least_floor, measure_noise(machine, worker, PAIRS))
         payload, parts, chosen = (
@@ -242,19 +240,6 @@ def tune(
             spent=spent,
         )
     folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
-    store.write_summary(payload.name, (result := replace(result, bundle=str(folder))).to_json())
+    result = replace(result, bundle=str(folder))
+    store.write_summary(payload.name, result.to_json())
     return result
-
-
-def read_own(payload: Payload, options: TuneOptions) -> OwnFamily | None:
-    """The user's own script that is to be tuned, read before anything is measured; `None` for families.
-
-    Raises:
-        ScheduleError: The script cannot be read or tuned; or tasks are named for a script, and there is none.
-    """
-    file = own_script(payload, options.script) if not options.family else None
-    if file is not None:
-        return open_own(file, options.tasks)
-    if options.tasks != "*":
-        raise ScheduleError("--task must go with a schedule of your own, there is none; pass --schedule or drop it")
-    return None
