@@ -6,7 +6,7 @@ from rich.console import Console
 
 from autotune.cli.inspect_store import LEGEND, config_text, spell
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
-from autotune.reports.format import above_roof, duration, factor, out, percent, size, time_span, times
+from autotune.reports.format import above_roof, agreement, duration, factor, out, percent, size, time_span, times
 from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
 from autotune.reports.winner import Winner
@@ -55,7 +55,7 @@ def show_budget(console: Console, winner: Winner) -> None:
     show_sentence(console, f"{spent}; a task's: with it rounded alone; in all: its share of a call", 2)
     agrees, wanted, of_rows = winner.agreement
     if of_rows:
-        show_sentence(console, f"largest in its place in {agrees:.1%} of {of_rows} rows, {wanted:.1%} wanted", 2)
+        show_sentence(console, agreement(agrees, wanted, of_rows), 2)
 
 
 def task_row(task: TaskLine, whole: float, *, full: bool) -> TextRow:

@@ -234,7 +234,7 @@ def wait_for_room(sentence: str) -> None:
 def show_result(result: "TuneResult") -> None:
     """Print the summary of a tuning run."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import duration, factor, out
+    from autotune.reports.format import agreement, duration, factor, out
 
     console = out()
     share = f", {result.roof_fraction:.1%} of the FMA roof" if result.roof_fraction else ""
@@ -252,8 +252,7 @@ def show_result(result: "TuneResult") -> None:
         many = f"{len(budget.tasks)} task{'s' if len(budget.tasks) > 1 else ''}"
         show_sentence(console, f"error {budget.spent:.2g} of {budget.error:.2g} allowed, {many} in lower precision", 2)
         if budget.rows:
-            wanted = f"{budget.agreement:.1%} wanted"
-            show_sentence(console, f"largest in its place in {budget.agrees:.1%} of {budget.rows} rows, {wanted}", 2)
+            show_sentence(console, agreement(budget.agrees, budget.agreement, budget.rows), 2)
     for note in result.notes:
         show_sentence(console, f"note: {note}", 2)
     for line in (f"bundle: {result.bundle}", f"replay: autotune replay {result.bundle}"):

@@ -136,3 +136,8 @@ def size(count: float) -> str:
         if count >= scale:
             return f"{count / scale:.3g} {unit}"
     return f"{count:.0f} B"
+
+
+def agreement(agrees: float, wanted: float, rows: int) -> str:
+    """A sentence on the share of rows whose largest element keeps its place."""
+    return f"largest in its place in {agrees:.1%} of {rows} rows, {wanted:.1%} wanted"
