@@ -90,11 +90,6 @@ def test_only_the_compiler_imports_mlir():
     assert importers == {("autotune", "compiler")}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_file_is_longer_than_260_lines(path):
-    assert len(path.read_text().splitlines()) <= 260
-
-
 def test_package_exports_no_name_of_one_of_its_modules():
     assert not [name for name in autotune.__all__ if (ROOT / "autotune" / f"{name}.py").exists()]
     assert all(hasattr(autotune, name) for name in autotune.__all__)
@@ -196,7 +191,6 @@ ANSWERS = {
     "where does a new importer go": ("payload/importers", ""),
     "where does a new rewrite of imported text go": ("autotune/compiler/normalise", ""),
 }
-MOST_ENTRIES, MOST_LAYERS, MOST_TEST_LINES = 13, 10, 350
 
 
 def definitions(path):
@@ -225,13 +219,6 @@ def autotune_commands():
     return app.registered_commands
 
 
-def test_package_has_few_entries_and_rooms_few_layers():
-    entries = [path.name for path in (ROOT / "autotune").iterdir() if path.name != "__pycache__"]
-    assert len(entries) <= MOST_ENTRIES, sorted(entries)
-    contracts = PROJECT["tool"]["importlinter"]["contracts"]
-    assert all(len(contract.get("layers", ())) <= MOST_LAYERS for contract in contracts)
-
-
 def test_rooms_say_what_they_are_for():
     rooms = [path.parent for path in (ROOT / "autotune").rglob("__init__.py")]
     readme = (ROOT / "README.md").read_text()
@@ -248,11 +235,6 @@ def test_no_two_public_classes_share_a_name():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     assert not {name: paths for name, paths in found.items() if len(paths) > 1}
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: path.name)
-def test_no_test_file_is_longer_than_350_lines(path):
-    assert len(path.read_text().splitlines()) <= MOST_TEST_LINES
 
 
 def test_tests_mirror_the_rooms():
