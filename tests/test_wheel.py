@@ -74,13 +74,13 @@ def test_wheel_in_an_empty_environment_works_far_from_any_checkout(tmp_path):
     call(programs / "python", "-c", IMPORT_ALL, place=far)
     assert "payload.kernels:matmul" in call(autotune, "list", place=far)
     call(autotune, "tune", PAYLOAD, "--trials", 3, place=far, env=QUICKLY)
-    (bundle,) = far.glob("results/*/bundles/*")
+    (bundle,) = far.glob("tuned/*/bundles/*")
     assert PAYLOAD in call(autotune, "inspect", place=far)
     # 1: as right as recorded, and slower, which a busy machine may say
     assert "right" in call(autotune, "replay", bundle, place=far, codes=(0, 1), env=QUICKLY)
     call(autotune, "report", bundle, "-o", "page.html", place=far)
     assert "matmul" in (far / "page.html").read_text()
-    assert {path.name for path in far.iterdir()} == {"results", "page.html"}
+    assert {path.name for path in far.iterdir()} == {"tuned", "page.html"}
 
 
 def test_wheel_holds_types_templates_and_nothing_beside_its_packages(tmp_path):

@@ -24,7 +24,7 @@ class Session:
 
     Args:
         bundles: Folder of bundles: the newest of a payload is used, or else its default schedules. By default where
-            `tune` writes, ``results/MACHINE/bundles``.
+            `tune` writes, ``tuned/MACHINE/bundles``.
         listener: Told what a user should know.
         seed: Seed of the weights that no file gives.
     """

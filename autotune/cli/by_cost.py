@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from autotune.store.places import slug
+from autotune.store.places import OUTPUT, slug
 
 if TYPE_CHECKING:
     from autotune.core.cost_function import CostFunction
@@ -46,7 +46,7 @@ def tune_with_cost(
         cost: What says what a choice costs.
         options: Options of `tune`.
         searched: Whether there are other options besides, of searches that measure.
-        folder: Folder to write to; by default one below ``results/``.
+        folder: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
     """
     from autotune.cli.progress import ProgressLine, read_payloads
@@ -61,7 +61,7 @@ def tune_with_cost(
     for payload in loaded:
         with ProgressLine(payload.name) as line:
             found = tune_by_cost(payload, cost, options, line)
-        place = folder or Path("results") / slug(f"cost-{cost.name}") / slug(payload.name)
+        place = folder or OUTPUT / slug(f"cost-{cost.name}") / slug(payload.name)
         files = write_choice(found, place)
         if as_json:
             typer.echo(json.dumps(found.to_json() | {"files": str(place)}))

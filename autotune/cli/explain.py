@@ -34,7 +34,7 @@ def explain(
     With --model, of a store or of what `record` wrote: which features tell configs apart; what all other trials let
     expect of each, beside what was measured; and what is known of the best config with one knob changed.
 
-    Example: autotune explain results/MACHINE/bundles/nano
+    Example: autotune explain tuned/MACHINE/bundles/nano
     """
     if model:
         if steps:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from autotune.core.errors import MachineError
-from autotune.store.places import slug
+from autotune.store.places import OUTPUT, slug
 
 if TYPE_CHECKING:
     from autotune.bundles.for_target import TargetCheck
@@ -28,7 +28,7 @@ def tune_by_model(
         spec: The machine, as `--for` names it.
         options: Options of `tune`.
         searched: Whether there are other options besides, of searches that measure.
-        folder: Folder to write to; by default one below ``results/``.
+        folder: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
     """
     from autotune.bundles.emit import write_program
@@ -45,7 +45,7 @@ def tune_by_model(
         loaded = read_payloads(payloads, line)
     wrong = False
     for payload in loaded:
-        place = folder or Path("results") / f"for-{target.name}" / slug(payload.name)
+        place = folder or OUTPUT / f"for-{target.name}" / slug(payload.name)
         with Worker(options.timeout) as worker:
             with ProgressLine(payload.name) as line:
                 found = tune_for(payload, target, options, line, worker=worker)

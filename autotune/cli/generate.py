@@ -39,7 +39,7 @@ def generate(
         bool, typer.Option("--both", help="With the cache, without it, and with it again: the gain.")
     ] = False,
     bundles: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of bundles; by default results/MACHINE/bundles.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of bundles; by default tuned/MACHINE/bundles.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -20,7 +20,7 @@ def record(
     seed: Annotated[int, typer.Option(parser=whole, help="Of the part, the order and the input data.")] = 0,
     timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="By default below results/MACHINE/spaces.")
+        Path | None, typer.Option("-o", "--out", metavar="FILE", help="By default below tuned/MACHINE/spaces.")
     ] = None,
 ) -> None:
     """Measure a part of a space, each of its configs, for searches to be replayed on and models to be trained on.

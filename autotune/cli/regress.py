@@ -27,7 +27,7 @@ def regress(
     ] = None,
     update: Annotated[bool, typer.Option("--update", help="Accept what is measured, and write the history.")] = False,
     history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of --update; default results/MACHINE/history.jsonl.")
+        Path | None, typer.Option(metavar="FILE", help="Of --update; default tuned/MACHINE/history.jsonl.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write findings as JSON.")] = None,
     junit_file: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")] = None,
@@ -37,7 +37,7 @@ def regress(
     Verdicts: ok, faster, slower, wrong (no longer what the oracle says), stale (payload edited, or another machine),
     inconclusive (too noisy, or left out by --quick). Exit 1 if one is slower or wrong, 2 if one is refused.
 
-    Example: autotune regress results/MACHINE/bundles/nano --quick
+    Example: autotune regress tuned/MACHINE/bundles/nano --quick
     """
     from autotune.bundles.finding import RegressOptions
     from autotune.bundles.junit import junit, to_checks

@@ -52,7 +52,7 @@ def replay(
 
     With --target, what the bundle computes is compiled for another machine instead, and nothing is measured.
 
-    Example: autotune replay results/MACHINE/bundles/nano
+    Example: autotune replay tuned/MACHINE/bundles/nano
     """
     from autotune.bundles.emit import emit_bundle
     from autotune.bundles.replay import replay

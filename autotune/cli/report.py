@@ -24,7 +24,7 @@ def report(
 
     With a bundle, --store adds the trials of its payload.
 
-    Example: autotune report results/MACHINE/bundles/nano --store results/MACHINE/store.journal -o nano.html
+    Example: autotune report tuned/MACHINE/bundles/nano --store tuned/MACHINE/store.journal -o nano.html
     """
     from autotune.reports.analysis.analysed import analyse_bundle
     from autotune.reports.explain import explain

@@ -93,7 +93,7 @@ def tune(
     """Search schedules for payloads, prove the best right and faster, and write a bundle.
 
     Run again, it resumes: trials in the store are not run twice. Each task starts from the configs that bundles below
-    results/ record for the most similar tasks.
+    tuned/ record for the most similar tasks.
 
     With --schedule, or where the payload's file holds `@__transform_main`, that script is tuned: its transform.tune
     knobs and alternatives, under its transform.smt laws.

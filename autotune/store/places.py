@@ -1,10 +1,17 @@
-"""Where things go by default, and what files are called: one rule for stores, bundles and histories."""
+"""Where things go by default, and what files are called: one rule for stores, bundles and histories.
+
+All lies below `OUTPUT` in the current folder, which is the user's own. The bundles and spaces that this project
+recorded lie below ``results/`` of its repository: no verb reads or writes there unless it is told to by name, so that a
+clone and an installed package behave alike.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from autotune.core.machine import Machine, this_machine
+
+OUTPUT = Path("tuned")
 
 
 def home(machine: Machine | None = None) -> Path:
@@ -13,7 +20,7 @@ def home(machine: Machine | None = None) -> Path:
     Those of several threads lie where those of one do.
     """
     machine = replace(machine, threads=1) if machine is not None else this_machine()
-    return Path("results") / f"{machine.microarchitecture}-{machine.fingerprint[:8]}"
+    return OUTPUT / f"{machine.microarchitecture}-{machine.fingerprint[:8]}"
 
 
 def slug(payload: str) -> str:
@@ -42,9 +49,9 @@ def bundle_folder(
 
 def recorded_spaces() -> list[Path]:
     """Folders of recorded spaces, of all machines, that samplers may learn from."""
-    return sorted(Path("results").glob("*/spaces"))
+    return sorted(OUTPUT.glob("*/spaces"))
 
 
 def recorded_folders() -> list[Path]:
     """Folders of bundles, of all machines, that searches may start from."""
-    return sorted(Path("results").glob("*/bundles"))
+    return sorted(OUTPUT.glob("*/bundles"))

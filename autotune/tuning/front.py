@@ -63,9 +63,9 @@ def tune(
         seed: Seed of the sampler and of the input data.
         baseline: Pass pipeline that speed-ups are quoted against, ``passes`` or ``loops``.
         timeout: Seconds that one candidate may take to compile, verify and measure.
-        store: File of trials, or a database URL; by default ``results/MACHINE/store.journal``.
-        bundle: Folder for the winner; by default ``results/MACHINE/bundles/PAYLOAD``.
-        cold: Ignore what bundles and spaces below ``results/`` record.
+        store: File of trials, or a database URL; by default ``tuned/MACHINE/store.journal``.
+        bundle: Folder for the winner; by default ``tuned/MACHINE/bundles/PAYLOAD``.
+        cold: Ignore what bundles and spaces below ``tuned/`` record.
         schedule: A transform script of one's own, whose open knobs are searched: a file, or `script`'s. By default that
             of the payload's own file, if it holds one.
         task: Which tasks a script of one op is for: a tag, or a pattern with ``*``.

@@ -225,7 +225,7 @@ def test_winner_of_the_tuner_is_taken(tmp_path, monkeypatch, lowered):
     monkeypatch.chdir(tmp_path)
     with no_care():
         result = T.tune(layer, X, trials=1, cold=True)
-    assert result.bundle.startswith("results/")
+    assert result.bundle.startswith("tuned/")
     agree(T.compile(layer)(X), expected(X), 7)
     assert lowered[-1].name == result.payload
     assert at.Bundle.read(result.bundle).payload.text == lowered[-1].text

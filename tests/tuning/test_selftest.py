@@ -117,7 +117,7 @@ def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, m
         "statistics",
         "winners",
     ]
-    (path,) = tmp_path.glob("results/*/selftest.json")
+    (path,) = tmp_path.glob("tuned/*/selftest.json")
     assert json.loads(path.read_text()) == found
     assert found["machine"]["cpu"] == this_machine().cpu
     assert found["seconds"] > 0
@@ -151,5 +151,5 @@ def test_misuse_is_refused_before_anything_is_crashed(refused, tmp_path, monkeyp
 
 def test_place_that_cannot_be_written_is_refused_before_anything_is_crashed(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").touch()
-    refused("selftest", words="results")
+    (tmp_path / "tuned").touch()
+    refused("selftest", words="tuned")

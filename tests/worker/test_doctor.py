@@ -24,7 +24,7 @@ def test_noise_is_measured_and_kept_for_this_machine(autotune, place):
     code, out, said = autotune("doctor", "--noise", "--json")
     found = json.loads(out)
     assert code == bool(found["missing"])
-    (path,) = place.glob("results/*/noise.json")
+    (path,) = place.glob("tuned/*/noise.json")
     assert read_floor(path.parent, this_machine()) == found["noise_floor"] >= LEAST_FLOOR
     assert json.loads(path.read_text())["pairs"] == 2
     assert said == f"autotune: noise floor {found['noise_floor']:.2%} kept in {path.relative_to(place)}\n"
@@ -44,6 +44,6 @@ def test_misuse_is_refused(refused, arguments):
 
 
 def test_place_that_cannot_be_written_is_refused_before_anything_is_measured(refused, place, monkeypatch):
-    (place / "results").touch()
+    (place / "tuned").touch()
     monkeypatch.setattr(doctor, "examine", None)
-    refused("doctor", "--noise", words="results")
+    refused("doctor", "--noise", words="tuned")
