@@ -117,7 +117,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A type or a verb, from the room that has it (PEP 562)."""
+    """A type or a verb, from the room that has it (PEP 562); the distribution's version."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("mlir-schedule-autotune")
     if name not in LAZY:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     module, _, other = LAZY[name].partition(":")

@@ -32,6 +32,7 @@ from autotune.cli import (
     store,
     tune,
 )
+from autotune.cli.help import GroupedOptions, GroupedVerbs, front
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError
 
@@ -40,31 +41,63 @@ NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's 
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
 UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
+# Verbs by what one wants to do, in the order of `--help`. A line must be whole at 80 columns.
+VERBS: tuple[tuple[str, tuple[tuple[str, Callable[..., object], str], ...]], ...] = (
+    (
+        "Find schedules",
+        (
+            ("import", import_model.import_model, "Import a model from ONNX or PyTorch."),
+            ("tune", tune.tune, "Search schedules for payloads, and keep the best as a bundle."),
+            ("generate", generate.generate, "Generate tokens by tuned prefill and decode."),
+            ("list", list_names.list_names, "List payloads, families, baselines and other plug-ins."),
+            ("rules", rules.rules, "List rewrite rules, and where each applies."),
+        ),
+    ),
+    (
+        "Understand them",
+        (
+            ("inspect", inspect.inspect, "Show what a store or a bundle holds, a line a task."),
+            ("show", show.show, "Print a payload after a stage, down to assembly."),
+            ("explain", explain.explain, "Measure what each technique is worth to a bundle."),
+            ("report", report.report, "Write a bundle or store as one self-contained page."),
+        ),
+    ),
+    (
+        "Compare",
+        (("compare", compare.compare, "Time schedules beside other libraries, interleaved."),),
+    ),
+    (
+        "Keep and check",
+        (
+            ("replay", replay.replay, "Build a bundle again, verify it and time it; or emit it."),
+            ("regress", regress.regress, "Check bundles for regressions, as a CI gate does."),
+            ("reproduce", reproduce.reproduce, "Write the files of one trial, and run it again."),
+            ("record", record.record, "Measure a part of a space completely, for benchmarks."),
+        ),
+    ),
+    (
+        "Machines",
+        (
+            ("doctor", doctor.doctor, "Say what this machine can do: roofs, noise, sandbox."),
+            ("selftest", selftest.selftest, "Measure what the tuner promises, by breaking it."),
+            ("join", join.join, "Let this machine measure for a cluster."),
+        ),
+    ),
+)
+
 app = typer.Typer(
-    help="Explore and autotune MLIR transform-dialect schedules.",
-    no_args_is_help=True,
+    cls=GroupedVerbs,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("import")(import_model.import_model)
-app.command()(tune.tune)
-app.command()(record.record)
-app.command()(inspect.inspect)
-app.command()(replay.replay)
-app.command()(regress.regress)
-app.command()(reproduce.reproduce)
-app.command()(compare.compare)
-app.command()(show.show)
-app.command()(explain.explain)
-app.command()(report.report)
-app.command()(generate.generate)
-app.command()(doctor.doctor)
-app.command()(join.join)
-app.command()(selftest.selftest)
-app.command()(rules.rules)
-app.add_typer(store.app, name="store")
-app.command("list")(list_names.list_names)
+app.callback()(front)
+for heading, verbs in VERBS:
+    for name, function, line in verbs:
+        app.command(name, cls=GroupedOptions, short_help=line, rich_help_panel=heading)(function)
+app.add_typer(store.app, name="store", short_help="Copy a store of trials.", rich_help_panel="Keep and check")
 
 
 @cache

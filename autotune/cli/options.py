@@ -65,6 +65,16 @@ Threads = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 RuleFile = Annotated[
     str,
-    typer.Option("--rules", metavar="FILE|none", help="Rewrite rules in PDL besides ours, or none; see `rules`."),
+    typer.Option(
+        "--rules",
+        rich_help_panel="What is searched, and how",
+        metavar="FILE|none",
+        help="Rewrite rules in PDL besides ours, or none; see `rules`.",
+    ),
 ]
-Exact = Annotated[bool, typer.Option("--exact", help="Leave out rewrite rules that change rounding.")]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact", rich_help_panel="What is searched, and how", help="Leave out rewrite rules that change rounding."
+    ),
+]

@@ -6,15 +6,18 @@ import typer
 
 from autotune.cli.say import complain
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
-def store() -> None:
+def store(context: typer.Context) -> None:
     """Copy a store of trials.
 
     Example: autotune store copy store.journal postgresql://me@host/trials
     """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
 
 
 @app.command("copy")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from autotune.tuning.result import TuneResult
     from autotune.tuning.tune import TuneOptions
 
+SEARCH, ROUNDING, ELSEWHERE = "What is searched, and how", "What may be rounded, what is minimised", "Other machines"
 PAUSE_SECONDS = 10.0  # between looks at a full disk
 
 
@@ -30,12 +31,17 @@ def tune(
     sampler: Annotated[
         str,
         typer.Option(
-            help="auto (a cost model), tpe, model, random, cmaes, grid, or by name: GPSampler, optunahub:samplers/.."
+            rich_help_panel=SEARCH,
+            help="auto (a cost model), tpe, model, random, cmaes, grid, or by name: GPSampler, optunahub:samplers/..",
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(parser=whole, help="Of the sampler and the input data.")] = 0,
-    baseline: Annotated[str, typer.Option(help="Pipeline that speed-ups are quoted against; see `list`.")] = "passes",
-    timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,
+    baseline: Annotated[
+        str, typer.Option(rich_help_panel=SEARCH, help="Pipeline that speed-ups are quoted against; see `list`.")
+    ] = "passes",
+    timeout: Annotated[
+        float, typer.Option(rich_help_panel=SEARCH, parser=real, help="Seconds one candidate may take.")
+    ] = 60.0,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
     schedule: Annotated[
@@ -43,33 +49,72 @@ def tune(
         typer.Option(metavar="FILE", help="A transform script of your own, whose open knobs are searched."),
     ] = None,
     task: Annotated[
-        str, typer.Option(metavar="TAG|GLOB", help="Tasks that a script of one op is for; see `show --stage tasks`.")
+        str,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="TAG|GLOB",
+            help="Tasks that a script of one op is for; see `show --stage tasks`.",
+        ),
     ] = "*",
     family: Annotated[
-        str, typer.Option(metavar="NAME|FILE.py:NAME", help="Family of schedules to search; see `show --stage tasks`.")
+        str,
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="NAME|FILE.py:NAME",
+            help="Family of schedules to search; see `show --stage tasks`.",
+        ),
     ] = "",
     beside: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME|FILE.py:NAME", help="Another family, which competes for the tasks that it covers."),
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="NAME|FILE.py:NAME",
+            help="Another family, which competes for the tasks that it covers.",
+        ),
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[:ARGUMENT]", help="Another compiler that competes for tasks; see `list`."),
+        typer.Option(
+            rich_help_panel=SEARCH,
+            metavar="NAME[:ARGUMENT]",
+            help="Another compiler that competes for tasks; see `list`.",
+        ),
     ] = None,
     cost: Annotated[
-        str, typer.Option(metavar="NAME[:ARGUMENT]", help="What a choice costs: cpu measures, mesh:GRID models.")
+        str,
+        typer.Option(
+            rich_help_panel=ELSEWHERE,
+            metavar="NAME[:ARGUMENT]",
+            help="What a choice costs: cpu measures, mesh:GRID models.",
+        ),
     ] = "cpu",
     error: Annotated[
-        float, typer.Option(parser=real, help="What outputs may be off, of the largest of each; tasks then round.")
+        float,
+        typer.Option(
+            rich_help_panel=ROUNDING,
+            parser=real,
+            help="What outputs may be off, of the largest of each; tasks then round.",
+        ),
     ] = 0.0,
     agreement: Annotated[
         float,
-        typer.Option(parser=real, help="Share of output rows whose largest must keep its place; tasks round."),
+        typer.Option(
+            rich_help_panel=ROUNDING,
+            parser=real,
+            help="Share of output rows whose largest must keep its place; tasks round.",
+        ),
     ] = 0.0,
     objective: Annotated[
-        str, typer.Option(metavar="seconds|seconds,joules", help="What is minimised; joules where RAPL is readable.")
+        str,
+        typer.Option(
+            rich_help_panel=ROUNDING,
+            metavar="seconds|seconds,joules",
+            help="What is minimised; joules where RAPL is readable.",
+        ),
     ] = "seconds",
-    weight: Annotated[float, typer.Option(parser=real, help="Share of joules in the choice, from 0 to 1.")] = 0.5,
+    weight: Annotated[
+        float, typer.Option(rich_help_panel=ROUNDING, parser=real, help="Share of joules in the choice, from 0 to 1.")
+    ] = 0.5,
     rules: RuleFile = "",
     exact: Exact = False,
     threads: Threads = 1,
@@ -77,17 +122,25 @@ def tune(
         int, typer.Option(parser=jobs_of, metavar="N", help="Candidates worked on at once; one at a time measures.")
     ] = 1,
     cluster: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Machines that measure: tcp://HOST:8786, a scheduler file, local:N.")
+        str,
+        typer.Option(
+            rich_help_panel=ELSEWHERE,
+            metavar="ADDRESS",
+            help="Machines that measure: tcp://HOST:8786, a scheduler file, local:N.",
+        ),
     ] = "",
     kind: Annotated[
         str,
         typer.Option(
             "--for",
+            rich_help_panel=ELSEWHERE,
             metavar="FINGERPRINT|all|MACHINE",
             help="Machines of a cluster to tune for; without --cluster a machine to choose for by models alone.",
         ),
     ] = "",
-    cold: Annotated[bool, typer.Option("--cold", help="Ignore what recorded bundles and spaces know.")] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", rich_help_panel=SEARCH, help="Ignore what recorded bundles and spaces know.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search schedules for payloads, prove the best right and faster, and write a bundle.

@@ -1,0 +1,80 @@
+"""Help as a person reads it: verbs and options in groups, each in a line that is whole at 80 columns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+FIRST = "Options"
+
+
+class GroupedVerbs(TyperGroup):
+    """A command whose help lists its verbs below the heading that each was registered with (``rich_help_panel``)."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, or typer's copy of it
+        """Write the verbs, a section a heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        widest = max(map(len, self.commands))
+        for name, command in self.commands.items():
+            heading = getattr(command, "rich_help_panel", None)
+            line = command.get_short_help_str(limit=formatter.width - widest - 4)
+            sections.setdefault(heading if isinstance(heading, str) else "Commands", []).append(
+                (name.ljust(widest), line)
+            )
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+class GroupedOptions(TyperCommand):
+    """A verb whose help lists the options that most people need first, and others below headings of their own."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, or typer's copy of it
+        """Write arguments and options, a section a heading."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], FIRST: []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(heading_of(param), []).append(record)
+        help_line = [row for row in sections[FIRST] if "--help" in row[0]]
+        sections[FIRST] = [row for row in sections[FIRST] if row not in help_line] + help_line
+        for heading, rows in sections.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+def heading_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of it
+    """The heading that a parameter's help stands below."""
+    if param.param_type_name == "argument":
+        return "Arguments"
+    heading = getattr(param, "rich_help_panel", None)
+    return heading if isinstance(heading, str) else FIRST
+
+
+def versions() -> Iterator[str]:
+    """What a report of a fault should name, a line each: this package, MLIR, Python and the system."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    for name in ("mlir-schedule-autotune", "xtc-mlir-python-bindings", "optuna", "numpy"):
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            yield f"{name} is not installed"
+    yield f"Python {platform.python_version()} on {platform.system()} {platform.release()}, {platform.machine()}"
+
+
+def front(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", "-V", is_eager=True, help="Show versions and exit."),
+) -> None:
+    """Explore and autotune MLIR transform-dialect schedules."""
+    if version:
+        for line in versions():
+            typer.echo(line)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
