@@ -27,12 +27,14 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, lower
+from payload.importers.onnx_domains import use_standard_ops
 from payload.importers.onnx_oracle import ask_reference
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_values import (
     fold_constants,
+    give_settings_back,
     kernels_of,
     places_of,
     replace_all,
@@ -52,9 +54,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     Raises:
         UnsupportedError: The file is no model, or one that cannot be imported.
     """
-    model, weights = read_model(path)
+    model, weights = read_model(path, sizes)
     graph = model.graph
-    fix_sizes(model, sizes, weights)
     fold_constants(model, weights)
     weights |= take_weights(graph)
     fix_sizes(model, {}, weights)
@@ -86,11 +87,16 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_folder(folder, text, described, weights, inputs=inputs, results=results, keep=keep)
 
 
-def read_model(path: Path) -> "tuple[ModelProto, dict[str, Array]]":
-    """Parse a file, and take its weights out: as arrays they are in memory once.
+def read_model(path: Path, sizes: Mapping[str, int]) -> "tuple[ModelProto, dict[str, Array]]":
+    """Parse a file, take its weights out, as arrays they are in memory once, and write it in standard ops.
+
+    Args:
+        path: File to read.
+        sizes: Sizes of dimensions that the model leaves open, by name.
 
     Raises:
-        UnsupportedError: The file is no ONNX model, or its weights take too much memory, or are missing.
+        UnsupportedError: The file is no ONNX model, or its weights take too much memory, or are missing; or it holds an
+            op that is neither standard nor defined here.
     """
     import onnx  # noqa: PLC0415 - comes with an extra
 
@@ -105,6 +111,8 @@ def read_model(path: Path) -> "tuple[ModelProto, dict[str, Array]]":
         onnx.load_external_data_for_model(model, str(path.parent))
         weights = take_weights(model.graph)
         light = copy.deepcopy(model)  # what was taken out is given up with the whole alone
+        use_standard_ops(light, sizes, weights)
+        give_settings_back(light.graph, weights)
         onnx.checker.check_model(light, full_check=False)
     except UnsupportedError:
         raise

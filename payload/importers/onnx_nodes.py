@@ -21,11 +21,23 @@ class KnownTensors:
         shapes: Shapes of those that have one.
         kinds: ONNX's numbers of their types.
         constants: Values of initializers.
+        version: Version of the standard operators that the model imports.
     """
 
     shapes: Mapping[str, list[int]]
     kinds: Mapping[str, int]
     constants: Mapping[str, Array]
+    version: int = 0
+
+    def with_graph(self, graph: "GraphProto") -> "KnownTensors":
+        """What is known inside a graph of a node, which reads tensors around it, too."""
+        own = facts_of(graph)
+        return KnownTensors(
+            {**self.shapes, **own.shapes},
+            {**self.kinds, **own.kinds},
+            {**self.constants, **own.constants},
+            self.version,
+        )
 
 
 @dataclass
@@ -65,6 +77,12 @@ class NodeWriter:
     def real(self, values: Any) -> str:  # noqa: ANN401 - as NumPy's
         """Add constants in f32; give their name."""
         return self.constant(np.array(values, np.float32))
+
+    def number(self, value: float, kind: int) -> str:
+        """Add a constant number of a type, by ONNX's number of it; give its name."""
+        from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
+
+        return self.constant(np.array(value).astype(tensor_dtype_to_np_dtype(kind)))
 
     def reshape(self, x: str, *shape: int, into: str = "") -> str:
         """The same elements in another shape."""

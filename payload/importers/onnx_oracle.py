@@ -113,15 +113,18 @@ def compute_node(
 
 
 def name_doubles(node: "NodeProto") -> None:
-    """Let a node name float64 where it names float32, in place."""
+    """Let a node name float64 where it names float32, in place; the graphs inside it, too."""
     from onnx import TensorProto, numpy_helper  # noqa: PLC0415
 
     for attribute in node.attribute:
-        if attribute.HasField("t") and attribute.t.data_type == TensorProto.FLOAT:
-            wide = to_array(attribute.t).astype(np.float64)
-            attribute.t.CopyFrom(numpy_helper.from_array(wide, attribute.t.name))
+        inner = [attribute.g, *attribute.graphs]
+        for tensor in [attribute.t, *(tensor for graph in inner for tensor in graph.initializer)]:
+            if tensor.data_type == TensorProto.FLOAT:
+                tensor.CopyFrom(numpy_helper.from_array(to_array(tensor).astype(np.float64), tensor.name))
         if attribute.name == DOUBLES.get(node.op_type) and attribute.i == TensorProto.FLOAT:
             attribute.i = TensorProto.DOUBLE
+        for nested in (node for graph in inner for node in graph.node):
+            name_doubles(nested)
 
 
 def inputs_of(node: "NodeProto") -> Iterator[str]:

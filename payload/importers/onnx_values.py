@@ -93,11 +93,24 @@ def take_weights(graph: "GraphProto") -> dict[str, Array]:
 
 def weights_of(graph: "GraphProto") -> list[str]:
     """Names of the initializers that are data: arguments of the payload, not constants of its text."""
-    settings = {
+    real, settings = {1, 10, 11, 16}, settings_of(graph)  # float, float16, double, bfloat16
+    return [t.name for t in graph.initializer if t.data_type in real and len(t.dims) > 0 and t.name not in settings]
+
+
+def settings_of(graph: "GraphProto") -> set[str]:
+    """Names of the tensors that say how ops work."""
+    return {
         node.input[place] for node in graph.node for place in SETTINGS.get(node.op_type, ()) if place < len(node.input)
     }
-    real = {1, 10, 11, 16}  # float, float16, double, bfloat16
-    return [t.name for t in graph.initializer if t.data_type in real and len(t.dims) > 0 and t.name not in settings]
+
+
+def give_settings_back(graph: "GraphProto", weights: dict[str, Array]) -> None:
+    """Let what was taken for a weight be an initializer again where the graph has an op whose setting it is."""
+    from onnx import numpy_helper  # noqa: PLC0415
+
+    names = settings_of(graph) & weights.keys()
+    graph.initializer.extend(numpy_helper.from_array(weights.pop(name), name) for name in sorted(names))
+    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in names])
 
 
 def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> set[str]:

@@ -203,7 +203,7 @@ def open_ended(path):
         (apart, "weights.bin"),
         (open_ended, "torch-mlir cannot lower NonMaxSuppression"),
         (corrupt, "it is no valid ONNX model"),
-        (unknown, "torch-mlir cannot"),
+        (unknown, "node y must be of a standard op of ONNX, or one that is defined here, it is mine::Frobnicate"),
         (heavy, "its weights must take at most 2 GiB, they take 3.0 GiB"),
         (lambda path: None, "a model must be a file"),
     ],

@@ -1,0 +1,163 @@
+"""Ops of other domains than ONNX's own, and functions of a model: written as standard ops before anything reads it.
+
+    com.microsoft::FusedMatMul(a, b, alpha=3)   ->   Mul(MatMul(a, b), 3)
+
+What is left when this is done is of ONNX's own domain, so that an op's type says what it computes: reference, folding
+and lowering need not look at domains. An op that nothing here defines is refused, by its domain and its node.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_contrib import CONTRIB
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
+from payload.importers.onnx_sizes import fix_sizes
+from payload.importers.onnx_values import replace_all
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+OWN = ("", "ai.onnx")  # the two spellings of ONNX's own domain
+NEWEST = 20  # version of ONNX's operators where a model imports none of them
+
+
+def qualified(op: str, domain: str) -> str:
+    """The name of an op, with its domain unless that is ONNX's own: ``Relu``, ``com.microsoft::Gelu``."""
+    return op if domain in OWN else f"{domain}::{op}"
+
+
+def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Collection[str]") -> None:
+    """Write a model in standard ops alone, in place; its sizes are fixed and its shapes inferred on the way.
+
+    Args:
+        model: The model.
+        sizes: Sizes of dimensions that it leaves open, by name.
+        weights: Names of its inputs that are weights.
+
+    Raises:
+        UnsupportedError: An op is neither standard, nor a function of the model, nor defined here.
+    """
+    version = name_own_domain(model)
+    inline_functions(model)
+    fix_sizes(model, sizes, weights)
+    rounds = 0
+    while write_contrib(model.graph, replace(facts_of(model.graph), version=version), f"autotune.{rounds}"):
+        fix_sizes(model, {}, weights)  # what could not be inferred behind such a node
+        rounds += 1
+    for node in every_node(model.graph):
+        if not is_standard(node, version):
+            raise UnsupportedError(refusal(node))
+
+
+def refusal(node: "NodeProto") -> str:
+    """Why a node cannot be imported."""
+    return (
+        f"node {node.name or ', '.join(node.output)} must be of a standard op of ONNX, or one that is defined here, "
+        f"it is {qualified(node.op_type, node.domain)}; export it by standard ops"
+    )
+
+
+def name_own_domain(model: "ModelProto") -> int:
+    """Spell ONNX's own domain in one way, in place; the version of its operators.
+
+    Raises:
+        UnsupportedError: The model imports two versions of them.
+    """
+    versions = {opset.version for opset in model.opset_import if opset.domain in OWN}
+    if len(versions) > 1:
+        numbers = " and ".join(map(str, sorted(versions)))
+        raise UnsupportedError(f"it must import one version of ONNX's operators, it imports {numbers}; export it again")
+    version = versions.pop() if versions else NEWEST
+    others = [opset for opset in model.opset_import if opset.domain not in OWN]
+    replace_all(model.opset_import, others)
+    model.opset_import.add(domain="", version=version)
+    for node in [*every_node(model.graph), *(node for each in model.functions for node in every_node(each))]:
+        node.domain = "" if node.domain in OWN else node.domain
+    for function in model.functions:
+        function.domain = "" if function.domain in OWN else function.domain
+        for opset in function.opset_import:
+            opset.domain = "" if opset.domain in OWN else opset.domain
+    return version
+
+
+def inline_functions(model: "ModelProto") -> None:
+    """Put the bodies of a model's own functions where they are called, in place.
+
+    Raises:
+        UnsupportedError: One has the name of a standard op, or calls itself.
+    """
+    from onnx import defs, inliner  # noqa: PLC0415 - comes with an extra
+
+    if not model.functions:
+        return
+    for function in model.functions:
+        if function.domain in OWN and defs.has(function.name):
+            raise UnsupportedError(f"function {function.name} must not have the name of a standard op; rename it")
+    check_recursion(model)
+    model.CopyFrom(inliner.inline_local_functions(model, convert_version=True))
+
+
+def check_recursion(model: "ModelProto") -> None:
+    """Refuse functions that call themselves.
+
+    Raises:
+        UnsupportedError: One does.
+    """
+    calls = {
+        qualified(function.name, function.domain): {qualified(n.op_type, n.domain) for n in every_node(function)}
+        for function in model.functions
+    }
+    while leaves := [name for name, called in calls.items() if not called & calls.keys()]:
+        for name in leaves:
+            del calls[name]
+    if calls:
+        raise UnsupportedError(f"functions must not call themselves, {', '.join(sorted(calls))} do; write out the loop")
+
+
+def every_node(graph: "GraphProto | FunctionProto") -> "Iterator[NodeProto]":
+    """Nodes of a graph and of the graphs inside it."""
+    for node in graph.node:
+        yield node
+        for inner in graphs_of(node):
+            yield from every_node(inner)
+
+
+def graphs_of(node: "NodeProto") -> "list[GraphProto]":
+    """Graphs inside a node, such as the branches of an If."""
+    from onnx import AttributeProto  # noqa: PLC0415
+
+    single = [attribute.g for attribute in node.attribute if attribute.type == AttributeProto.GRAPH]
+    return [*single, *(graph for attribute in node.attribute for graph in attribute.graphs)]
+
+
+def is_standard(node: "NodeProto", version: int) -> bool:
+    """Tell whether a node's op is one of ONNX's own at a version of them."""
+    from onnx import defs  # noqa: PLC0415
+
+    if node.domain not in OWN or not defs.has(node.op_type):
+        return False
+    try:
+        defs.get_schema(node.op_type, version, "")
+    except defs.SchemaError:  # it came later
+        return False
+    return True
+
+
+def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
+    """Write those nodes as standard ops whose definition knows what it needs, in place; tells whether any was."""
+    nodes: list[NodeProto] = []
+    is_changed = False
+    for number, node in enumerate(graph.node):
+        for place, inner in enumerate(graphs_of(node)):
+            is_changed |= write_contrib(inner, known.with_graph(inner), f"{stem}.{number}.{place}")
+        define = None if is_standard(node, known.version) else CONTRIB.get((node.domain, node.op_type))
+        writer = NodeWriter(graph, f"{stem}.{node.op_type}.{number}")
+        is_written = define is not None and define(writer, node, known)
+        nodes += writer.nodes if is_written else [node]
+        is_changed |= is_written
+    replace_all(graph.node, nodes)
+    return is_changed
