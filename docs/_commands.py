@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from autotune.cli import app
+from autotune.cli.verbs import app
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
 WIDTH = 100

@@ -76,9 +76,7 @@ def autotune(monkeypatch, capsys):
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["autotune", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        return done.value.code, *capsys.readouterr()
+        return cli.run(), *capsys.readouterr()
 
     return run
 

@@ -14,7 +14,7 @@ import typer
 from payload_support import documented_payload, outputs_and_reference
 
 import autotune
-from autotune.cli import app
+from autotune.cli.verbs import app
 from autotune.compiler.lower import TAIL
 from autotune.compiler.stages import compile_to
 from autotune.compiler.tasks.partition import partition

@@ -42,7 +42,7 @@ def test_the_package_loads_nothing_that_takes_a_second():
 
 def test_the_command_line_starts_without_what_only_a_verb_needs():
     heavy = "{'scipy.stats', 'pandas', 'optuna', 'matplotlib', 'rich.progress'}"
-    done = run_without_mlir(f"import autotune.cli; print({heavy} & set(sys.modules))")
+    done = run_without_mlir(f"import autotune.cli.verbs; print({heavy} & set(sys.modules))")
     assert done.stdout == "set()\n", done.stderr
 
 
@@ -214,7 +214,7 @@ def test_each_rewrite_verb_family_payload_and_comparator_lies_where_the_listing_
 
 
 def autotune_commands():
-    from autotune.cli import app
+    from autotune.cli.verbs import app
 
     return app.registered_commands
 

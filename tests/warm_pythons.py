@@ -42,7 +42,7 @@ COMMAND = (
     "autotune.bundles.emit",
     "autotune.bundles.replay",
     "autotune.bundles.retune",
-    "autotune.cli",
+    "autotune.cli.verbs",
     "autotune.cli.inspect_bundle",
     "autotune.cli.inspect_store",
     "autotune.reports.explain",
@@ -205,6 +205,7 @@ def be_new(answers, request, handles):
 
 def keep(answers, handle):
     answers.close()
+    os.setsid()
     keeper.keep(handle)
     return 0
 

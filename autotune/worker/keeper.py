@@ -119,12 +119,12 @@ def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
     """
     # No process of `multiprocessing`: that would run the caller's script once more, to have its functions.
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import keep; keep({handle})"
-    return Popen([sys.executable, "-c", code], pass_fds=[handle])
+    # In a session of its own from its first moment: Ctrl-C is for the tuner.
+    return Popen([sys.executable, "-c", code], pass_fds=[handle], start_new_session=True)
 
 
 def keep(handle: int) -> None:
     """Start and end processes as told over a descriptor, until the tuner is gone."""
-    os.setsid()  # Ctrl-C is for the tuner
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     control, me, child = Connection(handle), os.getpid(), 0

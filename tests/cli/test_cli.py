@@ -13,7 +13,7 @@ from bundle_support import make_bundle, no_care
 from sweep_support import fill_store
 from tuning_support import contraction_payload
 
-from autotune.cli import app
+from autotune.cli.verbs import app
 from autotune.core.machine import Roofs
 from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples, Trial

@@ -3,7 +3,7 @@
 import pytest
 
 import autotune as at
-from autotune.cli import VERBS
+from autotune.cli.verbs import VERBS
 
 
 def test_bare_command_prints_its_help(autotune):

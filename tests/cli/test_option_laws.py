@@ -6,7 +6,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autotune import cli
+from autotune.cli import verbs
 from autotune.core.errors import OptionError
 from autotune.core.options import MOST_SEED, check_real, check_seed, check_whole, read_real, read_whole
 
@@ -69,7 +69,7 @@ TEXTS = [
 
 def options():
     """Every option that takes a value: verb, flag, Python type, and the name that laws call it by."""
-    for verb, command in typer.main.get_command(cli.app).commands.items():
+    for verb, command in typer.main.get_command(verbs.app).commands.items():
         for parameter in command.params:
             if parameter.opts[0].startswith("-") and not parameter.is_flag and parameter.name != "help":
                 kind = parameter.type_descriptor.annotation
@@ -83,7 +83,7 @@ OTHERS = [one for one in OPTIONS if one not in NUMBERS]
 
 def test_every_verb_is_asked():
     assert list(VERBS) != []
-    assert set(VERBS) == set(typer.main.get_command(cli.app).commands)
+    assert set(VERBS) == set(typer.main.get_command(verbs.app).commands)
     assert {one.values[1] for one in NUMBERS} >= {"--trials", "--seconds", "--seed", "--timeout", "--factor", "--top-k"}
 
 

@@ -9,7 +9,7 @@ import typer
 from mesh_support import GRID, linear, mesh_cost
 from typer.testing import CliRunner
 
-from autotune import cli
+from autotune.cli import verbs
 from autotune.core.cost_function import CostFunction, MeasuredCost
 from autotune.core.errors import MachineError
 from autotune.core.listener import SILENT
@@ -196,7 +196,7 @@ def test_a_search_is_the_same_for_the_same_seed_and_says_that_nothing_was_measur
 
 
 def run(*words):
-    return CliRunner().invoke(cli.app, ["tune", *words])
+    return CliRunner().invoke(verbs.app, ["tune", *words])
 
 
 def test_the_verb_writes_the_choice_and_its_pictures(tmp_path):
@@ -224,6 +224,6 @@ def test_what_cannot_be_is_refused(words, law, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["autotune", "tune", MODEL, *words])
     with pytest.raises((MachineError, typer.BadParameter)) as refused:
-        CliRunner().invoke(cli.app, ["tune", MODEL, *words], catch_exceptions=False, standalone_mode=False)
+        CliRunner().invoke(verbs.app, ["tune", MODEL, *words], catch_exceptions=False, standalone_mode=False)
     assert law in str(refused.value)
     assert not list(tmp_path.iterdir())

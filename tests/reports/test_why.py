@@ -9,7 +9,7 @@ from recording_support import made_up_recording
 from sweep_support import SPACE, fill_store, make_trial
 from typer.testing import CliRunner
 
-from autotune.cli import app
+from autotune.cli.verbs import app
 from autotune.core.errors import StoreError
 from autotune.core.trial import Reason, Trial
 from autotune.reports.learnt import FEWEST, TaskTimes, learn_models, model_of

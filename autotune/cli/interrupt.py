@@ -1,0 +1,92 @@
+"""Ctrl-C: one line and exit code 130, at whatever moment it comes.
+
+Python's own handler raises KeyboardInterrupt wherever the program is. An import then leaves half-made modules behind,
+of which libraries make other errors, and Python prints a traceback where nobody catches it: while the command line
+itself is loaded, in callbacks, at exit. Nothing is imported here that the interpreter has not loaded anyway.
+"""
+
+import atexit
+import os
+import signal
+import sys
+from types import FrameType
+
+INTERRUPTED = 130
+SENTENCE = "interrupted; every finished trial is kept, and a sweep resumes by the same command"
+IMPORTING = "<frozen importlib._bootstrap>"  # the file of frames that import a module
+LOOK_SECONDS = 0.05  # between looks whether an import is done
+
+
+class Interrupts:
+    """What Ctrl-C does in this process.
+
+    Attributes:
+        is_loading: Whether the command line is still being loaded: nothing is open, and the process ends at once.
+        seen: Whether there was an interrupt.
+        code: Exit code once the verb is over, which an interrupt then does not change; `None` before.
+    """
+
+    def __init__(self) -> None:
+        self.is_loading = True
+        self.seen = False
+        self.code: int | None = None
+
+    def install(self) -> None:
+        """Handle Ctrl-C in this process from now on, unless whoever started it had it ignored."""
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            return
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the first is the last to run: what is left
+        signal.signal(signal.SIGALRM, self.handle)  # is the interpreter's end, of milliseconds
+        signal.signal(signal.SIGINT, self.handle)
+        sys.unraisablehook = self.hold
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle an interrupt; one that comes while a module is imported is handled when that is done.
+
+        Where there is nothing to close, or it is the second, the process ends at once.
+
+        Raises:
+            KeyboardInterrupt: The verb shall close what it has open, and end.
+        """
+        if self.code is not None:
+            os._exit(self.code)
+        is_again, self.seen = self.seen and number == signal.SIGINT, True
+        if not self.is_loading and not is_importing(frame):
+            raise KeyboardInterrupt
+        if self.is_loading or is_again or not has_children():
+            show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # which a progress line hides
+            os.write(2, show_cursor + f"autotune: {SENTENCE}\n".encode())
+            os._exit(INTERRUPTED)
+        self.look_again()
+
+    def end(self, code: int) -> None:
+        """The verb is over: from now on an interrupt ends the process with this exit code."""
+        self.code = code
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def hold(self, lost: "sys.UnraisableHookArgs") -> None:
+        """Keep an interrupt that came in a callback, where Python prints and drops it; print other exceptions."""
+        if isinstance(lost.exc_value, KeyboardInterrupt):
+            self.look_again()
+        else:
+            sys.__unraisablehook__(lost)
+
+    def look_again(self) -> None:
+        """Handle the interrupt a little later."""
+        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
+
+
+def has_children() -> bool:
+    """Whether there are processes of ours: workers and converters, which have folders to remove."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported, in the calls that led to a frame."""
+    while frame is not None and frame.f_code.co_filename != IMPORTING:
+        frame = frame.f_back
+    return frame is not None

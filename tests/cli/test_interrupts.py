@@ -1,0 +1,83 @@
+"""Ctrl-C at any moment, as a terminal sends it: to the whole process group."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.cli.interrupt import SENTENCE
+
+BUNDLE = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/matmul_m64_n64_k64"
+# What the console script does, and a byte once Ctrl-C is handled: before that it is the interpreter that starts.
+PROGRAM = """
+import os, sys
+from autotune.cli import interrupt, main
+def install(self, installed=interrupt.Interrupts.install):
+    installed(self)
+    os.write(int(sys.argv.pop()), b".")
+interrupt.Interrupts.install = install
+main()
+"""
+MOMENTS = {
+    ("list",): (0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8),
+    ("replay", str(BUNDLE)): (0.1, 0.3, 0.6, 1, 1.5, 2, 3),
+}
+
+
+def interrupted(words, seconds):
+    """Start a command and interrupt its group after a while; its exit code, stderr, and processes that stayed."""
+    ready, told = os.pipe()
+    command = [sys.executable, "-c", PROGRAM, *words, str(told)]
+    with subprocess.Popen(
+        command, pass_fds=[told], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(told)
+        os.read(ready, 1)
+        os.close(ready)
+        time.sleep(seconds)
+        children = [] if process.poll() is not None else psutil.Process(process.pid).children(recursive=True)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    stayed = psutil.wait_procs(children, timeout=5)[1]
+    return process.returncode, said, stayed
+
+
+@pytest.mark.parametrize("words", MOMENTS, ids=lambda words: words[0])
+def test_ctrl_c_at_any_moment_is_one_line_and_leaves_nothing(words):
+    with ThreadPoolExecutor(3) as pool:
+        ends = list(pool.map(lambda seconds: interrupted(words, seconds), MOMENTS[words]))
+    for code, said, stayed in ends:
+        assert (code, said) in {(130, f"autotune: {SENTENCE}\n"), (0, "")}
+        assert not stayed
+    assert ends[0][0] == 130
+
+
+def test_an_interrupt_while_a_module_is_imported_waits_for_it_where_something_is_open(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(0.2)\nprint('whole')\n"
+    )
+    program = """
+import subprocess, sys, time
+from autotune.cli.interrupt import Interrupts
+interrupts = Interrupts()
+interrupts.install()
+interrupts.is_loading = False
+child = subprocess.Popen(["sleep", "60"])
+try:
+    import slow
+    time.sleep(60)
+except KeyboardInterrupt:
+    child.kill()
+    child.wait()
+    print("closed")
+"""
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "whole\nclosed\n", done.stderr
