@@ -46,6 +46,12 @@ OUTAGE = (
 TABLES = {  # by the page and the head of the table: the tests of each row, by its first cell
     ("tune.md", "what happens"): {
         "the tuner is killed (`kill -9`, power)": KILLED,
+        "Ctrl-C, at any moment, also in the first second": (
+            "cli/test_interrupts.py test_ctrl_c_at_any_moment_is_one_line_and_leaves_nothing",
+        ),
+        "a line of the store's file is there twice, missing or moved: an editor, a copy, a merge": (
+            "store/test_damage.py test_lines_that_do_not_belong_together_are_refused_in_one_line",
+        ),
         "the disk is full, at the start, during a sweep or at its end": FULL_DISK,
         "the system limits memory (`ulimit -v`)": MEMORY,
         "two tuners, one store file": ("store/test_sharing.py test_two_tuners_on_one_store_share_the_work",),

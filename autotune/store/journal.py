@@ -16,6 +16,7 @@ from optuna.study import StudyDirection
 
 from autotune.core.errors import StoreError
 from autotune.store.header import HEADER, WAY_OUT, check_header
+from autotune.store.journal_checks import JournalChecks
 from autotune.store.room import Pause, with_room
 
 HEADER_START = b'{"op_code":0,"worker_id":"'
@@ -41,6 +42,7 @@ class Journal(BaseJournalBackend):
         self.path = path
         self.writable = writable
         self.pause = pause
+        self.checks = JournalChecks()
         self.starts = [0]  # byte offset of every record read so far, and of the one after
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
@@ -59,6 +61,8 @@ class Journal(BaseJournalBackend):
                 number += 1
                 if number == len(self.starts):
                     self.starts.append(file.tell())
+                    if fault := self.checks.fault(line, record, number):
+                        raise StoreError(f"{self.path}: {fault}")
                 if number > log_number_from:
                     yield record
 

@@ -5,7 +5,6 @@ one machine, PostgreSQL for any number. optuna-dashboard opens all. Search never
 rebuilt from `Sweep.trials`.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -30,7 +29,7 @@ from autotune.store.locks import FileLocks, Locks, NoLocks
 from autotune.store.log import Log, StudyLog
 from autotune.store.plain_errors import plain_errors
 from autotune.store.room import Pause, with_room
-from autotune.store.sweep import TRIAL, Sweep
+from autotune.store.sweep import TRIAL, Sweep, study_name
 
 SUMMARY = "summary"
 T = TypeVar("T")
@@ -144,9 +143,8 @@ class Store(Closing):
         Raises:
             StoreError: The write is refused.
         """
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
         with plain_errors(self.where):
-            log = self.log(f"{payload}/{task}/{digest}", TRIAL)
+            log = self.log(study_name(payload, task, identity), TRIAL)
             about = log.about().get("sweep", {})
             sizes = {"flops": flops or about.get("flops", 0.0), "bytes": size or about.get("bytes", 0.0)}
             told = {

@@ -1,5 +1,7 @@
 """The trials of one task in a store: records come and go as Optuna trials, each with the whole `Trial` inside."""
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from datetime import datetime
@@ -106,6 +108,12 @@ class Sweep:
         One of a payload that rules were applied to has those as ``rules``: ``source`` and ``text``.
         """
         return {"sweep": self.name, **self._facts}
+
+
+def study_name(payload: str, task: str, identity: dict[str, str]) -> str:
+    """Name of the study that keeps a sweep."""
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    return f"{payload}/{task}/{digest}"
 
 
 def to_record(trial: Trial, space: Space) -> FrozenTrial:

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from store_support import fill, one_line
+from store_support import SPACE, fill, make, one_line, sweep_of
 
 from autotune.core.errors import StoreError
 from autotune.store.store import Store, trials
@@ -101,3 +101,56 @@ def test_a_last_line_too_deep_to_read_is_cut_off_as_a_torn_one(path):
     path.write_bytes(whole + DEEP)
     Store.open(path).close()
     assert path.read_bytes() == whole
+
+
+def rearranged(lines):
+    """What editors, copies and merges make of a file's lines: header, study, its sweep, trials, another such study."""
+    return {
+        "a trial twice": [*lines[:4], lines[3], *lines[4:]],
+        "a range twice": [*lines[:5], *lines[3:5], *lines[5:]],
+        "at the end again": [*lines, lines[4]],
+        "a study twice": [*lines[:2], *lines[1:]],
+        "two stores in one": [*lines, *lines],
+        "without the first study": [lines[0], *lines[2:]],
+        "without both studies": [line for line in lines if b'"op_code":0' not in line or line is lines[0]],
+        "without the first study and its sweep": [lines[0], *lines[3:]],
+        "trial before its study": [lines[0], lines[3], *lines[1:3], *lines[4:]],
+        "studies swapped": [lines[0], lines[6], *lines[2:6], lines[1], *lines[7:]],
+        "a trial of another file": [lines[0], lines[3].replace(b'"study_id":1', b'"study_id":0'), *lines[1:]],
+        "an attribute of no trial": [*lines, b'{"op_code":8,"worker_id":"x","trial_id":99,"user_attr":{"a":1}}\n'],
+    }
+
+
+@pytest.fixture
+def two_sweeps(path):
+    """Lines of a store of two sweeps: a header, and each three trials behind its study."""
+    with Store.open(path) as store:
+        for machine in ("m", "n"):
+            sweep = sweep_of(store, machine=machine)
+            for number in range(3):
+                sweep.add(make(number), SPACE)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("what", rearranged([b""] * 20))
+def test_lines_that_do_not_belong_together_are_refused_in_one_line(path, two_sweeps, what):
+    damaged = b"".join(rearranged(two_sweeps)[what])
+    path.write_bytes(damaged)
+    for call in (lambda: Store.open(path), lambda: trials(path)):
+        with pytest.raises(StoreError, match=r"line \d+ .*move it away or pass --store PATH") as error:
+            call()
+        assert str(path) in one_line(error)
+    assert path.read_bytes() == damaged
+
+
+def test_ends_of_lines_of_another_system_change_nothing(path, two_sweeps):
+    path.write_bytes(b"".join(two_sweeps).replace(b"\n", b"\r\n"))
+    assert len(trials(path)) == 6
+
+
+def test_two_processes_that_create_the_same_study_at_once_are_no_damage(path, two_sweeps):
+    again = two_sweeps[1].replace(b'"worker_id":"', b'"worker_id":"other')
+    path.write_bytes(b"".join([*two_sweeps[:2], again, *two_sweeps[2:]]))
+    assert len(trials(path)) == 6
+    with Store.open(path) as store:
+        assert [len(sweep.trials()) for sweep in store.sweeps()] == [3, 3]
