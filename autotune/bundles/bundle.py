@@ -114,6 +114,14 @@ class Bundle:
         """The compiled program, in this process: whoever calls it trusts the bundle."""
         return compile_bundle(self._files)
 
+    def keep(self, **weights: Array) -> None:
+        """Hold copies of weights: later calls need not give them, and neither look at them nor copy them.
+
+        Raises:
+            PayloadError: One is none of the payload's weights, or of another shape or kind.
+        """
+        self.function.keep(**weights)
+
     def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """Compute it once, in this process, on NumPy arrays; the first call compiles.
 

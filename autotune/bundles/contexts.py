@@ -1,20 +1,25 @@
-"""Contexts of a compiled payload: arrays and an arena that one call has for itself, and a pool that callers share.
+"""Calls of a compiled payload on NumPy arrays: programs read what they are given where it lies, and write new arrays.
 
-A program's intermediates lie in one arena, and its arguments in arrays of its own. So a call takes a context nobody
-else uses; where there is none, another is made, up to one a core, and then callers wait for each other.
+A program's intermediates lie in one arena. So a call takes a context nobody else uses; where there is none, another is
+made, up to one a core, and then callers wait for each other. Weights that are held lie once, for all contexts.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program
+from autotune.core.arrays import CHOOSE, HEAD, POINTER_AT, Accepted, is_frozen, point
+from autotune.core.cores import physical_cores
+from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine
-from autotune.core.pages import aligned_empty
-from autotune.core.payload import Argument, Array, Payload
+from autotune.core.pages import Pages, aligned_empty
+from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 
 C = TypeVar("C")
 
@@ -30,26 +35,42 @@ class ContextPool(Generic[C]):
     def __init__(self, make: Callable[[], C], most: int) -> None:
         self._make, self._most = make, most
         self._free: list[C] = []
-        self._made = 0
+        self._made = self._waiting = 0
         self._changed = threading.Condition()
 
     @contextmanager
     def take(self) -> Iterator[C]:
         """A context for the ``with`` block alone; waits where as many as there may be are in use."""
-        context = self._next()
+        context = self.get()
         try:
             yield context
         finally:
+            self.put(context)
+
+    def get(self) -> C:
+        """A context for the caller alone, until it is put back; waits where as many as there may be are in use."""
+        try:
+            return self._free.pop()  # the latest: its arena is still in the caches
+        except IndexError:
+            return self._next()
+
+    def put(self, context: C) -> None:
+        """Give a context back."""
+        self._free.append(context)  # before it looks for who waits, as who waits looks here last
+        if self._waiting:
             with self._changed:
-                self._free.append(context)
                 self._changed.notify()
 
     def _next(self) -> C:
         with self._changed:
-            while not self._free and self._made >= self._most:
-                self._changed.wait()
-            if self._free:
-                return self._free.pop()  # the latest: its arrays are still in the caches
+            self._waiting += 1
+            try:
+                while self._made == self._most:
+                    with suppress(IndexError):
+                        return self._free.pop()
+                    self._changed.wait()
+            finally:
+                self._waiting -= 1
             self._made += 1
         try:
             return self._make()
@@ -60,54 +81,212 @@ class ContextPool(Generic[C]):
             raise
 
 
-class CallContext:
-    """A program with arrays of its own for every argument; one call at a time.
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What calls give, and what is held for all of them.
 
-    A weight that did not change since the last call is not stored in panels again.
+    Attributes:
+        takes: What calls give, in order: inputs and weights that are not held, then states, then held weights.
+        needed: How many of these every call gives: the first.
+        held: Weights that calls need not give, by name, and those in panels, by number.
+    """
+
+    takes: tuple[Accepted, ...]
+    needed: int
+    held: Mapping[str, Array] = field(default_factory=dict)
+    panels: Mapping[int, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, payload: Payload, held: Mapping[str, Array], panels: Mapping[int, Array], way: str | None) -> "Plan":
+        """The plan of a payload some of whose weights are held."""
+        read = [a for a in payload.arguments if a.role not in WRITTEN]
+        given = [a for a in read if a.name not in held]
+        states = [a for a in payload.arguments if a.role == "state"]
+        order = [*given, *states, *(a for a in read if a.name in held)]
+        return cls(tuple(Accepted.of(a, way) for a in order), len(given), held, panels)
+
+
+class GivenWeight:
+    """Panels of a weight that calls give; packed again only where it has changed since.
+
+    An array that is read-only, and is given again, is not looked at again.
+    """
+
+    def __init__(self, argument: Argument, packed: Mapping[int, PanelWeight], pages: Pages) -> None:
+        self._packed = packed
+        self.panels = {number: aligned_empty(weight.argument(argument), pages) for number, weight in packed.items()}
+        self._last: Array | None = None
+        self._frozen: Array | None = None
+
+    def store(self, array: Array) -> None:
+        """Pack a weight, if it is another than the last one."""
+        if array is self._frozen:
+            return
+        if self._last is None or not np.array_equal(self._last, array):
+            self._last = array.copy()
+            for number, weight in self._packed.items():
+                self.panels[number][...] = weight.pack(array)
+        self._frozen = array if is_frozen(array) else None
+
+
+class CallContext:
+    """A program of its own, and the pointers that it is called with; one call at a time.
 
     Args:
         payload: Payload that the program computes.
         program: Program that no other context calls.
-        machine: Host.
+        pages: Kind of memory pages that large arrays lie on.
     """
 
-    def __init__(self, payload: Payload, program: Program, machine: Machine) -> None:
-        self._payload = payload
-        self._arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
-        self._weights = program.weights
-        sources = [payload.arguments[weight.source] for weight in program.weights]
-        self._panels = [
-            aligned_empty(w.argument(a), machine.pages) for w, a in zip(program.weights, sources, strict=True)
-        ]
-        self._stored = {source.name: False for source in sources}
-        self._bound = program.bind([*self._arrays.values(), *self._panels])
+    def __init__(self, payload: Payload, program: Program, pages: Pages) -> None:
+        self.weights = program.weights
+        self._arguments, self._pages = payload.arguments, pages
+        packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]
+        self._bound = program.bind([shape_of(argument) for argument in (*payload.arguments, *packed)])
+        self._slots = dict(zip((a.name for a in payload.arguments), self._bound.slots, strict=False))
+        self._panel_slots = self._bound.slots[len(payload.arguments) :]
+        self._written = [(a, DTYPES[a.dtype], self._slots[a.name]) for a in payload.written]
+        self._plan: Plan | None = None
+        self._given: dict[str, GivenWeight] = {}
+
+    def call(self, plan: Plan, arrays: Sequence[object]) -> list[Array]:
+        """Compute once: new arrays of what is written, in order.
+
+        Args:
+            plan: What the arrays are, and what is held.
+            arrays: Arrays in the plan's order; `None`, or none, for a state begins as zeros, for a held weight as held.
+
+        Raises:
+            PayloadError: An array is of another shape or kind, or out of range.
+        """
+        if plan is not self._plan:
+            self._adopt(plan)
+        copies = point(arrays[: plan.needed], self._needed, self._needed_slots)
+        starts = self._more(plan, arrays, copies) if len(arrays) > plan.needed else {}
+        for number, weight in self._packing:
+            weight.store(plan.takes[number].convert(arrays[number]))
+        written = []
+        for argument, dtype, slot in self._written:
+            array = np.empty(argument.shape, dtype)
+            if argument.role == "state":
+                array[...] = starts.get(argument.name, 0)
+            slot.value = POINTER_AT(id(array) + HEAD).value
+            written.append(array)
+        self._bound.run()
+        return written
+
+    def _adopt(self, plan: Plan) -> None:
+        """Point to what a plan holds."""
+        self._needed = plan.takes[: plan.needed]
+        self._needed_slots = [self._slots[each.argument.name] for each in self._needed]
+        self._packing = []
+        for name, array in plan.held.items():
+            self._slots[name].value = array.ctypes.data
+        for number, panels in plan.panels.items():
+            self._panel_slots[number].value = panels.ctypes.data
+        for number, each in enumerate(self._needed):
+            if (weight := self._give(each.argument)) is not None:
+                self._packing.append((number, weight))
+        self._plan = plan
+
+    def _give(self, argument: Argument) -> GivenWeight | None:
+        """Point to panels of a weight that a call gives; `None` where the program reads none of it."""
+        source = self._arguments.index(argument)
+        packed = {number: weight for number, weight in enumerate(self.weights) if weight.source == source}
+        if not packed:
+            return None
+        given = self._given.setdefault(argument.name, GivenWeight(argument, packed, self._pages))
+        for number, panels in given.panels.items():
+            self._panel_slots[number].value = panels.ctypes.data
+        return given
+
+    def _more(self, plan: Plan, arrays: Sequence[object], copies: list[Array]) -> dict[str, Array]:
+        """Point to weights that are given though they are held; states that are given, by name."""
+        starts: dict[str, Array] = {}
+        for each, value in zip(plan.takes[plan.needed :], arrays[plan.needed :], strict=False):
+            if value is None:
+                continue
+            array, name = each.convert(value), each.argument.name
+            if each.argument.role == "state":
+                starts[name] = array
+                continue
+            self._plan = None  # what is held is pointed to again by the next call
+            copies += point([array], [each], [self._slots[name]])
+            copies.append(array)
+            if (weight := self._give(each.argument)) is not None:
+                weight.store(array)
+        return starts
+
+
+class Caller:
+    """A compiled payload, which any number of threads may call.
+
+    Args:
+        payload: Payload that is computed.
+        compile: Compiles it anew, for a context.
+        machine: Host, with the threads that a program runs on.
+        weights: Arrays by name that calls need not give.
+        way_out: What a user does whose whole numbers are out of range, the end of a sentence; `None` where they have
+            been checked.
+
+    Attributes:
+        plan: What calls give.
+    """
+
+    def __init__(
+        self,
+        payload: Payload,
+        compile: Callable[[], Program],
+        machine: Machine,
+        weights: Mapping[str, Array],
+        way_out: str | None = CHOOSE,
+    ) -> None:
+        self._payload, self._pages, self._way_out = payload, machine.pages, way_out
+        most = max(1, len(physical_cores()) // machine.threads)
+        self._contexts = ContextPool(lambda: CallContext(payload, compile(), machine.pages), most)
+        self._changing = threading.Lock()
+        self.plan = Plan.of(payload, {}, {}, way_out)
+        self.keep(weights)
 
     def keep(self, weights: Mapping[str, Array]) -> None:
-        """Write weights that later calls need not give."""
-        for argument in self._payload.arguments:
-            if argument.name in weights:
-                self._fill(argument, weights[argument.name])
+        """Hold copies of weights, once for all contexts: later calls need not give them.
 
-    def call(self, given: Mapping[str, Array]) -> dict[str, Array]:
-        """Compute once; copies of what was written, by name. States that are not given begin as zeros."""
-        for argument in self._payload.arguments:
-            self._fill(argument, given.get(argument.name))
-        for weight, panels in zip(self._weights, self._panels, strict=True):
-            source = self._payload.arguments[weight.source].name
-            if not self._stored[source]:
-                panels[...] = weight.pack(self._arrays[source])
-        self._stored = dict.fromkeys(self._stored, True)
-        self._bound.run()
-        return {argument.name: self._arrays[argument.name].copy() for argument in self._payload.written}
+        Raises:
+            PayloadError: One is none of the payload's weights, or of another shape or kind.
+        """
+        taken = {each.argument.name: each for each in self.plan.takes if each.argument.role == "weight"}
+        if unknown := weights.keys() - taken.keys():
+            raise PayloadError(
+                f"only weights are kept, {self._payload.name} has {', '.join(taken) or 'none'}; "
+                f"got {', '.join(sorted(unknown))}"
+            )
+        with self._contexts.take() as context:  # what does not compile is told now
+            packed = context.weights
+        fresh = {name: self._copy(taken[name].argument, taken[name].convert(array)) for name, array in weights.items()}
+        with self._changing:
+            held, panels = {**self.plan.held, **fresh}, dict(self.plan.panels)
+            for number, weight in enumerate(packed):
+                source = self._payload.arguments[weight.source]
+                if source.name in fresh:
+                    panels[number] = self._copy(weight.argument(source), weight.pack(fresh[source.name]))
+            self.plan = Plan.of(self._payload, held, panels, self._way_out)
 
-    def _fill(self, argument: Argument, array: Array | None) -> None:
-        """Write an argument's array, and note whether panels made of it are out of date; a weight may be as it was."""
-        if array is None and argument.role == "weight":
-            return
-        mine = self._arrays[argument.name]
-        if argument.name in self._stored:
-            self._stored[argument.name] &= np.array_equal(mine, np.asarray(array, mine.dtype))
-        if array is not None:
-            mine[...] = array
-        elif argument.role == "state":
-            mine.fill(0)
+    def _copy(self, argument: Argument, array: Array) -> Array:
+        mine = aligned_empty(argument, self._pages)
+        mine[...] = array
+        return mine
+
+    def call(self, plan: Plan, arrays: Sequence[object]) -> list[Array]:
+        """Compute once; see `CallContext.call`."""
+        context = self._contexts.get()
+        try:
+            return context.call(plan, arrays)
+        finally:
+            self._contexts.put(context)
+
+
+def shape_of(argument: Argument) -> Array:
+    """An array that has an argument's shape, and no memory: calls point elsewhere."""
+    dtype = DTYPES[argument.dtype]
+    rows = np.empty((0, *argument.shape), dtype)  # its strides are those of a whole one
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), argument.shape, rows.strides[1:])

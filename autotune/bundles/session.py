@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from autotune.bundles.call import compile_candidate, unfit
+from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import choose_candidate
+from autotune.bundles.contexts import shape_of
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program
+from autotune.core.arrays import Accepted, point
 from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
@@ -60,7 +60,10 @@ class Session:
         candidate = choose_candidate(payload, self._bundles, self._machine, self._listener)
         program = compile_candidate(payload, candidate)
         self._make_kept(payload)
-        arrays = {a.name: self._kept[a.name] if a.name in self._kept else self._zeros(a) for a in payload.arguments}
+        outputs = {argument.name: self._empty(argument) for argument in payload.outputs}
+        inputs = {a.name: shape_of(a) for a in payload.arguments if a.role == "input"}
+        have = {**self._kept, **outputs, **inputs}
+        arrays = {argument.name: have[argument.name] for argument in payload.arguments}
         panels = [self._packed(payload, weight) for weight in program.weights]
         return SessionFunction(payload, program, arrays, panels)
 
@@ -109,9 +112,11 @@ class SessionFunction:
 
     def __init__(self, payload: Payload, program: Program, arrays: dict[str, Array], panels: list[Array]) -> None:
         self.payload = payload
-        self._arrays = arrays
-        self._inputs = {a.name: a for a in payload.arguments if a.role == "input"}
+        self._inputs = {a.name: Accepted.of(a) for a in payload.arguments if a.role == "input"}
+        self._outputs = tuple(arrays[argument.name] for argument in payload.outputs)
         self._bound = program.bind([*arrays.values(), *panels])
+        slots = dict(zip(arrays, self._bound.slots, strict=False))
+        self._slots = [slots[name] for name in self._inputs]
 
     def __call__(self, **inputs: Array) -> tuple[Array, ...]:
         """Call it once.
@@ -126,10 +131,10 @@ class SessionFunction:
             raise GenerationError(
                 f"inputs of {self.payload.name} must be {', '.join(self._inputs)}; got {', '.join(inputs) or 'none'}"
             )
-        for name, array in inputs.items():
-            if why := unfit(self._inputs[name], np.asarray(array)):
-                raise GenerationError(why)
-        for name, array in inputs.items():
-            self._arrays[name][...] = array
+        try:
+            copies = point([inputs[name] for name in self._inputs], [*self._inputs.values()], self._slots)
+        except PayloadError as error:
+            raise GenerationError(str(error)) from error
         self._bound.run()
-        return tuple(self._arrays[a.name] for a in self.payload.outputs)
+        del copies  # which the program has read by now
+        return self._outputs

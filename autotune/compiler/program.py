@@ -64,15 +64,21 @@ class Program:
 
 
 class BoundProgram:
-    """A program with its arguments: the packed C interface wants pointers to pointers to memref descriptors."""
+    """A program with its arguments: the packed C interface wants pointers to pointers to memref descriptors.
+
+    Attributes:
+        slots: Addresses of the arguments' elements, in order; whoever changes one keeps what it points to.
+    """
 
     def __init__(self, program: Program, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
         self.program = program
         self._function = function
         self._arrays = arrays
-        self._descriptors = [ctypes.pointer(ctypes.pointer(get_ranked_memref_descriptor(a))) for a in arrays]
+        descriptors = [get_ranked_memref_descriptor(array) for array in arrays]
+        self.slots = tuple(ctypes.c_void_p.from_buffer(d, type(d).aligned.offset) for d in descriptors)
+        self._pointers = [ctypes.pointer(ctypes.pointer(descriptor)) for descriptor in descriptors]
         self._calls = ctypes.c_int64(1)
-        addresses = [ctypes.cast(d, ctypes.c_void_p).value for d in self._descriptors]
+        addresses = [ctypes.cast(pointer, ctypes.c_void_p).value for pointer in self._pointers]
         self._packed = (ctypes.c_void_p * (len(arrays) + 1))(*addresses, ctypes.addressof(self._calls))
 
     def run(self, calls: int = 1) -> None:

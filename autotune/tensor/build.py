@@ -11,12 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.bundles.contexts import CallContext, ContextPool
+from autotune.bundles.contexts import Caller
 from autotune.compiler.lower import compilation
 from autotune.compiler.lowered import LoweredProgram, load_program, lower_program
 from autotune.compiler.module import compiler_version
 from autotune.core.candidate import Candidate
-from autotune.core.cores import physical_cores
 from autotune.core.errors import TensorError
 from autotune.core.machine import this_machine
 from autotune.core.payload import Array, Payload
@@ -47,19 +46,11 @@ class TensorFunction:
     def __init__(self, payload: Payload, lowered: LoweredProgram, weights: Mapping[str, Array]) -> None:
         check_own_code(lowered.kernels)
         machine = replace(this_machine(), threads=lowered.threads)
-
-        def make() -> CallContext:
-            context = CallContext(payload, load_program(lowered), machine)
-            context.keep(weights)
-            return context
-
-        self._names = [argument.name for argument in payload.arguments if argument.role == "input"]
-        self._contexts = ContextPool(make, most=max(1, len(physical_cores()) // machine.threads))
+        self._caller = Caller(payload, lambda: load_program(lowered), machine, weights, way_out=None)
 
     def call(self, arrays: Sequence[Array]) -> list[Array]:
         """Compute once: arrays of the inputs' shapes in, new arrays of the outputs' out."""
-        with self._contexts.take() as context:
-            return list(context.call(dict(zip(self._names, arrays, strict=True))).values())
+        return self._caller.call(self._caller.plan, arrays)
 
 
 def function_of(payload: Payload, weights: Mapping[str, Array], bundle: str = "") -> TensorFunction:
