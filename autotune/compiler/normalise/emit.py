@@ -1,6 +1,7 @@
 """Structured ops, written from here."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from mlir import ir
 from mlir.dialects import linalg, tensor
@@ -49,12 +50,7 @@ def flat(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
     kind = value.type
     if len(groups) == len(kind.shape):
         return value
-    shape = []
-    for group in groups:
-        size = 1
-        for d in group:
-            size *= kind.shape[d]
-        shape.append(size)
+    shape = [prod(kind.shape[d] for d in group) for group in groups]
     return tensor.collapse_shape(ir.RankedTensorType.get(shape, kind.element_type), value, groups)
 
 

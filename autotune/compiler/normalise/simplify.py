@@ -10,6 +10,7 @@ from autotune.compiler.normalise.one_row import make_lines_planes
 from autotune.compiler.normalise.pads import write_inside_borders
 from autotune.compiler.normalise.places import find_places_apart
 from autotune.compiler.normalise.powers import multiply_powers
+from autotune.compiler.normalise.reshaped_products import reshape_after_elementwise
 from autotune.compiler.normalise.results import write_results_in_shape
 from autotune.compiler.normalise.shared_matrices import share_matrices
 from autotune.compiler.normalise.slices import read_elements_of_wholes
@@ -32,6 +33,7 @@ SIMPLIFY = (
     drop_unit_dimensions,
     read_in_place,
     read_as_stored,
+    reshape_after_elementwise,
     write_inside_borders,
     write_results_in_shape,
 )

@@ -223,9 +223,10 @@ def name_task(group: Group, members: Sequence[Member], text: str) -> str:
         (member,) = members
         return name_contraction(contractions[0]) if contractions else name_generic(group.ops[0], member.nest, digest)
     sizes = "x".join(map(str, members[0].nest.sizes))
+    elementwise = sum("reduction" not in member.nest.iterators for member in members)
     if any(member.nest.growing for member in members):
         return f"growing_{sizes}_{digest}"
-    if len(contractions) > 1:
+    if len(contractions) > 1 and len(contractions) + elementwise < len(members):
         return f"attention_{sizes}_{digest}"
     return f"{name_contraction(contractions[0])}_fused_{digest}" if contractions else f"rows_{sizes}_{digest}"
 
