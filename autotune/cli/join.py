@@ -8,7 +8,7 @@ import typer
 
 from autotune.cli.options import Threads, whole
 from autotune.core.cores import MOST_THREADS
-from autotune.core.errors import MachineError, OptionError
+from autotune.core.errors import MachineError
 from autotune.core.options import check_whole
 
 
@@ -26,11 +26,11 @@ def join(
     """
     from importlib.util import find_spec
 
+    from autotune.worker.cluster import check_scheduler
     from autotune.worker.slot import environment
 
     check_whole("slots", slots, 1, MOST_THREADS)
-    if "://" not in cluster and not os.path.isfile(cluster):
-        raise OptionError(f"ADDRESS must be tcp://HOST:8786, tls://HOST:8786 or a scheduler file; got {cluster!r:.200}")
+    check_scheduler("ADDRESS", cluster)
     if find_spec("distributed") is None:
         raise MachineError(
             "join needs the package distributed, which is missing; pip install 'mlir-schedule-autotune[cluster]'"

@@ -4,6 +4,7 @@ What a verb needs is imported when it runs, so that help, `list` and `inspect` s
 """
 
 import resource
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,7 @@ from autotune.cli.help import GroupedOptions, GroupedVerbs, front
 from autotune.cli.interrupt import INTERRUPTED, SENTENCE, Interrupts
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError
+from autotune.worker.scratch import sweep
 
 NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
@@ -127,6 +129,7 @@ def run_verb() -> int:
     """Run the verb that the command line names; its exit code."""
     try:
         check_folder()
+        sweep(Path(tempfile.gettempdir()))
         code = command()(standalone_mode=False)
     except typer.Exit as done:
         code = done.exit_code

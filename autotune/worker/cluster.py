@@ -8,12 +8,14 @@ import logging
 import os
 import pickle
 import re
+import signal
 from asyncio import CancelledError as AsyncCancelledError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import resource_tracker
 from typing import Any
 from uuid import uuid4
 
@@ -26,8 +28,11 @@ from autotune.worker.slot import QUIET_CONFIG, Slot, SlotRequest, Untyped, envir
 LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 CONNECT_SECONDS = 20.0
 START_SECONDS = 120.0  # for slots of this machine: each loads MLIR and measures two kernels
+WARNINGS = "PYTHONWARNINGS"
 GONE = (OSError, RuntimeError, ValueError, AttributeError, CancelledError, AsyncCancelledError)  # what Dask raises then
-FORMS = "tcp://HOST:8786, tls://HOST:8786, a scheduler file, or local:N"
+ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.]+\]|[^\s:/@?#\[\]]+):([0-9]{1,5})", re.ASCII)
+FORMS = "tcp://HOST:8786, tls://HOST:8786 or a scheduler file"
+CLUSTER_FORMS = "tcp://HOST:8786, tls://HOST:8786, a scheduler file, or local:N"
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,8 @@ class Cluster(Closing):
             MachineError: Dask is not installed, nobody answers, or this machine has not as many cores.
         """
         local = LOCAL.fullmatch(where)
-        if local is None and "://" not in where and not os.path.isfile(where):
-            raise OptionError(f"--cluster must be {FORMS}; got {where!r:.200}")
+        if local is None:
+            check_scheduler("--cluster", where, CLUSTER_FORMS)
         try:
             distributed = import_module("distributed")
         except ImportError as error:
@@ -99,7 +104,7 @@ class Cluster(Closing):
                 "--cluster needs the package distributed, which is missing; "
                 "pip install 'mlir-schedule-autotune[cluster]'"
             ) from error
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what is lost is said in one line, by us
+        silence_logs()
         import_module("dask").config.set(QUIET_CONFIG)  # a scheduler that is started here
         if local is not None:
             return cls.start(where, distributed, int(local[1]), threads)
@@ -119,18 +124,20 @@ class Cluster(Closing):
                 f"local:{slots} of {threads} thread(s) needs as many cores, this process may use {most}; "
                 f"try local:{max(1, most // threads)}"
             )
-        local = distributed.LocalCluster(
-            n_workers=slots,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=None,
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-            preload=["autotune.cluster"],
-            env=environment(threads),
-            security=True,  # for this process alone: others on this machine have no key
-        )
+        start_resource_tracker()
+        with interrupts_for_this_thread():
+            local = distributed.LocalCluster(
+                n_workers=slots,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+                preload=["autotune.cluster"],
+                env=environment(threads),
+                security=True,  # for this process alone: others on this machine have no key
+            )
         cluster = cls(where, distributed.Client(local, set_as_default=False), local)
         try:
             cluster.do(lambda client: client.wait_for_workers(slots, timeout=START_SECONDS))
@@ -213,6 +220,62 @@ class Cluster(Closing):
                 pure=False,
             )
         )
+
+
+def silence_logs() -> None:
+    """Print nothing of what Dask logs here: what is lost is one line, and ours.
+
+    Dask gives levels to some loggers of its own below ``distributed``, and leaves tasks to asyncio that nobody awaits.
+    """
+    for name in ("distributed", "tornado", "asyncio", *logging.root.manager.loggerDict):
+        if name.partition(".")[0] in {"distributed", "tornado", "asyncio"}:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def start_resource_tracker() -> None:
+    """Start the process that gives back semaphores of Python's once all that use them are gone.
+
+    Where the tuner was killed it does so with a warning, which is on stderr long after the tuner, and no news.
+    """
+    before = os.environ.get(WARNINGS)
+    os.environ[WARNINGS] = "ignore:resource_tracker"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ[WARNINGS]
+        else:
+            os.environ[WARNINGS] = before
+
+
+@contextmanager
+def interrupts_for_this_thread() -> Iterator[None]:
+    """Let nothing that is started here see a Ctrl-C: Dask's workers are new Pythons, each with a traceback.
+
+    An interrupt that comes meanwhile is handled afterwards, by this thread.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def check_scheduler(name: str, where: str, forms: str = FORMS) -> None:
+    """Raise unless a text says where a scheduler is: an address of Dask's, or the path of a scheduler file.
+
+    Args:
+        name: Option that says it.
+        where: The text.
+        forms: What it may be, in words.
+
+    Raises:
+        OptionError: The text is neither.
+    """
+    found = ADDRESS.fullmatch(where)
+    if (found and 0 < int(found[3]) < 1 << 16) or ("://" not in where and os.path.isfile(where)):
+        return
+    raise OptionError(f"{name} must be {forms}; got {where!r:.200}")
 
 
 def one_reason(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""A worker's folder for what its processes write: gone when it closes, or else when the next worker starts.
+"""A worker's folder for what its processes write: gone when it closes, or else when a worker or a verb starts.
 
 A tuner that is killed cannot clean up. It holds a lock on its folder while it lives, which the system drops with it: a
 folder that nobody holds is swept away.

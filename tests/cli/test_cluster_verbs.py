@@ -19,6 +19,11 @@ SLOTS = [Slot(name, "software", "avx2", 1, 0.01, 1e-4, 1e-4) for name in ("0ff0"
         (("doctor", "--cluster", "somewhere"), "--cluster must be tcp://HOST:8786"),
         (("doctor", "--cluster", "tcp://head:8786", "--noise"), "--noise is of this machine"),
         (("join", "somewhere"), "ADDRESS must be tcp://HOST:8786"),
+        (("join", "sqlite:////x"), "ADDRESS must be tcp://HOST:8786"),
+        (("join", "inproc://host:1"), "ADDRESS must be tcp://HOST:8786"),
+        (("join", "tcp://host"), "ADDRESS must be tcp://HOST:8786"),
+        (("join", "tcp://host:65536"), "ADDRESS must be tcp://HOST:8786"),
+        (("doctor", "--cluster", "https://host:8786"), "--cluster must be tcp://HOST:8786"),
         (("join", "tcp://head:8786", "--slots", "0"), "slots must be from 1 to"),
     ],
 )

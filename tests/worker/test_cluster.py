@@ -169,7 +169,21 @@ def test_scheduler_that_does_not_answer_is_refused(tmp_path, monkeypatch):
     assert time.monotonic() - start < 30
 
 
-@pytest.mark.parametrize("where", ["localhost", "local:0", "local:", "local:x", "missing.json", ""])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "xyz://host:1",
+        "tcp://:8786",
+        "tcp://[::1]",
+        "tcp://a@b:1",
+        "localhost",
+        "local:0",
+        "local:",
+        "local:x",
+        "missing.json",
+        "",
+    ],
+)
 def test_what_is_no_address_is_refused(where):
     with pytest.raises(OptionError, match="--cluster must be tcp://"):
         Cluster.open(where)
@@ -178,3 +192,32 @@ def test_what_is_no_address_is_refused(where):
 def test_more_slots_than_cores_are_refused():
     with pytest.raises(OptionError, match="try local:"):
         Cluster.open("local:4000")
+
+
+def test_semaphores_of_a_tuner_that_is_killed_go_without_a_word():
+    program = """
+import multiprocessing, os, signal
+from autotune.worker.cluster import start_resource_tracker
+start_resource_tracker()
+held = multiprocessing.get_context("spawn").Semaphore()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # stderr ends once the tracker has ended, too
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
+
+
+def test_what_dask_logs_about_a_scheduler_that_is_gone_is_not_printed():
+    program = """
+import logging
+from autotune.core.errors import MachineError
+from autotune.worker import cluster
+cluster.CONNECT_SECONDS = 0.2
+try:
+    cluster.Cluster.open("tcp://127.0.0.1:1")
+except MachineError:
+    for name in ("distributed.client", "distributed.core", "distributed.scheduler", "asyncio", "tornado.application"):
+        logging.getLogger(name).error("lines and lines")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -57,6 +57,15 @@ def test_what_kill_9_leaves_is_swept_by_the_next_worker_and_what_lives_is_not(te
     assert left(temporary) == []
 
 
+def test_what_kill_9_leaves_is_swept_by_the_next_verb(temporary, autotune):
+    killed = start()
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert len(left(temporary)) == 1
+    assert autotune("list")[0] == 0
+    assert left(temporary) == []
+
+
 def leave_something(argument):
     return tempfile.mkdtemp(prefix="autotune-"), argument
 
