@@ -262,13 +262,14 @@ def check_names(family: str, schedule: Path | None, options: "TuneOptions", clus
 
     Raises:
         ScheduleError: There is no family, back end or baseline of a name.
-        BadParameter: Two ways to schedule are given, or code would be for another machine.
+        OptionError: Two ways to schedule are given.
+        BadParameter: Code would be for another machine.
     """
     from autotune.core.errors import ScheduleError
     from autotune.registry import BACKENDS, find_point, load_baseline, load_family
+    from autotune.tuning.own import check_ways
 
-    if family and schedule is not None:
-        raise typer.BadParameter("--family and --schedule are two ways to schedule: give one")
+    check_ways(family, has_script=schedule is not None)
     for name in (*([family] if family else []), *options.beside):
         load_family(name)
     for spec in options.backends:

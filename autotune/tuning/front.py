@@ -11,7 +11,7 @@ from autotune.core.payload import Payload
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
 from autotune.tuning.lessons import recordings_for
-from autotune.tuning.own import own_script
+from autotune.tuning.own import check_ways, own_script
 from autotune.tuning.result import TuneResult
 from autotune.tuning.search import DEFAULT
 from autotune.tuning.tunable import TransformScript
@@ -91,16 +91,19 @@ def tune(
         PayloadError: There is no such payload, or it does not fit the machine.
         RuleError: The rules cannot be read or applied, or change what is computed.
         SpaceError: There is no such sampler.
+        OptionError: An option is out of range, or two exclude each other: a schedule, and a family, error or agreement.
         StoreError: The store is damaged, of another format, or cannot be written.
         BundleError: The folder cannot be written, or holds something else.
     """
+    given = file_of(schedule)
+    check_ways(family, has_script=given is not None, rounds=max(error, agreement))
     wanted, place = payload_of(payload), home()
     if rules is not None or exact:
         wanted = replace(wanted, rules=read_rules(rules, exact=exact))
     known = () if cold else tuple(read_known(recorded_folders(), wanted.name))
     learnt = () if cold else recordings_for(sampler, recorded_spaces())
     options = TuneOptions(trials, seconds, sampler, seed, baseline, timeout, known, learnt, threads=threads, jobs=jobs)
-    own = own_script(wanted, file_of(schedule)) if not family else None
+    own = own_script(wanted, given) if not family else None
     floor = read_floor(place, this_machine(threads))
     options = replace(options, least_floor=floor, script=own, tasks=task, family=family, backends=tuple(backends))
     options = replace(options, error=error, agreement=agreement, beside=tuple(beside))

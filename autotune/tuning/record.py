@@ -35,6 +35,7 @@ from autotune.store.records import (
     ProcessTimes,
     RulesRecord,
     ScriptRecord,
+    SearchRecord,
     TaskRecord,
     Versions,
     WeightRecord,
@@ -66,6 +67,7 @@ def record(
     sessions: Sequence[ProcessTimes],
     seed: int,
     command: Sequence[str],
+    search: SearchRecord,
     worker: Bench,
     spent: Spent | None = None,
 ) -> tuple[dict[str, str | bytes], Manifest]:
@@ -116,6 +118,7 @@ def record(
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
         budget=BudgetRecord(**asdict(spent)) if spent is not None else None,
+        search=search,
     )
     remember_kernels(assembly.kernels)
     return texts, manifest

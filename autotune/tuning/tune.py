@@ -13,6 +13,7 @@ from autotune.core.payload import Payload
 from autotune.registry import load_baseline, load_family, ties
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.recording import Recording
+from autotune.store.records import SearchRecord
 from autotune.store.room import with_room
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store
@@ -104,6 +105,21 @@ class TuneOptions:
     def allowed(self) -> Allowed:
         """What rounding may do to the outputs."""
         return Allowed(self.error, self.agreement)
+
+    @property
+    def recorded(self) -> SearchRecord:
+        """What a bundle keeps of the options, so that it can be tuned again with the same."""
+        return SearchRecord(
+            family=self.family,
+            beside=self.beside,
+            backends=self.backends,
+            threads=self.threads,
+            timeout=self.timeout,
+            error=self.error,
+            agreement=self.agreement,
+            objective=self.objective.names,
+            weight=self.objective.weight,
+        )
 
     def command(self, payload: str) -> list[str]:
         """The command line that tunes a payload so, without the places of store and bundle."""
@@ -236,6 +252,7 @@ def tune(
             sessions=sessions,
             seed=options.seed,
             command=[*options.command(payload.name), *payload.rules.options],
+            search=options.recorded,
             worker=worker,
             spent=spent,
         )

@@ -9,7 +9,7 @@ from bundle_support import make_bundle
 import autotune as at
 from autotune import registry
 from autotune.bundles.reproduce import reproduce
-from autotune.core.errors import ScheduleError
+from autotune.core.errors import OptionError, ScheduleError
 from autotune.core.guarded_family import GuardedFamily
 from autotune.registry import families, families_for, family_for, load_family, ties
 from autotune.reports.ablation import leave_one_out
@@ -161,6 +161,13 @@ def test_a_family_by_name(refused):
     assert "by vectorize" in show(SPEC, "space", family="vectorize").text
     refused("tune", SPEC, "--family", "nonsense", words="schedule must be one of")
     refused("tune", SPEC, "--family", "vectorize", "--schedule", "x.mlir", words="two ways to schedule")
+
+
+@pytest.mark.parametrize("other", [{"family": "vectorize"}, {"error": 0.1}, {"agreement": 0.5}])
+def test_a_schedule_beside_what_only_families_do_is_refused_in_python_too(tmp_path, other):
+    (tmp_path / "x.mlir").write_text("")
+    with pytest.raises(OptionError, match="give one"):
+        at.tune(SPEC, schedule=tmp_path / "x.mlir", store=tmp_path / "s", bundle=tmp_path / "b", **other)
 
 
 def test_a_family_that_covers_nothing_is_refused(tmp_path):
