@@ -322,6 +322,7 @@ def write(name: str, path: Path) -> None:
     model, example = ZOO[name]()
     model = model.eval()
     vary(model)
+    export(model, tuple(example), path)  # this draws statistics of batch norms
     wide, arrays = copy.deepcopy(model).double(), dict[str, Any]()
     for seed in SEEDS:
         torch.manual_seed(seed)
@@ -333,7 +334,6 @@ def write(name: str, path: Path) -> None:
         arrays |= {f"result/{seed}/{number}": x.numpy() for number, x in enumerate(exact)}
         arrays |= {f"single/{seed}/{number}": x.numpy() for number, x in enumerate(single)}
     np.savez(path.with_name(f"{path.name}.npz"), allow_pickle=False, **arrays)
-    export(model, tuple(example), path)
 
 
 def draw(example: Any) -> Any:  # noqa: ANN401 - tensors

@@ -1,7 +1,7 @@
 """From torch-mlir's own dialects to the text of a payload; runs in the converter's process alone."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 ONNX_TO_TORCH = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 FX_TO_TORCH = "builtin.module(func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline)"
@@ -32,11 +32,28 @@ class UnsupportedError(Exception):
 
     Attributes:
         op: The op that is not known, such as ``onnx.Mish``; empty where it is not one op.
+        place: Name of the location of the op, as an importer gave it; empty where there is none.
+        why: What is wrong with it.
     """
 
-    def __init__(self, message: str, op: str = "") -> None:
+    def __init__(self, message: str, op: str = "", place: str = "", why: str = "") -> None:
         super().__init__(message)
         self.op = op
+        self.place = place
+        self.why = why
+
+
+def cannot_lower(what: str, why: str, op: str = "", place: str = "") -> UnsupportedError:
+    """An op that has no lowering.
+
+    Args:
+        what: The op, as the user knows it.
+        why: What is wrong with it.
+        op: Its name in torch-mlir.
+        place: Name of its location.
+    """
+    message = f"{what} cannot be lowered: {why}; replace it in the model by simpler ops, or leave it out"
+    return UnsupportedError(message, op, place, why)
 
 
 def lower(module: "Module", first: str) -> str:
@@ -47,7 +64,7 @@ def lower(module: "Module", first: str) -> str:
         first: Pipeline to the contract that torch-mlir's back ends expect.
 
     Raises:
-        UnsupportedError: torch-mlir cannot lower an op; the message names it.
+        UnsupportedError: torch-mlir cannot lower an op; the error has its location.
     """
     from torch_mlir.ir import MLIRError  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
     from torch_mlir.passmanager import PassManager  # noqa: PLC0415
@@ -58,22 +75,39 @@ def lower(module: "Module", first: str) -> str:
                 PassManager.parse(pipeline).run(module.operation)
             except MLIRError as error:
                 raise unsupported(str(error)) from error
-    text = str(module)
-    foreign = sorted({name for name in re.findall(r"= \"?([a-z_]+\.[\w.]+)", text) if name.split(".")[0] not in OURS})
+    foreign = foreign_ops(module)
     if foreign:
-        raise UnsupportedError(
-            f"it needs {', '.join(foreign)}, which MLIR does not hold; leave that op out of the model"
-        )
-    return text
+        name, place = next(iter(foreign.items()))
+        raise cannot_lower(name, f"torch-mlir writes it as {', '.join(foreign)}, which MLIR does not hold", place=place)
+    return str(module)
+
+
+def foreign_ops(module: "Module") -> dict[str, str]:
+    """Names of ops that our MLIR does not hold, each with the name of its location."""
+    from torch_mlir.ir import WalkResult  # noqa: PLC0415
+
+    found: dict[str, str] = {}
+
+    def note(op: Any) -> Any:  # noqa: ANN401 - an operation, and whether to go on
+        if op.name.partition(".")[0] not in OURS:
+            found.setdefault(op.name, place_in(str(op.location)))
+        return WalkResult.ADVANCE
+
+    module.operation.walk(note)
+    return found
+
+
+def place_in(location: str) -> str:
+    """The first name in a location."""
+    named = re.search(r'"([^"]*)"', location)
+    return named[1] if named is not None else ""
 
 
 def unsupported(said: str) -> UnsupportedError:
-    """What to say of what torch-mlir said, with the op's name where it says one."""
+    """What to say of what torch-mlir said, with the op's name and location where it says them."""
     foreign = re.search(r'"(onnx\.\w+)"', said)  # what no dialect of torch-mlir's has
     found = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", said)), "")
-    what = found or "an op"
-    place = re.search(r'error: "([^"]+)": (.*)', said)  # nodes of ONNX have names, ops of PyTorch lines of a file
-    if not found and place is not None:
-        what = f"{place[1]}, {place[2][:MOST_SAID]}"
-    message = f"torch-mlir cannot lower {what}; replace it in the model by simpler ops, or leave it out"
-    return UnsupportedError(message, found)
+    placed = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', said)
+    place, complaint = (placed[1], placed[2].partition(": %")[0][:MOST_SAID]) if placed is not None else ("", "")
+    why = f"torch-mlir does not lower {found.removeprefix('onnx.')}" if found else f"torch-mlir says: {complaint}"
+    return cannot_lower(found or "an op", why if found or complaint else "torch-mlir fails", found, place)

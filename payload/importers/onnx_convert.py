@@ -26,9 +26,11 @@ from payload.importers.folder import (
     with_outputs,
     write_folder,
 )
-from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, lower
+from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import use_standard_ops
-from payload.importers.onnx_oracle import ask_reference
+from payload.importers.onnx_nodes import facts_of
+from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
@@ -42,10 +44,13 @@ from payload.importers.onnx_values import (
 )
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 ENTRY = "main"
 MOST_DEFINED = 16  # kinds of ops that are written as ONNX defines them
+MOST_NAMED = 3  # nodes of those that cannot be lowered
+DEPENDS = "the size of what it gives depends on data"
+PLACE = "node "  # what names of locations in torch-mlir begin with
 
 
 def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
@@ -57,6 +62,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     model, weights = read_model(path, sizes)
     graph = model.graph
     fold_constants(model, weights)
+    write_steps(model, weights)
     weights |= take_weights(graph)
     fix_sizes(model, {}, weights)
     places = places_of(graph, weights)
@@ -113,7 +119,10 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> "tuple[ModelProto, dict[
         light = copy.deepcopy(model)  # what was taken out is given up with the whole alone
         use_standard_ops(light, sizes, weights)
         give_settings_back(light.graph, weights)
-        onnx.checker.check_model(light, full_check=False)
+        checked = copy.deepcopy(light)
+        for tensor in checked.graph.output:  # a loop's results have no shape before its steps are written out
+            tensor.type.tensor_type.shape.SetInParent()
+        onnx.checker.check_model(checked, full_check=False)
     except UnsupportedError:
         raise
     except Exception as error:  # protobuf, checker and files each raise their own
@@ -196,15 +205,92 @@ def lowered(model: "ModelProto", arguments: Collection[str]) -> str:
     """
     for _ in range(MOST_DEFINED):
         try:
-            return to_linalg(model)
+            text = to_linalg(model)
         except UnsupportedError as error:
-            if not define(model, error.op.removeprefix("onnx.")):
-                raise
+            guilty = guilty_node(model.graph, error)
+            ops = {error.op.removeprefix("onnx."), guilty.op_type if guilty is not None else ""}
+            is_written = any(define(model, op) for op in ops if op) or write_steps(model, {}, arguments, both=True)
+            if not is_written:
+                raise refusal_of(model, guilty, error) from error
             fix_sizes(model, {}, arguments)
             name_shapes(model.graph)
             fold_constants(model, {})
             fix_sizes(model, {}, arguments)
+            write_steps(model, {}, arguments)
+        else:
+            check_sizes(model, text)
+            return text
     return to_linalg(model)
+
+
+def guilty_node(graph: "GraphProto", error: UnsupportedError) -> "NodeProto | None":
+    """The node that an error is about, where it says its location."""
+    number = error.place.removeprefix(PLACE)
+    return graph.node[int(number)] if number.isdigit() and int(number) < len(graph.node) else None
+
+
+def refusal_of(model: "ModelProto", guilty: "NodeProto | None", error: UnsupportedError) -> UnsupportedError:
+    """The error, said of the user's nodes: of the one that it names, else of those that cannot be lowered alone."""
+    open_ended = open_ended_node(model.graph)
+    if open_ended is not None and guilty in (None, open_ended):
+        return cannot_lower(open_ended.doc_string, DEPENDS)
+    if guilty is not None:
+        return cannot_lower(guilty.doc_string, error.why)
+    alone = lowered_alone(model)
+    if not alone:
+        return error
+    whats = list(dict.fromkeys(node.doc_string for node, _ in alone))
+    more = f" and {len(whats) - MOST_NAMED} more" if len(whats) > MOST_NAMED else ""
+    return cannot_lower(", ".join(whats[:MOST_NAMED]) + more, alone[0][1].why or str(alone[0][1]))
+
+
+def open_ended_node(graph: "GraphProto") -> "NodeProto | None":
+    """The first node that gives a tensor of a size that is not known, though those of all that it reads are."""
+    shapes = facts_of(graph).shapes
+    for node in graph.node:
+        if any(name not in shapes for name in node.output if name):
+            return node if all(name in shapes for name in node.input if name) else None
+    return None
+
+
+def check_sizes(model: "ModelProto", text: str) -> None:
+    """Refuse a text whose function gives tensors of sizes that are not known.
+
+    Raises:
+        UnsupportedError: It does; the error names the node that they come from.
+    """
+    head = next((line for line in text.splitlines() if f"@{ENTRY}(" in line), "")
+    if "?" in head:
+        node = open_ended_node(model.graph)
+        raise cannot_lower(node.doc_string if node is not None else "its result", DEPENDS)
+
+
+def lowered_alone(model: "ModelProto") -> "list[tuple[NodeProto, UnsupportedError]]":
+    """Nodes of a model that cannot be lowered as models of one node, each with what is wrong with it."""
+    from onnx import helper  # noqa: PLC0415
+
+    graph, found = model.graph, list[tuple["NodeProto", UnsupportedError]]()
+    typed = {value.name: value for value in [*graph.input, *graph.value_info, *graph.output]}
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        read = list(dict.fromkeys(inputs_of(node)))
+        inputs = [typed[name] for name in read if name in typed and name not in held]
+        outputs = [typed.get(name) or helper.make_empty_tensor_value_info(name) for name in node.output if name]
+        single = helper.make_graph([node], ENTRY, inputs, outputs, [held[name] for name in read if name in held])
+        try:
+            to_linalg(helper.make_model(single, opset_imports=model.opset_import, ir_version=model.ir_version))
+        except UnsupportedError as error:
+            found.append((node, error))
+    return found
+
+
+def name_places(node: "NodeProto", name: str) -> None:
+    """Give a node, and all in graphs inside it, a name by which torch-mlir's errors tell where they are; in place."""
+    node.name = name
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            for inner in graph.node:
+                name_places(inner, name)
 
 
 def to_linalg(model: "ModelProto") -> str:
@@ -217,8 +303,8 @@ def to_linalg(model: "ModelProto") -> str:
     from torch_mlir.extras import onnx_importer  # noqa: PLC0415
     from torch_mlir.ir import Context  # noqa: PLC0415
 
-    for node in model.graph.node:  # what torch-mlir calls them where it cannot lower one
-        node.name = f"{node.op_type} {node.name}".strip().replace('"', "")
+    for number, node in enumerate(model.graph.node):
+        name_places(node, f"{PLACE}{number}")
     context = Context()
     dialect.register_dialect(context)
     info = onnx_importer.ModelInfo(model)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_contrib import CONTRIB
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
+from payload.importers.onnx_origins import OWN, mark_origins, qualified, take_origin
+from payload.importers.onnx_recurrent import RECURRENT
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_values import replace_all
 
@@ -21,13 +23,7 @@ if TYPE_CHECKING:
 
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-OWN = ("", "ai.onnx")  # the two spellings of ONNX's own domain
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
-
-
-def qualified(op: str, domain: str) -> str:
-    """The name of an op, with its domain unless that is ONNX's own: ``Relu``, ``com.microsoft::Gelu``."""
-    return op if domain in OWN else f"{domain}::{op}"
 
 
 def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Collection[str]") -> None:
@@ -41,6 +37,7 @@ def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Co
     Raises:
         UnsupportedError: An op is neither standard, nor a function of the model, nor defined here.
     """
+    mark_origins(model)
     version = name_own_domain(model)
     inline_functions(model)
     fix_sizes(model, sizes, weights)
@@ -55,10 +52,9 @@ def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Co
 
 def refusal(node: "NodeProto") -> str:
     """Why a node cannot be imported."""
-    return (
-        f"node {node.name or ', '.join(node.output)} must be of a standard op of ONNX, or one that is defined here, "
-        f"it is {qualified(node.op_type, node.domain)}; export it by standard ops"
-    )
+    if (node.domain, node.op_type) in CONTRIB:
+        return f"{node.doc_string} must have a form that docs/how-to/import.md names; export it by standard ops"
+    return f"{node.doc_string} must be of a standard op of ONNX, or one that is defined here; export it by standard ops"
 
 
 def name_own_domain(model: "ModelProto") -> int:
@@ -154,10 +150,11 @@ def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
     for number, node in enumerate(graph.node):
         for place, inner in enumerate(graphs_of(node)):
             is_changed |= write_contrib(inner, known.with_graph(inner), f"{stem}.{number}.{place}")
-        define = None if is_standard(node, known.version) else CONTRIB.get((node.domain, node.op_type))
+        is_own = is_standard(node, known.version)
+        define = RECURRENT.get(node.op_type) if is_own else CONTRIB.get((node.domain, node.op_type))
         writer = NodeWriter(graph, f"{stem}.{node.op_type}.{number}")
         is_written = define is not None and define(writer, node, known)
-        nodes += writer.nodes if is_written else [node]
+        nodes += take_origin(writer.nodes, node) if is_written else [node]
         is_changed |= is_written
     replace_all(graph.node, nodes)
     return is_changed

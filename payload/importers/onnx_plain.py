@@ -9,6 +9,7 @@ import numpy as np
 
 from payload.importers.onnx_einsum import multiply_in_pairs
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, facts_of, of
+from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_places import PLACES
 from payload.importers.onnx_values import replace_all
 
@@ -35,7 +36,7 @@ def write_plainly(model: "ModelProto") -> None:
         writer, rewrite = NodeWriter(graph, f"{node.op_type.lower()}_{number}"), REWRITES.get(node.op_type)
         known = rewrite is not None and not node.domain and node.input[0] in facts.shapes
         written = known and rewrite is not None and rewrite(writer, node, facts)
-        nodes += writer.nodes if written else [node]
+        nodes += take_origin(writer.nodes, node) if written else [node]
     replace_all(graph.node, nodes)
     for output in graph.output:
         copy_given(graph, output)
@@ -54,7 +55,7 @@ def define(model: "ModelProto", op: str) -> bool:
     """Write all nodes of an op as ONNX itself defines it by others, in place; tells whether it does."""
     from onnx import inliner  # noqa: PLC0415 - comes with an extra
 
-    nodes = [node for node in model.graph.node if node.op_type == op]
+    nodes, origins = [node for node in model.graph.node if node.op_type == op], origins_of(model.graph)
     for node in nodes:
         say_defaults(model, node, every=True)
     try:
@@ -64,6 +65,7 @@ def define(model: "ModelProto", op: str) -> bool:
     if not nodes or any(node.op_type == op for node in found.graph.node):
         return False
     model.CopyFrom(found)
+    take_origins(model.graph, origins)
     return True
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from payload.importers.onnx_nodes import NodeWriter
 from payload.importers.onnx_oracle import to_array
+from payload.importers.onnx_origins import take_origin
 from payload.importers.scan import BEST, FEW_COLUMNS, side_of, triangle
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def decompose_sums(model: "ModelProto") -> None:
         writer = ScanWriter(graph, f"cumsum_{number}", reverse=said.get("reverse", False))
         found = writer.sums(node.input[0], shape, axis, exclusive=said.get("exclusive", False))
         writer.add("Identity", found, into=node.output[0])
-        nodes += writer.nodes
+        nodes += take_origin(writer.nodes, node)
     del graph.node[:]
     graph.node.extend(nodes)
 

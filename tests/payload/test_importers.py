@@ -201,9 +201,15 @@ def open_ended(path):
     ("write", "words"),
     [
         (apart, "weights.bin"),
-        (open_ended, "torch-mlir cannot lower NonMaxSuppression"),
+        (
+            open_ended,
+            "node 0 (NonMaxSuppression, which gives y) cannot be lowered: the size of what it gives depends on data",
+        ),
         (corrupt, "it is no valid ONNX model"),
-        (unknown, "node y must be of a standard op of ONNX, or one that is defined here, it is mine::Frobnicate"),
+        (
+            unknown,
+            "node 0 (mine::Frobnicate, which gives y) must be of a standard op of ONNX, or one that is defined here",
+        ),
         (heavy, "its weights must take at most 2 GiB, they take 3.0 GiB"),
         (lambda path: None, "a model must be a file"),
     ],

@@ -176,7 +176,7 @@ REFUSED = {
     **{
         f"{domain}::{op}": (
             lambda path, op=op, domain=domain: write(path, node_of(op, domain, name="n7"), *VECTOR, domains=[domain]),
-            f"node n7 must be of a standard op of ONNX, or one that is defined here, it is {domain}::{op}",
+            rf"node n7 \({domain}::{op}\) must be of a standard op of ONNX, or one that is defined here",
         )
         for op, domain in [
             ("Relu", "com.acme"),
@@ -193,9 +193,18 @@ REFUSED = {
             ("Relu", "AI.ONNX"),
         ]
     },
-    "no such op": (lambda path: write(path, node_of("Frobnicate", ""), *VECTOR), "node y must .* it is Frobnicate"),
-    "op of a later version": (lambda path: write(path, node_of("Gelu", ""), *VECTOR, version=17), "it is Gelu"),
-    "inside a branch": (nested, "node inner must .* it is com.acme::Relu"),
+    "no such op": (
+        lambda path: write(path, node_of("Frobnicate", ""), *VECTOR),
+        r"node 0 \(Frobnicate, which gives y\) must",
+    ),
+    "op of a later version": (
+        lambda path: write(path, node_of("Gelu", ""), *VECTOR, version=17),
+        r"node 0 \(Gelu, which gives y\) must",
+    ),
+    "inside a branch": (
+        nested,
+        r"node inner \(com.acme::Relu\) in the (then|else)_branch of node 0 \(If, which gives z\) must",
+    ),
     "function that calls itself": (recursive, "functions must not call themselves, mine::Endless do"),
     "function that hides a standard op": (hiding, "function Relu must not have the name of a standard op"),
     "two versions": (

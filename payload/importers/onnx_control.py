@@ -1,0 +1,227 @@
+"""Loop, Scan and If whose course is known before any input is: the steps, one after the other.
+
+A loop is followed step by step: what depends on no input is computed on the way, so that counters and conditions on
+them are known. One whose condition depends on an input stays as it is.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
+from payload.importers.onnx_oracle import to_array
+from payload.importers.onnx_origins import take_origin
+from payload.importers.onnx_sizes import fix_sizes
+from payload.importers.onnx_values import fold, fold_constants, is_foldable, replace_all
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+MOST_STEPS, MOST_NODES = 1024, 1 << 14  # that a loop is written out for
+CONTROL = ("Loop", "Scan", "If")
+BRANCHES = ("then_branch", "else_branch")
+BOUNDS_ARE_INPUTS, AXES_ARE_INPUTS = 10, 13  # the first version of Slice, and of Unsqueeze, where they are
+
+
+def write_steps(
+    model: "ModelProto", weights: dict[str, Array], arguments: Collection[str] = (), *, both: bool = False
+) -> bool:
+    """Write out what control flow of a model is known, in place; constants are folded behind. Tells whether any is.
+
+    Args:
+        model: The model.
+        weights: Weights that were taken out of it; those that nobody reads any more go.
+        arguments: Names of more of its inputs that are weights.
+        both: Whether both branches of an If are computed where it is not known which of them is taken.
+    """
+    written = False
+    while any(node.op_type in CONTROL for node in model.graph.node):
+        graph, nodes, is_changed = model.graph, list["NodeProto"](), False
+        version = next((each.version for each in model.opset_import if not each.domain), 0)
+        facts = replace(facts_of(graph), version=version)
+        for node in graph.node:
+            stem = f"{next(filter(None, node.output))}.steps"
+            writer = StepWriter(graph, stem, model=model, facts=facts, both=both)
+            is_known = node.op_type in CONTROL and writer.write(node)
+            nodes += writer.nodes if is_known else [node]
+            is_changed |= is_known
+        if not is_changed:
+            break
+        replace_all(graph.node, nodes)
+        fix_sizes(model, {}, {*weights, *arguments})
+        fold_constants(model, weights)
+        fix_sizes(model, {}, {*weights, *arguments})
+        written = True
+    return written
+
+
+@dataclass
+class StepWriter(NodeWriter):
+    """Nodes of the steps of one node.
+
+    Attributes:
+        model: Model of the node.
+        facts: What is known of the tensors of its graph.
+        both: Whether both branches of an If may be computed.
+        known: Constants of the steps so far, by name.
+    """
+
+    _: KW_ONLY
+    model: "ModelProto"
+    facts: KnownTensors
+    both: bool
+    known: dict[str, Array] = field(default_factory=dict)
+
+    def write(self, node: "NodeProto") -> bool:
+        """Write the steps of a node; tells whether they are known."""
+        self.known = dict(self.facts.constants)
+        write = {"Loop": self.write_loop, "Scan": self.write_scan, "If": self.write_branch}[node.op_type]
+        count = len(self.graph.initializer)
+        if write(node):
+            return True
+        del self.graph.initializer[count:]
+        return False
+
+    def write_branch(self, node: "NodeProto") -> bool:
+        """The branch of an If that is taken."""
+        taken, branches = self.known.get(node.input[0]), [of(node, name, None) for name in BRANCHES]
+        if taken is not None:
+            self.end(node, self.copy(branches[0 if taken.all() else 1], [], "branch"))
+            return True
+        inside = [self.facts.with_graph(branch) for branch in branches]
+        shapes = [[known.shapes.get(x.name) for x in b.output] for known, b in zip(inside, branches, strict=True)]
+        if not self.both or shapes[0] != shapes[1] or None in shapes[0]:
+            return False
+        results = [self.copy(branch, [], name) for branch, name in zip(branches, BRANCHES, strict=True)]
+        self.end(node, [self.add("Where", node.input[0], *pair) for pair in zip(*results, strict=True)])
+        return True
+
+    def write_loop(self, node: "NodeProto") -> bool:
+        """The steps of a Loop, while its condition is known."""
+        body, (trips, condition, *state) = of(node, "body", None), node.input
+        if (trips and trips not in self.known) or (condition and condition not in self.known):
+            return False
+        most = int(self.known[trips].reshape(())) if trips else MOST_STEPS + 1
+        goes_on, parts, step = not condition or bool(self.known[condition].all()), list[Sequence[str]](), 0
+        while goes_on and step < most:
+            given = [self.hold(np.array(step, np.int64)), self.hold(np.array(True)), *state]
+            condition_after, *results = self.copy(body, given, f"{step}")
+            state, step = results[: len(state)], step + 1
+            parts.append(results[len(state) :])
+            if condition_after not in self.known or step > MOST_STEPS or len(self.nodes) > MOST_NODES:
+                return False
+            goes_on = bool(self.known[condition_after].all())
+        counts = len(node.output) - len(state)
+        if counts and not parts:
+            return False
+        stacked = [self.stack([part[number] for part in parts], 0) for number in range(counts)]
+        self.end(node, [*state, *stacked])
+        return True
+
+    def write_scan(self, node: "NodeProto") -> bool:
+        """The steps of a Scan: one for each slice of what it reads."""
+        body, count = of(node, "body", None), of(node, "num_scan_inputs", 0)
+        state, scanned = list(node.input[: len(node.input) - count]), node.input[len(node.input) - count :]
+        axes = of(node, "scan_input_axes", [0] * count)
+        if self.facts.version < 9 or any(name not in self.facts.shapes for name in scanned):
+            return False
+        size = self.facts.shapes[scanned[0]][axes[0]]
+        backward = of(node, "scan_input_directions", [0] * count)
+        if size > MOST_STEPS or size * len(body.node) > MOST_NODES:
+            return False
+        parts = list[Sequence[str]]()
+        for step in range(size):
+            slices = [
+                self.take(name, axis, size - 1 - step if back else step)
+                for name, axis, back in zip(scanned, axes, backward, strict=True)
+            ]
+            results = self.copy(body, [*state, *slices], f"{step}")
+            state = results[: len(state)]
+            parts.append(results[len(state) :])
+        counts = len(parts[0])
+        axes, backward = of(node, "scan_output_axes", [0] * counts), of(node, "scan_output_directions", [0] * counts)
+        for number in range(counts):
+            names = [part[number] for part in parts]
+            state.append(self.stack(names[::-1] if backward[number] else names, axes[number]))
+        self.end(node, state)
+        return True
+
+    def end(self, node: "NodeProto", results: Sequence[str]) -> None:
+        """Let the results of a node be these tensors."""
+        first = len(self.nodes)
+        for name, output in zip(results, node.output, strict=True):
+            if output:
+                self.add("Identity", name, into=output)
+        take_origin(self.nodes[first:], node)
+        for each in self.nodes:
+            each.doc_string = each.doc_string or node.doc_string
+
+    def hold(self, array: Array) -> str:
+        """A constant that the steps know."""
+        name = self.constant(array)
+        self.known[name] = array
+        return name
+
+    def copy(self, body: "GraphProto", given: Sequence[str], step: str) -> list[str]:
+        """Copy the nodes of a graph that reads these tensors; compute those that are known. Names of its results."""
+        names = dict(zip((each.name for each in body.input), given, strict=True))
+        for tensor in body.initializer:
+            names[tensor.name] = self.hold(to_array(tensor))
+        for node in body.node:
+            fresh = renamed(node, names, f"{self.stem}.{step}")
+            values = fold(self.model, fresh, self.known) if is_foldable(fresh, self.known) else None
+            if values is None:
+                self.nodes.append(fresh)
+                continue
+            kept = [each for each in node.output if each]
+            names |= {each: self.hold(value) for each, value in zip(kept, values, strict=True)}
+        return [names.get(each.name, each.name) for each in body.output]
+
+    def take(self, name: str, axis: int, at: int) -> str:
+        """A slice of a tensor without the dimension that it is cut along."""
+        shape = list(self.facts.shapes[name])
+        if self.facts.version < BOUNDS_ARE_INPUTS:
+            part = self.add("Gather", name, self.numbers(at), axis=axis)
+        else:
+            part = self.add("Slice", name, *(self.numbers(each) for each in (at, at + 1, axis)))
+        del shape[axis]
+        return self.reshape(part, *shape)
+
+    def stack(self, names: Sequence[str], axis: int) -> str:
+        """Tensors behind each other in a dimension of their own."""
+        if self.facts.version < AXES_ARE_INPUTS:
+            wide = [self.add("Unsqueeze", name, axes=[axis]) for name in names]
+        else:
+            wide = [self.add("Unsqueeze", name, self.numbers(axis)) for name in names]
+        return self.add("Concat", *wide, axis=axis)
+
+
+def renamed(node: "NodeProto", names: dict[str, str], stem: str) -> "NodeProto":
+    """A copy of a node that reads other tensors; what it gives has a name of its own, noted in place."""
+    from onnx import NodeProto  # noqa: PLC0415 - comes with an extra
+
+    fresh = NodeProto()
+    fresh.CopyFrom(node)
+    read(fresh, names)
+    for number, name in enumerate(node.output):
+        if name:
+            fresh.output[number] = names[name] = f"{stem}.{name}"
+    return fresh
+
+
+def read(node: "NodeProto", names: Mapping[str, str]) -> None:
+    """Let a node, and graphs inside it, read other tensors, in place."""
+    for number, name in enumerate(node.input):
+        node.input[number] = names.get(name, name)
+    for attribute in node.attribute:
+        for graph in [attribute.g, *attribute.graphs]:
+            own = {each.name for each in [*graph.input, *graph.initializer]}
+            own |= {name for inner in graph.node for name in inner.output}
+            outer = {name: fresh for name, fresh in names.items() if name not in own}
+            for inner in graph.node:
+                read(inner, outer)
+            for result in graph.output:
+                result.name = outer.get(result.name, result.name)

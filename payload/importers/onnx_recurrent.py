@@ -1,0 +1,249 @@
+"""LSTM, GRU and RNN in the forms that torch-mlir does not lower, or lowers wrongly, by ops that it does.
+
+backward over x   ->   forward over the reverse of x, reversed
+both directions   ->   one of each, behind each other
+peepholes, lengths of sequences, activations of one's own   ->   all steps, one after the other
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from payload.importers.linalg import cannot_lower
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+MOST_STEPS = 512  # that are written out
+INPUTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+STATES = {"LSTM": 2, "GRU": 1, "RNN": 1}
+ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+KNOWN = ("Sigmoid", "Tanh", "Relu", "LeakyRelu", "HardSigmoid", "Elu", "Softsign", "Softplus")  # ops of the same name
+ROLLED = ("W", "R", "B", "initial_h", "initial_c", "P")  # first dimension: directions; of states in layout 1 the second
+PLAIN = ("hidden_size", "linear_before_reset")  # attributes that forward ops keep
+PARAMETERS = ("clip", "activation_alpha", "activation_beta")
+NOT_PLAIN = {"P", "sequence_lens", *PARAMETERS}  # inputs and attributes of those that are written as steps
+
+
+def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """Write a recurrent op as plain ones, or as its steps; tells whether it had to be."""
+    inputs = {name: given for name, given in zip(INPUTS, node.input, strict=False) if given}
+    if any(name not in known.shapes for name in inputs.values()):
+        return False
+    ways = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}[of(node, "direction", "forward")]
+    by_batch, op = of(node, "layout", 0), node.op_type
+    shape = known.shapes[inputs["X"]]
+    time, batch = (shape[1], shape[0]) if by_batch else (shape[0], shape[1])
+    lengths = known.constants.get(inputs.get("sequence_lens", ""))
+    if lengths is not None and (lengths == time).all():
+        del inputs["sequence_lens"]
+    functions = [name.lower() for name in activations_of(node, len(ways))]
+    plain = functions == [name.lower() for name in ACTIVATIONS[op]] * len(ways)
+    plain &= not NOT_PLAIN & {*inputs, *(each.name for each in node.attribute)} and not of(node, "input_forget", 0)
+    if ways == [0] and plain and not by_batch and len(inputs) == len([name for name in node.input if name]):
+        return False
+    check(node, functions, 1 if plain else time)
+    x = writer.add("Transpose", inputs["X"], perm=[1, 0, 2]) if by_batch else inputs["X"]
+    if by_batch:
+        states = [name for name in ("initial_h", "initial_c") if name in inputs]
+        inputs |= {name: writer.add("Transpose", inputs[name], perm=[1, 0, 2]) for name in states}
+    found = []
+    for place, backward in enumerate(ways):
+        taken = {
+            name: cut(writer, given, 0, place, place + 1) if name in ROLLED and len(ways) > 1 else given
+            for name, given in inputs.items()
+        }
+        taken["X"] = x
+        each = len(functions) // len(ways)
+        cell = Cell(writer, node, taken, time, batch, functions[place * each : (place + 1) * each], known)
+        found.append(cell.plain(backward=bool(backward)) if plain else cell.steps(backward=bool(backward)))
+    for number, output in enumerate(node.output):
+        if output:
+            joined = [each[number] for each in found]
+            axis = 1 if number == 0 else 0
+            last = writer.add("Concat", *joined, axis=axis) if len(joined) > 1 else joined[0]
+            order = ([2, 0, 1, 3] if number == 0 else [1, 0, 2]) if by_batch else list(range(4 if number == 0 else 3))
+            writer.add("Transpose", last, into=output, perm=order)
+    return True
+
+
+def activations_of(node: "NodeProto", ways: int) -> list[str]:
+    """Names of the functions of a recurrent op, for each direction."""
+    given = of(node, "activations", None)
+    return [name.decode() for name in given] if given else [*ACTIVATIONS[node.op_type]] * ways
+
+
+def check(node: "NodeProto", functions: Sequence[str], steps: int) -> None:
+    """Refuse forms that are not written.
+
+    Raises:
+        UnsupportedError: A function is not known or has parameters, values are clipped, or steps are many.
+    """
+    unknown = [name for name in functions if name not in [each.lower() for each in KNOWN]]
+    named = [each.name for each in node.attribute if each.name in PARAMETERS]
+    if unknown or named:
+        raise cannot_lower(node.doc_string, f"{', '.join([*unknown, *named])} of it is not known here")
+    if steps > MOST_STEPS:
+        raise cannot_lower(node.doc_string, f"its {steps} steps are more than the {MOST_STEPS} that are written out")
+
+
+def cut(writer: NodeWriter, x: str, axis: int, low: int, high: int) -> str:
+    """A slice along an axis."""
+    return writer.add("Slice", x, *(writer.numbers(each) for each in (low, high, axis)))
+
+
+def reverse(writer: NodeWriter, x: str) -> str:
+    """The first dimension from its end on."""
+    bounds = (-1, -(1 << 62), 0, -1)
+    return writer.add("Slice", x, *(writer.numbers(each) for each in bounds))
+
+
+@dataclass
+class Cell:
+    """One direction of a recurrent op.
+
+    Attributes:
+        writer: Writes the nodes.
+        node: The op.
+        inputs: Names of what it reads, of this direction; states and X with the time first.
+        time: Steps.
+        batch: Sequences.
+        functions: Its activations, in lower case.
+        known: What is known of tensors.
+    """
+
+    writer: NodeWriter
+    node: "NodeProto"
+    inputs: Mapping[str, str]
+    time: int
+    batch: int
+    functions: Sequence[str]
+    known: KnownTensors
+
+    def plain(self, *, backward: bool) -> list[str]:
+        """A forward op; names of Y (T, 1, B, H), Y_h and Y_c (1, B, H)."""
+        from onnx import helper  # noqa: PLC0415 - comes with an extra
+
+        w, op = self.writer, self.node.op_type
+        given = [self.inputs.get(name, "") for name in INPUTS[: 5 + STATES[op]]]
+        given[0] = reverse(w, given[0]) if backward else given[0]
+        kept = {a.name: of(self.node, a.name, None) for a in self.node.attribute if a.name in PLAIN}
+        names = [f"{w.stem}_{len(w.nodes)}_{number}" for number in range(1 + STATES[op])]
+        while given and not given[-1]:
+            given.pop()
+        w.nodes.append(helper.make_node(op, given, names, **kept))
+        return [reverse(w, names[0]) if backward else names[0], *names[1:]]
+
+    def steps(self, *, backward: bool) -> list[str]:
+        """All steps; names of the same."""
+        w, op = self.writer, self.node.op_type
+        hidden = self.known.shapes[self.node.input[2]][-1]
+        gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+        kind = self.known.kinds[self.node.input[0]]
+        wide = gates * hidden
+        weight, again = (self.matrix(name, wide) for name in ("W", "R"))
+        zero = w.number(0.0, kind)
+        rows = w.add("MatMul", self.inputs["X"], weight)
+        bias = self.biases(wide)
+        if bias:
+            rows = w.add("Add", rows, bias[0])
+        zeros = w.add("Expand", zero, w.numbers(self.batch, hidden))
+        states = [
+            w.reshape(self.inputs[name], self.batch, hidden) if name in self.inputs else zeros
+            for name in ("initial_h", "initial_c")[: STATES[op]]
+        ]
+        gaps = self.peepholes(hidden)
+        results = []
+        for t in reversed(range(self.time)) if backward else range(self.time):
+            x = w.reshape(cut(w, rows, 0, t, t + 1), self.batch, wide)
+            fresh = {"LSTM": self.lstm, "GRU": self.gru, "RNN": self.rnn}[op](
+                x, states, again, bias[1] if bias else "", gaps
+            )
+            if "sequence_lens" not in self.inputs:
+                states, result = fresh, fresh[0]
+            else:
+                lengths = w.reshape(self.inputs["sequence_lens"], self.batch, 1)
+                inside = w.add("Less", w.constant(np.array(t, np.int32)), lengths)
+                result = w.add("Where", inside, fresh[0], zeros)
+                states = [w.add("Where", inside, new, old) for new, old in zip(fresh, states, strict=True)]
+            results.append(w.reshape(result, 1, 1, self.batch, hidden))
+        ordered = results[::-1] if backward else results
+        last = [w.reshape(state, 1, self.batch, hidden) for state in states]
+        return [w.add("Concat", *ordered, axis=0), *last]
+
+    def matrix(self, name: str, wide: int) -> str:
+        """Weights (1, G, I) as (I, G)."""
+        inner = self.known.shapes[self.node.input[INPUTS.index(name)]][-1]
+        return self.writer.add("Transpose", self.writer.reshape(self.inputs[name], wide, inner), perm=[1, 0])
+
+    def biases(self, wide: int) -> list[str]:
+        """Biases of what is read and of what is kept, if there are any."""
+        if "B" not in self.inputs:
+            return []
+        flat = self.writer.reshape(self.inputs["B"], 2 * wide)
+        return [cut(self.writer, flat, 0, 0, wide), cut(self.writer, flat, 0, wide, 2 * wide)]
+
+    def peepholes(self, hidden: int) -> list[str]:
+        """Weights of the cell in the gates i, o, f, if there are any."""
+        if "P" not in self.inputs:
+            return []
+        flat = self.writer.reshape(self.inputs["P"], 3 * hidden)
+        return [cut(self.writer, flat, 0, each * hidden, (each + 1) * hidden) for each in range(3)]
+
+    def act(self, number: int, x: str) -> str:
+        """One of the functions."""
+        name = next(each for each in KNOWN if each.lower() == self.functions[number])
+        return self.writer.add(name, x)
+
+    def parts(self, x: str, count: int) -> list[str]:
+        """Gates behind each other, in parts."""
+        hidden = self.known.shapes[self.node.input[2]][-1]
+        return [cut(self.writer, x, 1, each * hidden, (each + 1) * hidden) for each in range(count)]
+
+    def lstm(self, x: str, states: Sequence[str], again: str, bias: str, gaps: Sequence[str]) -> list[str]:
+        """A step of an LSTM; gates i, o, f, c."""
+        w, (h, c) = self.writer, states
+        kept = w.add("MatMul", h, again)
+        total = w.add("Add", x, w.add("Add", kept, bias) if bias else kept)
+        i, o, f, g = self.parts(total, 4)
+        if gaps:
+            i, f = (w.add("Add", gate, w.add("Mul", gap, c)) for gate, gap in ((i, gaps[0]), (f, gaps[2])))
+        i, g = self.act(0, i), self.act(1, g)
+        f = self.one_less(i) if of(self.node, "input_forget", 0) else self.act(0, f)
+        fresh = w.add("Add", w.add("Mul", f, c), w.add("Mul", i, g))
+        if gaps:
+            o = w.add("Add", o, w.add("Mul", gaps[1], fresh))
+        return [w.add("Mul", self.act(0, o), self.act(2, fresh)), fresh]
+
+    def gru(self, x: str, states: Sequence[str], again: str, bias: str, _: Sequence[str]) -> list[str]:
+        """A step of a GRU; gates z, r, h."""
+        w, (h,) = self.writer, states
+        hidden = self.known.shapes[self.node.input[2]][-1]
+        kept = w.add("MatMul", h, again)
+        kept = w.add("Add", kept, bias) if bias else kept
+        zx, rx, hx = self.parts(x, 3)
+        zh, rh, hh = self.parts(kept, 3)
+        z, r = self.act(0, w.add("Add", zx, zh)), self.act(0, w.add("Add", rx, rh))
+        if of(self.node, "linear_before_reset", 0):
+            inner = w.add("Mul", r, hh)
+        else:
+            inner = w.add("MatMul", w.add("Mul", r, h), cut(w, again, 1, 2 * hidden, 3 * hidden))
+            inner = w.add("Add", inner, cut(w, bias, 0, 2 * hidden, 3 * hidden)) if bias else inner
+        fresh = self.act(1, w.add("Add", hx, inner))
+        return [w.add("Add", w.add("Mul", self.one_less(z), fresh), w.add("Mul", z, h))]
+
+    def rnn(self, x: str, states: Sequence[str], again: str, bias: str, _: Sequence[str]) -> list[str]:
+        """A step of a plain recurrent layer."""
+        w = self.writer
+        kept = w.add("MatMul", states[0], again)
+        return [self.act(0, w.add("Add", x, w.add("Add", kept, bias) if bias else kept))]
+
+    def one_less(self, x: str) -> str:
+        """``1 - x``."""
+        return self.writer.add("Sub", self.writer.number(1.0, self.known.kinds[self.node.input[0]]), x)
+
+
+RECURRENT: dict[str, Rewrite] = dict.fromkeys(STATES, split_directions)
