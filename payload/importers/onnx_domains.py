@@ -16,6 +16,7 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
 from payload.importers.onnx_origins import OWN, mark_origins, qualified, take_origin
 from payload.importers.onnx_recurrent import RECURRENT
 from payload.importers.onnx_sizes import fix_sizes
+from payload.importers.onnx_transformers import rotary
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
+OTHERWISE = {**RECURRENT, "RotaryEmbedding": rotary}  # standard ops that are written as others
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
 
 
@@ -151,7 +153,7 @@ def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
         for place, inner in enumerate(graphs_of(node)):
             is_changed |= write_contrib(inner, known.with_graph(inner), f"{stem}.{number}.{place}")
         is_own = is_standard(node, known.version)
-        define = RECURRENT.get(node.op_type) if is_own else CONTRIB.get((node.domain, node.op_type))
+        define = OTHERWISE.get(node.op_type) if is_own else CONTRIB.get((node.domain, node.op_type))
         writer = NodeWriter(graph, f"{stem}.{node.op_type}.{number}")
         is_written = define is not None and define(writer, node, known)
         nodes += take_origin(writer.nodes, node) if is_written else [node]

@@ -1,0 +1,275 @@
+"""Contrib ops of optimised transformers, by ONNX Runtime's definitions of them: norms, attention, rotary positions."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+NORMS = 17  # the first version that has LayerNormalization
+SETTLED = 18  # the first one where means take their axes as an input
+LOWEST = -3.4028234663852886e38  # what hides the tokens behind one
+
+
+def given(node: "NodeProto", place: int) -> str:
+    """Name of an input; empty where it is left out."""
+    return node.input[place] if place < len(node.input) else ""
+
+
+def asked(node: "NodeProto", place: int) -> str:
+    """Name of an output; empty where it is left out."""
+    return node.output[place] if place < len(node.output) else ""
+
+
+def are_known(node: "NodeProto", known: KnownTensors) -> bool:
+    """Tell whether shapes and types of all that a node reads are known."""
+    return all(name in known.shapes and name in known.kinds for name in node.input if name)
+
+
+def mean(w: NodeWriter, x: str, known: KnownTensors) -> str:
+    """Means of the last dimension."""
+    if known.version < SETTLED:
+        return w.add("ReduceMean", x, axes=[-1], keepdims=1)
+    return w.add("ReduceMean", x, w.numbers(-1), keepdims=1)
+
+
+def normed(w: NodeWriter, x: str, scale: str, bias: str, *, epsilon: float, known: KnownTensors, into: str) -> None:
+    """A layer norm over the last dimension."""
+    kind = known.kinds[scale]
+    if known.version >= NORMS:
+        w.add("LayerNormalization", x, scale, *([bias] if bias else []), into=into, axis=-1, epsilon=epsilon)
+        return
+    centred = w.add("Sub", x, mean(w, x, known))
+    deviation = w.add("Sqrt", w.add("Add", mean(w, w.add("Mul", centred, centred), known), w.number(epsilon, kind)))
+    scaled = w.add("Mul", w.add("Div", centred, deviation), scale)
+    w.add("Add", scaled, bias, into=into) if bias else w.add("Identity", scaled, into=into)
+
+
+def root_normed(w: NodeWriter, x: str, scale: str, *, epsilon: float, known: KnownTensors, into: str) -> None:
+    """A norm by the root mean square of the last dimension."""
+    squares = w.add("Add", mean(w, w.add("Mul", x, x), known), w.number(epsilon, known.kinds[scale]))
+    w.add("Mul", w.add("Div", x, w.add("Sqrt", squares)), scale, into=into)
+
+
+def skip_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """``norm(x + skip + bias)``, and the sum."""
+    if not are_known(node, known) or asked(node, 1) or asked(node, 2):
+        return False
+    is_simple = node.op_type.startswith("SkipSimplified")
+    x, skip, scale, shift, bias = (given(node, place) for place in range(5))
+    if is_simple:
+        shift, bias = "", shift
+    total = w.add("Add", x, skip)
+    total = w.add("Add", total, bias) if bias else total
+    if asked(node, 3):
+        total = w.add("Identity", total, into=asked(node, 3))
+    epsilon = of(node, "epsilon", 1e-12)
+    if is_simple:
+        root_normed(w, total, scale, epsilon=epsilon, known=known, into=node.output[0])
+    else:
+        normed(w, total, scale, shift, epsilon=epsilon, known=known, into=node.output[0])
+    return True
+
+
+def simple_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """A norm by the root mean square of the last dimension."""
+    if not are_known(node, known) or asked(node, 1):
+        return False
+    if of(node, "axis", -1) not in (-1, len(known.shapes[node.input[0]]) - 1):
+        return False
+    epsilon = of(node, "epsilon", 1e-5)
+    root_normed(w, node.input[0], node.input[1], epsilon=epsilon, known=known, into=node.output[0])
+    return True
+
+
+def embed_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """``norm(words + positions + segments)``, the numbers of tokens that a mask shows, and the sum."""
+    if not are_known(node, known):
+        return False
+    ids, segments, words, positions, kinds, scale, shift, mask, places = (given(node, place) for place in range(9))
+    batch, size = known.shapes[ids]
+    width = known.shapes[words][-1]
+    if places:
+        rows = w.add("Gather", positions, places, axis=0)
+    else:
+        rows = w.reshape(w.add("Gather", positions, w.numbers(*range(size)), axis=0), 1, size, width)
+    total = w.add("Add", w.add("Gather", words, ids, axis=0), rows)
+    if segments and kinds:
+        total = w.add("Add", total, w.add("Gather", kinds, segments, axis=0))
+    if asked(node, 2):
+        total = w.add("Identity", total, into=asked(node, 2))
+    epsilon = of(node, "epsilon", 1e-12)
+    normed(w, total, scale, shift, epsilon=epsilon, known=known, into=node.output[0])
+    if asked(node, 1) and mask:
+        shown = w.add("MatMul", w.add("Cast", mask, to=1), w.constant(np.ones(size, np.float32)))
+        w.add("Cast", shown, to=6, into=asked(node, 1))
+    elif asked(node, 1):
+        w.add("Identity", w.constant(np.zeros(batch, np.int32)), into=asked(node, 1))
+    return True
+
+
+def heads_of(w: NodeWriter, x: str, shape: list[int], heads: int) -> str:
+    """Rows (B, T, N D) as heads (B, N, T, D)."""
+    batch, size, width = shape
+    return w.add("Transpose", w.reshape(x, batch, size, heads, width // heads), perm=[0, 2, 1, 3])
+
+
+def hidden_by(
+    w: NodeWriter, mask: str, shapes: tuple[int, int, int], *, node: "NodeProto", known: KnownTensors, kind: int
+) -> str | None:
+    """What a mask adds to scores (B, N, S, T): nothing, or a low number; `None` for a form that is not known.
+
+    Args:
+        w: Writes the nodes.
+        mask: Lengths (B,), or tokens that are seen (B, T) or (B, S, T).
+        shapes: Batch, queries, keys.
+        node: The attention.
+        known: What is known of tensors.
+        kind: ONNX's number of the type of the scores.
+    """
+    batch, queries, keys = shapes
+    shape = known.shapes[mask]
+    if shape == [batch]:
+        places = w.constant(np.arange(keys, dtype=np.int32))
+        seen = w.add("Less", places, w.reshape(w.add("Cast", mask, to=6), batch, 1, 1, 1))
+    elif shape in ([batch, keys], [batch, queries, keys]):
+        seen = w.add("Greater", w.reshape(mask, batch, 1, *(shape[1:-1] or [1]), keys), w.number(0, known.kinds[mask]))
+    else:
+        return None
+    return w.add("Where", seen, w.number(0.0, kind), w.number(of(node, "mask_filter_value", -10000.0), kind))
+
+
+def attend(
+    w: NodeWriter,
+    node: "NodeProto",
+    heads: tuple[str, str, str],
+    sizes: tuple[int, int, int, int],
+    *,
+    added: list[str],
+    kind: int,
+) -> str:
+    """Attention of heads (B, N, S, D), (B, N, T, D) and (B, N, T, V); rows (B, S, N V)."""
+    queries, keys, depth, wide = sizes
+    scale = of(node, "scale", 0.0) or depth**-0.5
+    q, k, v = heads
+    scores = w.add("MatMul", q, w.add("Transpose", k, perm=[0, 1, 3, 2]))
+    scores = w.add("Mul", scores, w.number(scale, kind))
+    for each in added:
+        scores = w.add("Add", scores, each)
+    if of(node, "unidirectional", 0):
+        seen = w.constant(np.tri(queries, keys, keys - queries, dtype=bool))
+        scores = w.add("Where", seen, scores, w.number(LOWEST, kind))
+    mixed = w.add("MatMul", w.add("Softmax", scores, axis=3), v)
+    return w.add("Reshape", w.add("Transpose", mixed, perm=[0, 2, 1, 3]), w.numbers(0, queries, wide))
+
+
+def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """Attention of one input, whose queries, keys and values are one product."""
+    x, weights, bias, mask, past, more = (given(node, place) for place in range(6))
+    if not are_known(node, known) or past or asked(node, 1) or of(node, "do_rotary", 0) or given(node, 6):
+        return False
+    (batch, size, _), heads, kind = known.shapes[x], of(node, "num_heads", 1), known.kinds[x]
+    wide = known.shapes[weights][1]
+    parts = list(of(node, "qkv_hidden_sizes", None) or [wide // 3] * 3)
+    rows = w.add("MatMul", x, weights)
+    rows = w.add("Add", rows, bias) if bias else rows
+    bounds = np.cumsum([0, *parts])
+    cuts = [w.add("Slice", rows, *(w.numbers(int(b)) for b in (bounds[n], bounds[n + 1], 2))) for n in range(3)]
+    q, k, v = (heads_of(w, each, [batch, size, part], heads) for each, part in zip(cuts, parts, strict=True))
+    added = [more] if more else []
+    if mask:
+        low = hidden_by(w, mask, (batch, size, size), node=node, known=known, kind=kind)
+        if low is None:
+            return False
+        added.append(low)
+    found = attend(w, node, (q, k, v), (size, size, parts[0] // heads, parts[2]), added=added, kind=kind)
+    w.add("Identity", found, into=node.output[0])
+    return True
+
+
+def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """Attention of queries, keys and values that are given each as rows (B, T, N D)."""
+    q, k, v, bias, mask, more, *others = (given(node, place) for place in range(10))
+    shapes = [known.shapes.get(name, []) for name in (q, k, v)]
+    if not are_known(node, known) or any(others) or asked(node, 1) or any(len(shape) != 3 for shape in shapes):
+        return False
+    heads, kind = of(node, "num_heads", 1), known.kinds[q]
+    (batch, queries, _), (_, keys, width), wide = shapes[0], shapes[1], shapes[2][2]
+    names = [q, k, v]
+    if bias:
+        bounds = np.cumsum([0, *(shape[2] for shape in shapes)])
+        parts = [w.add("Slice", bias, *(w.numbers(int(b)) for b in (bounds[n], bounds[n + 1], 0))) for n in range(3)]
+        names = [w.add("Add", name, part) for name, part in zip(names, parts, strict=True)]
+    split = [heads_of(w, name, shape, heads) for name, shape in zip(names, shapes, strict=True)]
+    added = [more] if more else []
+    if mask:
+        low = hidden_by(w, mask, (batch, queries, keys), node=node, known=known, kind=kind)
+        if low is None:
+            return False
+        added.append(low)
+    found = attend(
+        w, node, (split[0], split[1], split[2]), (queries, keys, width // heads, wide), added=added, kind=kind
+    )
+    w.add("Identity", found, into=node.output[0])
+    return True
+
+
+def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """Pairs of a head's numbers, turned by angles of their positions: halves of it, or neighbours.
+
+    ONNX Runtime's own has positions as its second input, ONNX's as its last.
+    """
+    names = [given(node, place) for place in range(4)]
+    x, places, cosines, sines = names if node.domain else (names[0], names[3], names[1], names[2])
+    if not are_known(node, known) or of(node, "is_packed_batching", 0) or of(node, "scale", 1.0) != 1.0:
+        return False
+    shape, half = known.shapes[x], known.shapes[cosines][-1]
+    heads = of(node, "num_heads", 0)
+    part = of(node, "rotary_embedding_dim", 0) or 2 * half
+    if len(shape) == 3 and not heads:
+        heads = shape[2] // part
+    rows = w.reshape(x, shape[0], shape[1], heads, shape[2] // heads) if len(shape) == 3 else x
+    rows = w.add("Transpose", rows, perm=[0, 2, 1, 3]) if len(shape) == 4 else rows
+    batch, size, count, depth = shape if len(shape) == 4 else [*shape[:2], heads, shape[2] // max(heads, 1)]
+    if len(shape) == 4:
+        size, count = count, size
+    c, s = (table_rows(w, table, places, batch=batch, size=size, known=known) for table in (cosines, sines))
+    if c is None or s is None:
+        return False
+    turned = w.add("Slice", rows, w.numbers(0), w.numbers(part), w.numbers(3))
+    near = of(node, "interleaved", 0)
+    pairs = w.reshape(turned, batch, size, count, *((part // 2, 2) if near else (2, part // 2)))
+    axis = 4 if near else 3
+    one, two = (
+        w.reshape(
+            w.add("Slice", pairs, w.numbers(at), w.numbers(at + 1), w.numbers(axis)), batch, size, count, part // 2
+        )
+        for at in (0, 1)
+    )
+    first = w.add("Sub", w.add("Mul", one, c), w.add("Mul", two, s))
+    second = w.add("Add", w.add("Mul", one, s), w.add("Mul", two, c))
+    wide = [batch, size, count, *((part // 2, 1) if near else (1, part // 2))]
+    joined = w.add("Concat", w.reshape(first, *wide), w.reshape(second, *wide), axis=axis)
+    found = w.reshape(joined, batch, size, count, part)
+    if part < depth:
+        rest = w.add("Slice", rows, w.numbers(part), w.numbers(depth), w.numbers(3))
+        found = w.add("Concat", found, rest, axis=3)
+    found = w.add("Transpose", found, perm=[0, 2, 1, 3]) if len(shape) == 4 else found
+    w.reshape(found, *shape, into=node.output[0])
+    return True
+
+
+def table_rows(w: NodeWriter, table: str, places: str, *, batch: int, size: int, known: KnownTensors) -> str | None:
+    """Rows of a table of angles for each token, (B or 1, T, 1, D / 2); `None` for a form that is not known."""
+    half = known.shapes[table][-1]
+    if not places:
+        return w.reshape(table, batch, size, 1, half) if known.shapes[table] == [batch, size, half] else None
+    if known.shapes[places] == [batch, size]:
+        return w.reshape(w.add("Gather", table, places, axis=0), batch, size, 1, half)
+    if known.shapes[places] == [1]:
+        positions = w.add("Add", places, w.numbers(*range(size)))
+        return w.reshape(w.add("Gather", table, positions, axis=0), 1, size, 1, half)
+    return None
