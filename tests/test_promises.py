@@ -54,7 +54,10 @@ TABLES = {  # by the page and the head of the table: the tests of each row, by i
         ),
         "the disk is full, at the start, during a sweep or at its end": FULL_DISK,
         "the system limits memory (`ulimit -v`)": MEMORY,
-        "two tuners, one store file": ("store/test_sharing.py test_two_tuners_on_one_store_share_the_work",),
+        "two tuners, one store file": (
+            "store/test_sharing.py test_two_tuners_on_one_store_share_the_work",
+            "store/test_sharing.py test_two_tuners_of_one_store_have_one_budget_and_choose_from_all_trials",
+        ),
         "another MLIR, CPU or payload text": (
             "tuning/test_tune.py test_trials_of_another_compiler_are_kept_apart_and_counted",
         ),

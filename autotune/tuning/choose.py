@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from queue import SimpleQueue
 
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort
 from autotune.core.family import Baseline
+from autotune.core.listener import SILENT, Listener
 from autotune.core.objective import PLAIN, Objective
 from autotune.core.space import Config
 from autotune.core.stats import is_different, quiet_time
@@ -99,7 +100,11 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) 
 
 
 def choose_all(
-    searches: Sequence[TaskSearch], baseline: Baseline, floor: float, benches: Sequence[Bench]
+    searches: Sequence[TaskSearch],
+    baseline: Baseline,
+    floor: float,
+    benches: Sequence[Bench],
+    listener: Listener = SILENT,
 ) -> list[Choice]:
     """Choose for every task; where there are several benches, as many tasks at once, each on one of them.
 
@@ -108,16 +113,19 @@ def choose_all(
         baseline: Baseline that no task may be slower than.
         floor: Relative differences below this are noise.
         benches: Benches to measure on.
+        listener: Told of each task.
     """
     of_task: dict[str, list[TaskSearch]] = {}
     for search in searches:
         of_task.setdefault(search.task.tag, []).append(search)
     free: SimpleQueue[Bench] = SimpleQueue()
+    numbers = count(1)
     for bench in benches:
         free.put(bench)
 
     def choose_one(rivals: Sequence[TaskSearch]) -> Choice:
         bench = free.get()
+        listener.stage(f"measuring finalists of task {next(numbers)} of {len(of_task)}")
         try:
             return settle_rivals([choose(search, baseline, floor, bench) for search in rivals], floor, bench)
         finally:

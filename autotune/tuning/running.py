@@ -13,6 +13,7 @@ from autotune.core.evaluator import Evaluator, OneSlot, Slots
 from autotune.core.listener import SILENT, Listener
 from autotune.core.trial import Trial
 from autotune.tuning.asked import Asked
+from autotune.tuning.named_samplers import is_named
 from autotune.tuning.roofline import roof_seconds
 from autotune.tuning.scheduler import Scheduler
 from autotune.tuning.summary import Ran
@@ -76,6 +77,7 @@ class SearchRun:
         evaluated: Trials that were compiled and run now.
         begun: Time when it began, in seconds of the performance counter.
         under_way: Place of the search, and config, by the number of its job.
+        held: Trials that each search's sweep held when it began.
     """
 
     searches: Sequence[TaskSearch]
@@ -87,6 +89,10 @@ class SearchRun:
     evaluated: int = 0
     begun: float = field(default_factory=time.perf_counter)
     under_way: dict[int, tuple[int, Asked]] = field(default_factory=dict)
+    held: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.held = [len(search.sweep.recorded) for search in self.searches]
 
     def recall(self) -> None:
         """Learn what is in the store."""
@@ -99,6 +105,7 @@ class SearchRun:
         while True:
             self.begin_some()
             if not self.under_way:
+                self.learn_from_others()
                 return
             number, (found,) = self.slots.wait()
             place, asked = self.under_way.pop(number)
@@ -110,7 +117,10 @@ class SearchRun:
     def begin_some(self) -> None:
         """Ask for as many configs as there are free slots."""
         while self.has_room() and (place := self.scheduler.choose()) is not None:
-            asked = self.searches[place].ask()
+            search = self.searches[place]
+            if is_named(search.search.sampler_name):  # somebody else's, which may take a while
+                self.listener.stage(f"asking {search.search.sampler_name} for the next config of {search.task.tag}")
+            asked = search.ask()
             if asked is None:
                 self.scheduler.close(place)
             elif isinstance(asked, Trial):
@@ -120,7 +130,7 @@ class SearchRun:
 
     def has_room(self) -> bool:
         """Whether the budget and the slots leave room for one more."""
-        if self.counted + len(self.under_way) >= self.budget.trials:
+        if self.counted + self.by_others() + len(self.under_way) >= self.budget.trials:
             return False
         late = self.budget.seconds is not None and time.perf_counter() - self.begun > self.budget.seconds
         return not late and len(self.under_way) < self.slots.count()
@@ -141,7 +151,20 @@ class SearchRun:
         roof = roof_seconds(search.task, trial.samples, search.machine)
         self.scheduler.learn(place, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
         self.counted += trial.outcome != "duplicate"
-        self.listener.trial(trial, self.counted, search.best_seconds)
+        self.listener.trial(trial, self.counted + self.by_others(), search.best_seconds)
+
+    def by_others(self) -> int:
+        """Trials of the budget that other tuners of the store have used up meanwhile: together they have one budget."""
+        return sum(
+            trial.outcome != "duplicate"
+            for search, held in zip(self.searches, self.held, strict=True)
+            for trial in search.unlearned(held)
+        )
+
+    def learn_from_others(self) -> None:
+        """Learn what other tuners of the store ran meanwhile, so that whoever was fastest may be chosen."""
+        for search, held in zip(self.searches, self.held, strict=True):
+            search.learn_since(held)
 
     def give_up(self) -> None:
         """Give the claims on what is still under way back."""

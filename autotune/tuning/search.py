@@ -123,7 +123,7 @@ class Search:
         self._moves = [(i, len(k.values), is_ordered(k)) for i, k in enumerate(space.knobs) if len(k.values) > 1]
         counts = tuple(len(knob.values) for knob in space.knobs)
         terrain = Terrain(counts, self._is_open, self._names, self._describe, lessons)
-        self._name = sampler
+        self.sampler_name = sampler
         self._sampler = AskingBoth(counts, sampler, seed) if has_joules else open_sampler(sampler, terrain, seed)
         self._rest = self._enumerate()
         self._exhausted = False
@@ -144,7 +144,7 @@ class Search:
         if self._sampler is not None:
             found = self._nearest(self._settle(self._sampler.propose([self._index(config) for config in under_way])))
             self._sampler.settle(found)
-        said = getattr(self._sampler, "reason", None) or Reason(f"the sampler {self._name}")
+        said = getattr(self._sampler, "reason", None) or Reason(f"the sampler {self.sampler_name}")
         if found is None:
             found, said = next(self._rest, None), Reason("one of those that are left")
         refused = {why: count - before[why] for why, count in self.rejected.items() if count > before[why]}

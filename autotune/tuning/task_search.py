@@ -68,6 +68,7 @@ class TaskSearch:
     under_way: dict[str, Asked] = field(default_factory=dict)
     _twins: list[Asked] = field(default_factory=list)  # of what is under way: they write the same script
     _elsewhere: dict[str, str] = field(default_factory=dict)  # key and script of what other tuners work on
+    _learnt: set[str] = field(default_factory=set)  # keys of `trials`
     _scripts: dict[str, Trial] = field(default_factory=dict)  # the first trial of every script
     _marks: dict[str, Trial] = field(default_factory=dict)  # the first trial of every fingerprint
 
@@ -204,6 +205,16 @@ class TaskSearch:
                 self._learn(trial, self.script_step(trial.config, alone=True).body)
             return fresh
 
+    def unlearned(self, held: int) -> list[Trial]:
+        """Trials that were recorded behind the first `held`, and of which the search has not learnt."""
+        return [trial for trial in self.sweep.recorded[held:] if trial.key not in self._learnt]
+
+    def learn_since(self, held: int) -> None:
+        """Learn every trial that was recorded behind the first `held`."""
+        self.sweep.refresh()
+        for trial in self.unlearned(held):
+            self._learn(trial, self.script_step(trial.config, alone=True).body)
+
     def _catch_up(self) -> None:
         """Learn what became of trials that other tuners worked on."""
         self.sweep.refresh()
@@ -213,6 +224,7 @@ class TaskSearch:
     def _learn(self, trial: Trial, body: str) -> None:
         """Remember a trial, and tell the search what became of its config: what became of its twin, if it has one."""
         self.trials.append(trial)
+        self._learnt.add(trial.key)
         twin = self.sweep.records.get(trial.twin, trial)
         self._scripts.setdefault(body, twin)
         for mark in filter(None, (trial.scheduled, trial.compiled)):

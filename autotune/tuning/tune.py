@@ -211,8 +211,7 @@ def tune(
         listener.stage("searching")
         with place.searchers() as slots:
             ran = run_on_slots(searches, options, slots, listener)
-        listener.stage("measuring finalists")
-        choices = choose_all(searches, baseline, floor, place.benches())
+        choices = choose_all(searches, baseline, floor, place.benches(), listener)
         errors = Errors(payload, parts, machine.threads, worker)
         choices, spent, notes = spend(choices, options.allowed, errors, options.seed, listener)
         payload = replace(payload, error=spent.error if spent is not None else 0.0)

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import islice
 
 import pytest
+from listener_support import Recorder
 from tuning_support import contraction_payload, tensor, tensor_payload
 
 from autotune.bundles.reproduce import find_task, reproduce
@@ -21,8 +22,10 @@ from autotune.core.trial import RIGHT, Trial
 from autotune.registry import families, load_payload
 from autotune.store.store import Store
 from autotune.tuning.dead_knobs import dead_knobs
+from autotune.tuning.running import run_searches
 from autotune.tuning.selftest_figures import Direct, open_search, product_task
 from autotune.tuning.task_search import TaskSearch
+from autotune.tuning.tune import TuneOptions
 from autotune.worker.worker import Worker
 
 TASK = product_task()
@@ -58,6 +61,31 @@ def test_two_tuners_on_one_store_share_the_work(tmp_path, kind, request):
     keys = [trial.key for trial in recorded(path)]
     assert 12 <= len(keys) <= 13
     assert len(set(keys)) == len(keys)
+
+
+def test_two_tuners_of_one_store_have_one_budget_and_choose_from_all_trials(tmp_path):
+    path, machine = tmp_path / "store.journal", this_machine()
+
+    class Other(Recorder):
+        """Another tuner works while this one has its third trial."""
+
+        def trial(self, trial, counted, best):
+            super().trial(trial, counted, best)
+            self.counted = counted
+            if len(self.trials) == 3:
+                with Store.open(path) as theirs:
+                    other = TaskSearch.open(
+                        TINY, search.family, machine, theirs, payload="selftest-0", sampler="random", seed=7
+                    )
+                    run_searches([other], TuneOptions(trials=4), Direct())
+
+    heard = Other()
+    with Store.open(path) as store:
+        search = open_search(store, TINY, machine, 0)
+        run_searches([search], TuneOptions(trials=10), Direct(), heard)
+    ran = {trial.key for trial in recorded(path) if trial.outcome != "duplicate"}
+    assert len(ran) == heard.counted == 10
+    assert {trial.key for trial in search.trials} == {trial.key for trial in recorded(path)}
 
 
 def test_interrupted_search_goes_on_in_the_same_order(tmp_path):

@@ -1,9 +1,12 @@
 """Samplers by name: Optuna's, and packages of OptunaHub, read from its cache."""
 
 import pytest
+from optuna.distributions import IntDistribution
+from optuna.samplers import RandomSampler
 
 from autotune.core.errors import MachineError, SpaceError
 from autotune.core.space import Knob, Space
+from autotune.tuning.asking import Asking
 from autotune.tuning.named_samplers import HUB, class_of, named_sampler
 from autotune.tuning.search import Search, check_sampler
 
@@ -87,3 +90,21 @@ def test_without_the_package_the_way_out_is_said(monkeypatch):
 
 def test_the_command_refuses_in_one_line(refused):
     refused("tune", "nano", "--sampler", f"{HUB}samplers/two", words="must have the sampler that is meant")
+
+
+def test_a_sampler_that_fits_with_torch_does_it_on_one_thread():
+    torch = pytest.importorskip("torch")
+    threads = []
+
+    class Counting(RandomSampler):
+        def sample_relative(self, study, trial, search_space):
+            threads.append(torch.get_num_threads())
+            return {}
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        Asking((3, 2), Counting(seed=0), {"0": IntDistribution(0, 2), "1": IntDistribution(0, 1)}).propose()
+        assert (threads, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
