@@ -55,7 +55,7 @@ def write_folder(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / TEXT).write_text(text)
     if weights:
-        save_file({name: np.ascontiguousarray(array) for name, array in weights.items()}, folder / WEIGHTS)
+        save_file({name: np.asarray(array, order="C") for name, array in weights.items()}, folder / WEIGHTS)
     if results:
         recorded: dict[str, Array] = {}
         for seed, given, found in zip(SEEDS, inputs, results, strict=True):

@@ -23,8 +23,13 @@ OURS = (
 )
 
 
+LESS = ("olt", "ole", "ult", "ule")
+GREATER = ("ogt", "oge", "ugt", "uge")
+PREDICATES = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une")
+MAKES_NUMBERS = ("arith.constant", "arith.truncf", "arith.extf", "arith.sitofp", "linalg.fill")
+
 if TYPE_CHECKING:
-    from torch_mlir.ir import Module
+    from torch_mlir.ir import Module, Operation, Value
 
 
 class UnsupportedError(Exception):
@@ -79,6 +84,8 @@ def lower(module: "Module", first: str) -> str:
     if foreign:
         name, place = next(iter(foreign.items()))
         raise cannot_lower(name, f"torch-mlir writes it as {', '.join(foreign)}, which MLIR does not hold", place=place)
+    with module.context:
+        propagate_nan(module.operation)
     return str(module)
 
 
@@ -101,6 +108,77 @@ def place_in(location: str) -> str:
     """The first name in a location."""
     named = re.search(r'"([^"]*)"', location)
     return named[1] if named is not None else ""
+
+
+def propagate_nan(module: "Operation") -> None:
+    """Let maxima and minima of elements be NaN where one of the elements is, in place.
+
+    PyTorch, and NumPy by which ONNX computes its reference, have them so; torch-mlir writes a comparison and a choice
+    that gives the other element. What a model compares and chooses itself are two ops yet, and stay as they are.
+    """
+    from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
+
+    found: list[Operation] = []
+
+    def gather(op: "Operation") -> WalkResult:
+        if op.operation.name == "arith.select":
+            found.append(op.operation)
+        return WalkResult.ADVANCE
+
+    module.walk(gather)
+    for select in found:
+        rewrite_extremum(select)
+
+
+def rewrite_extremum(select: "Operation") -> None:
+    """Write a choice of the greater or smaller of two elements so that NaN is chosen, in place; else leave it."""
+    from torch_mlir.ir import Attribute, InsertionPoint, Operation  # noqa: PLC0415
+
+    condition, then, otherwise = select.operands
+    compared = getattr(condition.owner, "name", "")
+    if compared != "arith.cmpf" or condition.owner.operation.block != select.block:
+        return
+    predicate = PREDICATES[int(condition.owner.attributes["predicate"])]
+    a, b = condition.owner.operands
+    if predicate not in LESS + GREATER or (then, otherwise) not in ((a, b), (b, a)):
+        return
+    is_maximum = (predicate in GREATER) == (then == a)
+    with InsertionPoint(select), select.location:
+        if (number := next((x for x in (b, a) if is_number(x)), None)) is not None:  # one instruction of a processor
+            x = a if number == b else b
+            kind = Attribute.parse(f"{PREDICATES.index('olt' if is_maximum else 'ogt')} : i64")
+            beyond = Operation.create("arith.cmpf", [condition.type], [x, number], {"predicate": kind}).result
+            chosen = Operation.create("arith.select", [then.type], [beyond, number, x]).result
+        else:
+            flags = {"fastmath": Attribute.parse("#arith.fastmath<nsz>")}
+            name = "arith.maximumf" if is_maximum else "arith.minimumf"
+            chosen = Operation.create(name, [then.type], [a, b], flags).result
+    select.results[0].replace_all_uses_with(chosen)
+    select.erase()
+    if not list(condition.uses):
+        condition.owner.erase()
+
+
+def is_number(value: "Value") -> bool:
+    """Tell whether an element is a constant other than NaN, as far as can be seen."""
+    from torch_mlir.ir import Block, DenseElementsAttr, FloatAttr  # noqa: PLC0415
+
+    if isinstance(value.owner, Block):
+        around = value.owner.owner
+        if around is None or around.name != "linalg.generic":
+            return False
+        return is_number(around.operands[list(value.owner.arguments).index(value)])
+    op = value.owner.operation
+    if op.name not in MAKES_NUMBERS:
+        return False
+    if op.name != "arith.constant":
+        return is_number(op.operands[0])
+    said = op.attributes["value"]
+    if isinstance(said, DenseElementsAttr):
+        if not said.is_splat:
+            return False
+        said = said.get_splat_value()
+    return not isinstance(said, FloatAttr) or said.value == said.value
 
 
 def unsupported(said: str) -> UnsupportedError:

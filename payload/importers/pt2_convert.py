@@ -25,7 +25,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
-from payload.importers.pt2_gelu import gelu
+from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_scan import sum_along
 from payload.importers.pt2_softmax import trust_softmaxes
 from payload.importers.pt2_values import (
@@ -131,7 +131,11 @@ def read_program(path: Path) -> "ExportedProgram":
             f"its weights must take at most {MOST_WEIGHT_BYTES / 2**30:g} GiB, they take {held / 2**30:.1f} GiB; "
             "export fewer layers"
         )
-    ours = {torch.ops.aten.cumsum.default: sum_along, torch.ops.aten.gelu.default: gelu}
+    ours = {
+        torch.ops.aten.cumsum.default: sum_along,
+        torch.ops.aten.gelu.default: gelu,
+        torch.ops.aten.pow.Tensor_Scalar: power,
+    }
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)
 

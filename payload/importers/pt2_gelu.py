@@ -1,4 +1,4 @@
-"""GELU by tanh of PyTorch's programs, written out: torch-mlir takes the exact one in its place."""
+"""Functions of PyTorch's programs, written out: torch-mlir takes others in their place."""
 
 from math import pi, sqrt
 from typing import TYPE_CHECKING, Any
@@ -16,3 +16,11 @@ def gelu(x: "Tensor", *, approximate: str = "none") -> Any:  # noqa: ANN401 - a 
     if approximate != "tanh":
         return NotImplemented
     return 0.5 * x * (1.0 + torch.tanh(sqrt(2.0 / pi) * (x + CUBIC * x * x * x)))
+
+
+def power(x: "Tensor", exponent: float) -> Any:  # noqa: ANN401
+    """What ``aten.pow`` gives for a half: a root, which of minus infinity is NaN, a power is not."""
+    import torch  # noqa: PLC0415
+
+    roots = {0.5: torch.sqrt, -0.5: torch.rsqrt}
+    return roots[exponent](x) if exponent in roots and x.is_floating_point() else NotImplemented

@@ -115,7 +115,7 @@ def to_torch(array: Array) -> "Tensor":
     """The opposite of `to_numpy`."""
     import torch  # noqa: PLC0415
 
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -1,8 +1,9 @@
 """Places of extrema: an op with two results becomes two of one, which vectorize.
 
-    (m, i) = argmax x   ->   m = max x;  p = 0, 1, 2, ...;  i = min of p where x = m
+    (m, i) = argmax x   ->   m = max x;  p = 0, 1, 2, ...;  i = min of p where x = m, or x is NaN
 
-The first of equal elements is taken, as before. A row that holds a NaN has no such place: it gives the last one.
+The first of equal elements is taken, as before. Where a row holds a NaN that is its extremum, as NumPy and PyTorch have
+it: m is NaN, and i the first of them.
 """
 
 from mlir import ir
@@ -63,7 +64,8 @@ def split(op: ir.Operation, loop: int) -> None:
         return named(value, there)
 
     def nearer(value: ir.Value, most: ir.Value, place: ir.Value, there: ir.Value) -> ir.Value:
-        same = arith.cmpf(arith.CmpFPredicate.OEQ, value, most)
+        equal = arith.cmpf(arith.CmpFPredicate.OEQ, value, most)
+        same = arith.ori(equal, arith.cmpf(arith.CmpFPredicate.UNO, value, value))
         return arith.minsi(there, arith.select(same, place, arith.constant(kind, last)))
 
     with ir.InsertionPoint(op), op.location:

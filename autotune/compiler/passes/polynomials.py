@@ -56,10 +56,15 @@ def expand_exp(x: ir.Value) -> ir.Value:
 
 
 def expand_tanh(x: ir.Value) -> ir.Value:
-    """tanh(x) as an odd polynomial of degree 13 over an even one of degree 6; +-1 where f32 sees no difference."""
+    """tanh(x) as an odd polynomial of degree 13 over an even one of degree 6; +-1 where f32 sees no difference.
+
+    There it is 1 to the last bit: x (1 + tanh(x)), as in GELU, is then NaN at minus infinity, as it should be.
+    """
     inside = _at_most(_at_least(x, -TANH_SATURATED), TANH_SATURATED)
     last = TANH_DENOMINATOR[-1]  # that of the numerator is the same, but for rounding
-    return _odd_over_even(inside, [*(c / last for c in TANH_NUMERATOR[:-1]), 1.0], [c / last for c in TANH_DENOMINATOR])
+    y = _odd_over_even(inside, [*(c / last for c in TANH_NUMERATOR[:-1]), 1.0], [c / last for c in TANH_DENOMINATOR])
+    y = _select_if(arith.CmpFPredicate.OGT, x, TANH_SATURATED, splat(x, 1.0), y)
+    return _select_if(arith.CmpFPredicate.OLT, x, -TANH_SATURATED, splat(x, -1.0), y)
 
 
 def expand_erf(x: ir.Value) -> ir.Value:
