@@ -9,6 +9,7 @@ from autotune.compiler.lower import PLAIN
 from autotune.compiler.program import Program, compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
+from autotune.core.listener import SILENT, Listener, tell_stage, telling
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Array, Payload
 from autotune.store.bundle import BundleFiles
@@ -102,17 +103,28 @@ class PayloadFunction:
         return [given.get(name) for name in names]
 
 
-def compile_payload(source: str | Path | Payload, *, scheduled: bool = True) -> PayloadFunction:
+def compile_payload(
+    source: str | Path | Payload, *, scheduled: bool = True, listener: Listener = SILENT
+) -> PayloadFunction:
     """Compile a payload for this host, in this process, to a function on NumPy arrays.
 
     Args:
         source: A spec, a path to an ``.mlir`` file, or a payload.
         scheduled: Compile with the default configs of the families; else with the plain lowering to loops.
+        listener: Notified of stages: reading, importing, partitioning and compiling take minutes for a large model.
 
     Raises:
         PayloadError: There is no such payload.
         CompileError: The payload does not compile.
     """
-    payload, machine = payload_of(source), this_machine()
-    candidate = default_candidate(partition(payload), machine) if scheduled else Candidate(None, PLAIN)
-    return PayloadFunction(payload, candidate, machine)
+    with telling(listener):
+        tell_stage(f"reading {source.name if isinstance(source, Payload) else source}")
+        payload, machine = payload_of(source), this_machine()
+        candidate = Candidate(None, PLAIN)
+        if scheduled:
+            tell_stage("partitioning the payload")
+            parts = partition(payload)
+            tell_stage(f"scheduling {len(parts.tasks)} tasks by default configs")
+            candidate = default_candidate(parts, machine)
+        tell_stage("compiling the whole")
+        return PayloadFunction(payload, candidate, machine)

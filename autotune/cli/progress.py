@@ -14,7 +14,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from autotune.core.listener import Listener
+from autotune.core.listener import Listener, telling
 from autotune.core.payload import Payload
 from autotune.core.printable import one_line
 from autotune.core.trial import Trial
@@ -49,11 +49,14 @@ class ProgressLine(Listener):
 
     def __enter__(self) -> "ProgressLine":
         self._line.start()
+        self._telling = telling(self)
+        self._telling.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._telling.__exit__(kind, error, trace)
         self._line.stop()
 
     def stage(self, sentence: str) -> None:

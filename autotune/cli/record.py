@@ -30,15 +30,16 @@ def record(
 
     Example: autotune record matmul,m=512,n=512,k=512 --share 0.2 -o space.xz
     """
-    from autotune.cli.progress import ProgressLine
+    from autotune.cli.progress import ProgressLine, read_payloads
     from autotune.tuning.record_space import RecordOptions, check_timeout, record_space, task_named
     from autotune.worker.limits import check_memory
-    from autotune.worker.reading import open_payload, partition
+    from autotune.worker.reading import partition
     from autotune.worker.worker import Worker
 
     options = RecordOptions(share, trials, seed)
     check_timeout(timeout)
-    opened = open_payload(payload)
+    with ProgressLine() as line:
+        (opened,) = read_payloads([payload], line)
     check_memory(opened)
     wanted, family = task_named(opened, partition(opened).tasks, task)
     file = out or home() / "spaces" / f"{slug(opened.name)}{f'_{slug(task)}' if task else ''}.xz"

@@ -27,13 +27,15 @@ def rules(
 
     Example: autotune rules nano gpt2
     """
+    from autotune.cli.progress import ProgressLine, read_payloads
     from autotune.reports.rules import count_firings, payloads_there_are
-    from autotune.worker.reading import open_payload
     from autotune.worker.rule_files import read_rules
 
     wanted = read_rules(rules or None, exact=exact)
-    opened = [replace(open_payload(spec), rules=wanted) for spec in payloads or payloads_there_are()]
-    found = count_firings(opened)
+    with ProgressLine() as line:
+        opened = [replace(each, rules=wanted) for each in read_payloads(payloads or payloads_there_are(), line)]
+        line.stage("applying rules")
+        found = count_firings(opened)
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in found]))
     else:

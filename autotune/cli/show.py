@@ -58,14 +58,17 @@ def show(
     Example: autotune show matmul,m=512,n=512,k=512 --stage asm --diff default unroll_k=1
     """
     from autotune.cli.highlight import print_code
+    from autotune.cli.progress import ProgressLine
     from autotune.reports.show import show, show_difference
 
-    if diff is None:
-        shown = show(source, stage, task, config, schedule, family=family, opened=opened, rules=rules, exact=exact)
-    else:
-        shown = show_difference(
-            source, stage, *diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact
-        )
+    with ProgressLine() as line:
+        line.stage(f"reading {source}")
+        if diff is None:
+            shown = show(source, stage, task, config, schedule, family=family, opened=opened, rules=rules, exact=exact)
+        else:
+            shown = show_difference(
+                source, stage, *diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact
+            )
     if output is not None:
         output.write_text(shown.text.rstrip() + "\n")
     else:

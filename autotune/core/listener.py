@@ -1,5 +1,9 @@
 """`Listener`: notified of the stages, notes and trials of a long run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from autotune.core.trial import Trial
 
 
@@ -40,6 +44,24 @@ class Listener:
 
 
 SILENT = Listener()
+
+
+_told: ContextVar[Listener] = ContextVar("listener", default=SILENT)
+
+
+@contextmanager
+def telling(listener: Listener) -> Iterator[None]:
+    """Have a listener told of the stages of whatever is read, imported or compiled in the ``with`` block."""
+    before = _told.set(listener)
+    try:
+        yield
+    finally:
+        _told.reset(before)
+
+
+def tell_stage(sentence: str) -> None:
+    """Tell the listener of the innermost `telling` block, if there is one, that a stage begins."""
+    _told.get().stage(sentence)
 
 
 class NoteKeeper(Listener):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.core.listener import SILENT, Listener
+from autotune.core.listener import SILENT, Listener, telling
 from autotune.core.machine import this_machine
 from autotune.core.objective import Objective
 from autotune.core.payload import Payload
@@ -97,7 +97,9 @@ def tune(
     """
     given = file_of(schedule)
     check_ways(family, has_script=given is not None, rounds=max(error, agreement))
-    wanted, place = payload_of(payload), home()
+    with telling(listener):
+        listener.stage(f"reading {payload.name if isinstance(payload, Payload) else payload}")
+        wanted, place = payload_of(payload), home()
     if rules is not None or exact:
         wanted = replace(wanted, rules=read_rules(rules, exact=exact))
     known = () if cold else tuple(read_known(recorded_folders(), wanted.name))

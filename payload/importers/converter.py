@@ -1,17 +1,23 @@
 """Converters as processes: how an importer starts one, and how it says in one line what went wrong."""
 
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
 from autotune.core.errors import PayloadError
+from autotune.core.listener import tell_stage
 from payload.importers.linalg import UnsupportedError
 
 SECONDS = 600.0
+LOOK_SECONDS = 0.2  # between looks at what a converter says
+MOST_BYTES = 1 << 20  # of it that are read at once
+STAGE = "autotune stage: "  # what a line begins with that tells of one
 REFUSED = 3  # exit code of a converter that refuses a model
 
 
@@ -47,7 +53,8 @@ def start_converter(
                 f"{path} must be imported within {SECONDS:g} s, it is not; import a smaller part"
             ) from error
         said.seek(0)
-        lines = [line for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+        text = said.read().decode(errors="replace")
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith(STAGE)]
     if code == REFUSED:
         raise PayloadError(f"{path} cannot be imported: {lines[-1]}")
     if code:
@@ -62,7 +69,36 @@ def run_module(module: str, arguments: Sequence[str], said: IO[bytes]) -> int:
         TimeoutExpired: The module takes longer than `SECONDS`.
     """
     command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, stdout=said, stderr=said, timeout=SECONDS, check=False).returncode
+    until, told = time.monotonic() + SECONDS, 0
+    with subprocess.Popen(command, stdout=said, stderr=said) as process:
+        try:
+            while True:
+                try:
+                    code = process.wait(LOOK_SECONDS)
+                    pass_on(said, told)
+                    return code
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > until:
+                        raise
+                    told = pass_on(said, told)
+        except BaseException:
+            process.kill()
+            raise
+
+
+def pass_on(said: IO[bytes], told: int) -> int:
+    """Tell whoever listens of the stages that a converter wrote into its file behind so many bytes; bytes told of."""
+    fresh = os.pread(said.fileno(), MOST_BYTES, told)  # at a place: the converter writes where the file's own one is
+    whole = fresh[: fresh.rfind(b"\n") + 1]
+    for line in whole.decode(errors="replace").splitlines():
+        if line.startswith(STAGE):
+            tell_stage(line.removeprefix(STAGE))
+    return told + (len(whole) or (len(fresh) if len(fresh) == MOST_BYTES else 0))
+
+
+def say_stage(sentence: str) -> None:
+    """Say, in a converter, that a stage begins."""
+    print(STAGE + sentence, file=sys.stderr, flush=True)
 
 
 def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from autotune.core.imported import SEEDS, ImportedModel, ModelArgument
 from autotune.core.payload import Array
-from payload.importers.converter import run_converter
+from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     KERNEL_BACK,
     MOST_WEIGHT_BYTES,
@@ -59,6 +59,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     Raises:
         UnsupportedError: The file is no model, or one that cannot be imported.
     """
+    say_stage(f"importing {path.name}: reading it")
     model, weights = read_model(path, sizes)
     graph = model.graph
     fold_constants(model, weights)
@@ -70,7 +71,9 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     given = [argument_of(tensor, places) for tensor in asked]
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
+    say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
     results, oracle = ask_reference(model, weights, inputs)
+    say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     write_plainly(model)
     decompose_sums(model)
     weights |= take_weights(graph)

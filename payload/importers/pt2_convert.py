@@ -13,7 +13,7 @@ import numpy as np
 
 from autotune.core.imported import SEEDS, ImportedModel, ModelArgument
 from autotune.core.payload import Array
-from payload.importers.converter import run_converter
+from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     MOST_WEIGHT_BYTES,
     kernel_argument,
@@ -52,6 +52,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     Raises:
         UnsupportedError: The file is no exported program, or one that cannot be imported.
     """
+    say_stage(f"importing {path.name}: reading it, with PyTorch")
     program = read_program(path)
     weights = weights_of(program)
     graph, more = fold_constants(program.graph_module, held_by(program))
@@ -64,7 +65,9 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     given = [argument_of(node, places) for node in inputs]
     kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
     data = [random_inputs(given, kinds, seed) for seed in SEEDS]
+    say_stage(f"importing {path.name}: computing what it gives, by PyTorch")
     results = [computed(graph, {**each, **weights}) for each in data]
+    say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
     said = {argument.name: argument for argument in given}
     said |= {name: weight_argument(name, weights[name]) for name in names if name not in said}

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from bundle_support import (
     make_bundle,
     no_care,
 )
+from listener_support import Recorder
 from model_zoo import FLOAT, ONNX, helper, mlp, numpy_helper, save, weight
 
 from autotune.bundles.replay import replay
@@ -19,6 +21,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
 from autotune.core.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
+from autotune.core.listener import telling
 from autotune.core.machine import this_machine
 from autotune.registry import family_for
 from autotune.tuning.default_program import default_candidate
@@ -26,6 +29,7 @@ from autotune.worker.importing import import_model
 from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
 from payload.comparators.tensor_module import write as write_module
+from payload.importers.converter import STAGE, pass_on
 from payload.onnx_bert import BertSizes, write_bert
 
 pytestmark = pytest.mark.usefixtures("warm_converters")
@@ -242,6 +246,39 @@ def test_importing_is_shown_before_it_begins(tmp_path, refused, monkeypatch):
     refused("compare", tmp_path / "none.onnx")
     assert [sentence.partition(" ")[0] for sentence in shown] == ["importing,", "reading", "reading"]
     assert all("half a minute" in sentence for sentence in shown)
+
+
+def test_each_stage_of_importing_and_compiling_is_told(tmp_path):
+    program = """
+import sys
+import autotune as at
+class Printer(at.Listener):
+    def stage(self, sentence):
+        print(sentence)
+at.compile(sys.argv[1], listener=Printer())
+"""
+    command = [sys.executable, "-c", program, str(mlp(tmp_path / "model.onnx"))]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line for line in said if line.startswith("importing model.onnx: ")] == said[1:4]
+    assert [said[0].split()[0], *(line.split()[0] for line in said[4:])] == [
+        "reading",
+        "partitioning",
+        "scheduling",
+        "compiling",
+    ]
+
+
+def test_a_converter_that_says_no_whole_line_is_waited_for():
+    with tempfile.TemporaryFile() as file:
+        file.write(b"noise\n" + STAGE.encode() + b"one\n" + STAGE.encode() + b"tw")
+        file.flush()
+        heard = Recorder()
+        with telling(heard):
+            told = pass_on(file, 0)
+            file.write(b"o\n")
+            file.flush()
+            pass_on(file, told)
+        assert heard.stages == ["one", "two"]
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, refused):
