@@ -8,6 +8,7 @@ from autotune.core.loop_nest import Lanes
 
 SCALAR = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
 OPERANDS_OF_PRODUCT = 2
+FEWEST_COLUMNS = 8  # of sums that are vectors along the columns
 COMBINES = tuple(
     f"arith.{name}"
     for name in (
@@ -31,7 +32,8 @@ def vectorizes(op: ir.Operation) -> bool:
 def lanes_of(op: ir.Operation) -> Lanes | None:
     """Loops of the register tile of an op that has windows; `None` of one that vectorizes as it is, or not at all.
 
-    A window may be of one place: a product of places in several dimensions with a matrix that all of them share.
+    A window may be of one place: a product of places in several dimensions with a matrix that all of them share. Sums
+    down columns are of that kind, too: along the loop that they reduce, neighbours are a row apart.
     """
     lane, maps = lane_of(op), indexing_maps(op)
     if lane is None or len(dimensions(maps[-1])) == maps[-1].n_dims:
@@ -41,7 +43,19 @@ def lanes_of(op: ir.Operation) -> Lanes | None:
     shared = {d for d in dimensions(maps[1]) if d is not None} if products else set()
     rows = [d for d in written if d is not None and d != lane and d not in shared]
     pointwise = products and len(rows) > 1 and shared.isdisjoint(d for d in written if d != lane)
-    return Lanes(lane, rows[-1] if rows else None, products) if pointwise or not vectorizes(op) else None
+    if not (pointwise or sums_columns(op, lane)) and vectorizes(op):
+        return None
+    return Lanes(lane, rows[-1] if rows else None, products)
+
+
+def sums_columns(op: ir.Operation, lane: int) -> bool:
+    """Tell whether an op reduces what lies side by side along a loop that is written: a pool, a row times a matrix."""
+    *inputs, _ = zip(op.operands, indexing_maps(op), strict=True)
+    static = all(value.type.has_static_shape for value in op.operands if isinstance(value.type, ir.RankedTensorType))
+    if not static or op.results[0].type.shape[-1] < FEWEST_COLUMNS:
+        return False
+    whole = [dimensions(amap) for _, amap in inputs if len(amap.results) == amap.n_dims]
+    return bool(whole) and all(dims[-1] == lane for dims in whole)
 
 
 def has_columns(op: ir.Operation, lanes: Lanes) -> bool:
