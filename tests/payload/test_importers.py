@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -295,3 +296,51 @@ def test_a_model_is_compared_with_its_own_file_in_its_own_runtime(tmp_path, auto
     rows = {row["name"]: row for row in json.loads(out)["rows"]}
     assert (rows["default"]["outcome"], rows["onnxruntime"]["outcome"]) == ("ok", "ok")
     assert "the model's own file" in rows["onnxruntime"]["version"]
+
+
+def with_header(header, data):
+    """A safetensors file of a header, text or JSON, before its data."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def hostile_weights(whole):
+    """What strangers may make of a file of weights, by what it is."""
+    size = struct.unpack("<Q", whole[:8])[0]
+    header, data = json.loads(whole[8 : 8 + size]), whole[8 + size :]
+    first, second = [name for name in header if name != "__metadata__"][:2]
+    (start, end), (low, high) = header[first]["data_offsets"], header[second]["data_offsets"]
+
+    def changed(name=first, **fields):
+        return with_header(header | {name: header[name] | fields}, data)
+
+    return {
+        "nothing": b"",
+        "huge header": struct.pack("<Q", 1 << 63) + whole[8:],
+        "header beyond the file": struct.pack("<Q", len(whole)) + whole[8:],
+        "no JSON": with_header(b"{", data),
+        "deep JSON": with_header(b"[" * 100_000, data),
+        "offsets beyond the file": changed(data_offsets=[start, 10**12]),
+        "offsets the other way round": changed(data_offsets=[end, start]),
+        "offsets that overlap": changed(second, data_offsets=[start, start + high - low]),
+        "sizes without end": changed(shape=[1 << 62, 1 << 62]),
+        "unknown dtype": changed(dtype="Q9"),
+        "wider dtype": changed(dtype="F64"),
+        "whole numbers": changed(dtype="I32"),
+        "bytes": changed(dtype="F8_E4M3", shape=[end - start]),
+        "another shape": changed(shape=[1, (end - start) // 4, 1]),
+        "a name less": with_header({name: about for name, about in header.items() if name != first}, data),
+        "a name that commands a terminal": with_header(header | {"\x1b[2J": header[first]}, data),
+        "a byte less": whole[:-1],
+        "a byte more": whole + b"x",
+    }
+
+
+def test_hostile_weights_are_refused_in_one_line(tmp_path):
+    imported(tmp_path, mlp)
+    weights = tmp_path / "model" / WEIGHTS
+    for what, data in hostile_weights(weights.read_bytes()).items():
+        weights.write_bytes(data)
+        with pytest.raises(PayloadError) as error:
+            open_payload(str(tmp_path / "model"))
+        assert str(error.value).isprintable(), what

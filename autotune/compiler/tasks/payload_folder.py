@@ -113,7 +113,7 @@ def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: M
     """Refuse weights that are not what the text wants, before any work is done with them.
 
     Raises:
-        PayloadError: One is missing, or of another shape.
+        PayloadError: One is missing, of another shape, or holds whole numbers for others, or the other way round.
     """
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - only for imported models
 
@@ -122,7 +122,9 @@ def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: M
     try:
         check_file(path)
         with safe_open(path, framework="np") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            shapes = {name: tuple(each.get_shape()) for name, each in slices.items()}
+            kinds = {name: str(each.get_dtype()) for name, each in slices.items()}
     except (OSError, SafetensorError) as error:
         why = getattr(error, "strerror", None) or one_line(str(error))[:200]
         raise PayloadError(f"weights must be readable, {path} is not: {why}; import it again") from error
@@ -132,6 +134,13 @@ def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: M
         if argument.role == "weight" and found != argument.shape:
             is_now = shapes.get(said.name, "missing")
             raise PayloadError(f"weight {said.name} in {path} must have shape {argument.shape}, is {is_now}")
+        if argument.role == "weight" and is_float(kinds[said.name]) != is_float(argument.dtype):
+            raise PayloadError(f"weight {said.name} in {path} must be {argument.dtype}, is {kinds[said.name]}")
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a dtype, of MLIR or of safetensors, is of floating point."""
+    return dtype.lower().startswith(("f", "bf", "c"))
 
 
 def make_inputs(
