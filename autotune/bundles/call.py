@@ -88,8 +88,8 @@ class PayloadFunction:
         Raises:
             PayloadError: There are too many, one is given twice or is unknown, or an input or weight is missing.
         """
-        order = [each.argument for each in plan.takes]
-        names = [argument.name for argument in order]
+        order = plan.takes
+        names = [each.name for each in order]
         first = dict(zip(names, arrays, strict=False))
         given = {**first, **named}
         missing = [name for name in names[: plan.needed] if name not in given]

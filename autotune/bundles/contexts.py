@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program
-from autotune.core.arrays import CHOOSE, HEAD, POINTER_AT, Accepted, is_frozen, point
+from autotune.core.arrays import HEAD, POINTER_AT, Accepted, is_frozen, point, reads
 from autotune.core.cores import physical_cores
 from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine
@@ -22,6 +22,7 @@ from autotune.core.pages import Pages, aligned_empty
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 
 C = TypeVar("C")
+Result = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class ContextPool(Generic[C]):
@@ -97,13 +98,15 @@ class Plan:
     panels: Mapping[int, Array] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, payload: Payload, held: Mapping[str, Array], panels: Mapping[int, Array], way: str | None) -> "Plan":
+    def of(
+        cls, payload: Payload, seen: Mapping[str, Accepted], held: Mapping[str, Array], panels: Mapping[int, Array]
+    ) -> "Plan":
         """The plan of a payload some of whose weights are held."""
-        read = [a for a in payload.arguments if a.role not in WRITTEN]
-        given = [a for a in read if a.name not in held]
-        states = [a for a in payload.arguments if a.role == "state"]
-        order = [*given, *states, *(a for a in read if a.name in held)]
-        return cls(tuple(Accepted.of(a, way) for a in order), len(given), held, panels)
+        read = [a.name for a in payload.arguments if a.role not in WRITTEN]
+        given = [name for name in read if name not in held]
+        states = [a.name for a in payload.arguments if a.role == "state"]
+        order = [*given, *states, *(name for name in read if name in held)]
+        return cls(tuple(seen[name] for name in order), len(given), held, panels)
 
 
 class GivenWeight:
@@ -136,16 +139,17 @@ class CallContext:
         payload: Payload that the program computes.
         program: Program that no other context calls.
         pages: Kind of memory pages that large arrays lie on.
+        results: Shape and element type of the array of everything that is written, by name.
     """
 
-    def __init__(self, payload: Payload, program: Program, pages: Pages) -> None:
+    def __init__(self, payload: Payload, program: Program, pages: Pages, results: Mapping[str, Result]) -> None:
         self.weights = program.weights
-        self._arguments, self._pages = payload.arguments, pages
+        self._arguments, self._pages = {a.name: a for a in payload.arguments}, pages
         packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]
         self._bound = program.bind([shape_of(argument) for argument in (*payload.arguments, *packed)])
         self._slots = dict(zip((a.name for a in payload.arguments), self._bound.slots, strict=False))
         self._panel_slots = self._bound.slots[len(payload.arguments) :]
-        self._written = [(a, DTYPES[a.dtype], self._slots[a.name]) for a in payload.written]
+        self._written = [(*results[a.name], a.name, a.role == "state", self._slots[a.name]) for a in payload.written]
         self._plan: Plan | None = None
         self._given: dict[str, GivenWeight] = {}
 
@@ -161,15 +165,15 @@ class CallContext:
         """
         if plan is not self._plan:
             self._adopt(plan)
-        copies = point(arrays[: plan.needed], self._needed, self._needed_slots)
+        copies = point(arrays, self._reads)
         starts = self._more(plan, arrays, copies) if len(arrays) > plan.needed else {}
         for number, weight in self._packing:
             weight.store(plan.takes[number].convert(arrays[number]))
         written = []
-        for argument, dtype, slot in self._written:
-            array = np.empty(argument.shape, dtype)
-            if argument.role == "state":
-                array[...] = starts.get(argument.name, 0)
+        for shape, dtype, name, is_state, slot in self._written:
+            array = np.empty(shape, dtype)
+            if is_state:
+                array[...] = starts.get(name, 0)
             slot.value = POINTER_AT(id(array) + HEAD).value
             written.append(array)
         self._bound.run()
@@ -177,28 +181,29 @@ class CallContext:
 
     def _adopt(self, plan: Plan) -> None:
         """Point to what a plan holds."""
-        self._needed = plan.takes[: plan.needed]
-        self._needed_slots = [self._slots[each.argument.name] for each in self._needed]
+        needed = plan.takes[: plan.needed]
+        self._reads = reads(needed, [self._slots[each.name] for each in needed])
         self._packing = []
         for name, array in plan.held.items():
             self._slots[name].value = array.ctypes.data
         for number, panels in plan.panels.items():
             self._panel_slots[number].value = panels.ctypes.data
-        for number, each in enumerate(self._needed):
-            if (weight := self._give(each.argument)) is not None:
+        for number, each in enumerate(needed):
+            if (weight := self._give(each.name)) is not None:
                 self._packing.append((number, weight))
         self._plan = plan
 
-    def _give(self, argument: Argument) -> GivenWeight | None:
+    def _give(self, name: str) -> GivenWeight | None:
         """Point to panels of a weight that a call gives; `None` where the program reads none of it."""
-        source = self._arguments.index(argument)
+        source = list(self._arguments).index(name)
         packed = {number: weight for number, weight in enumerate(self.weights) if weight.source == source}
         if not packed:
             return None
-        given = self._given.setdefault(argument.name, GivenWeight(argument, packed, self._pages))
-        for number, panels in given.panels.items():
+        if name not in self._given:
+            self._given[name] = GivenWeight(self._arguments[name], packed, self._pages)
+        for number, panels in self._given[name].panels.items():
             self._panel_slots[number].value = panels.ctypes.data
-        return given
+        return self._given[name]
 
     def _more(self, plan: Plan, arrays: Sequence[object], copies: list[Array]) -> dict[str, Array]:
         """Point to weights that are given though they are held; states that are given, by name."""
@@ -206,14 +211,13 @@ class CallContext:
         for each, value in zip(plan.takes[plan.needed :], arrays[plan.needed :], strict=False):
             if value is None:
                 continue
-            array, name = each.convert(value), each.argument.name
-            if each.argument.role == "state":
-                starts[name] = array
+            array = each.convert(value)
+            if self._arguments[each.name].role == "state":
+                starts[each.name] = array
                 continue
             self._plan = None  # what is held is pointed to again by the next call
-            copies += point([array], [each], [self._slots[name]])
-            copies.append(array)
-            if (weight := self._give(each.argument)) is not None:
+            copies += [array, *point([array], reads([each], [self._slots[each.name]]))]
+            if (weight := self._give(each.name)) is not None:
                 weight.store(array)
         return starts
 
@@ -226,8 +230,8 @@ class Caller:
         compile: Compiles it anew, for a context.
         machine: Host, with the threads that a program runs on.
         weights: Arrays by name that calls need not give.
-        way_out: What a user does whose whole numbers are out of range, the end of a sentence; `None` where they have
-            been checked.
+        seen: What arrays of arguments must be, by name; by default what the payload says.
+        results: Shapes and element types of what is written, by name; by default what the payload says.
 
     Attributes:
         plan: What calls give.
@@ -239,13 +243,17 @@ class Caller:
         compile: Callable[[], Program],
         machine: Machine,
         weights: Mapping[str, Array],
-        way_out: str | None = CHOOSE,
+        *,
+        seen: Mapping[str, Accepted] | None = None,
+        results: Mapping[str, Result] | None = None,
     ) -> None:
-        self._payload, self._pages, self._way_out = payload, machine.pages, way_out
+        self._payload, self._pages = payload, machine.pages
+        self._seen = {a.name: Accepted.of(a) for a in payload.arguments} | dict(seen or {})
+        plain = {a.name: (a.shape, DTYPES[a.dtype]) for a in payload.written} | dict(results or {})
         most = max(1, len(physical_cores()) // machine.threads)
-        self._contexts = ContextPool(lambda: CallContext(payload, compile(), machine.pages), most)
+        self._contexts = ContextPool(lambda: CallContext(payload, compile(), machine.pages, plain), most)
         self._changing = threading.Lock()
-        self.plan = Plan.of(payload, {}, {}, way_out)
+        self.plan = Plan.of(payload, self._seen, {}, {})
         self.keep(weights)
 
     def keep(self, weights: Mapping[str, Array]) -> None:
@@ -254,7 +262,7 @@ class Caller:
         Raises:
             PayloadError: One is none of the payload's weights, or of another shape or kind.
         """
-        taken = {each.argument.name: each for each in self.plan.takes if each.argument.role == "weight"}
+        taken = {argument.name: argument for argument in self._payload.arguments if argument.role == "weight"}
         if unknown := weights.keys() - taken.keys():
             raise PayloadError(
                 f"only weights are kept, {self._payload.name} has {', '.join(taken) or 'none'}; "
@@ -262,14 +270,14 @@ class Caller:
             )
         with self._contexts.take() as context:  # what does not compile is told now
             packed = context.weights
-        fresh = {name: self._copy(taken[name].argument, taken[name].convert(array)) for name, array in weights.items()}
+        fresh = {name: self._copy(taken[name], self._seen[name].convert(array)) for name, array in weights.items()}
         with self._changing:
             held, panels = {**self.plan.held, **fresh}, dict(self.plan.panels)
             for number, weight in enumerate(packed):
                 source = self._payload.arguments[weight.source]
                 if source.name in fresh:
                     panels[number] = self._copy(weight.argument(source), weight.pack(fresh[source.name]))
-            self.plan = Plan.of(self._payload, held, panels, self._way_out)
+            self.plan = Plan.of(self._payload, self._seen, held, panels)
 
     def _copy(self, argument: Argument, array: Array) -> Array:
         mine = aligned_empty(argument, self._pages)

@@ -8,7 +8,7 @@ from autotune.bundles.candidates import choose_candidate
 from autotune.bundles.contexts import shape_of
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program
-from autotune.core.arrays import Accepted, point
+from autotune.core.arrays import Accepted, point, reads
 from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
@@ -112,11 +112,12 @@ class SessionFunction:
 
     def __init__(self, payload: Payload, program: Program, arrays: dict[str, Array], panels: list[Array]) -> None:
         self.payload = payload
-        self._inputs = {a.name: Accepted.of(a) for a in payload.arguments if a.role == "input"}
+        inputs = [Accepted.of(argument) for argument in payload.arguments if argument.role == "input"]
+        self._inputs = [each.name for each in inputs]
         self._outputs = tuple(arrays[argument.name] for argument in payload.outputs)
         self._bound = program.bind([*arrays.values(), *panels])
         slots = dict(zip(arrays, self._bound.slots, strict=False))
-        self._slots = [slots[name] for name in self._inputs]
+        self._reads = reads(inputs, [slots[name] for name in self._inputs])
 
     def __call__(self, **inputs: Array) -> tuple[Array, ...]:
         """Call it once.
@@ -127,12 +128,12 @@ class SessionFunction:
         Raises:
             GenerationError: An input is missing, unknown, of another shape, or out of range; nothing is changed then.
         """
-        if inputs.keys() != self._inputs.keys():
+        if inputs.keys() != set(self._inputs):
             raise GenerationError(
                 f"inputs of {self.payload.name} must be {', '.join(self._inputs)}; got {', '.join(inputs) or 'none'}"
             )
         try:
-            copies = point([inputs[name] for name in self._inputs], [*self._inputs.values()], self._slots)
+            copies = point([inputs[name] for name in self._inputs], self._reads)
         except PayloadError as error:
             raise GenerationError(str(error)) from error
         self._bound.run()

@@ -1,13 +1,13 @@
 """Arrays as compiled code reads them: what one must be, where its elements lie, which whole numbers it may hold."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from autotune.core.errors import PayloadError
+from autotune.core.errors import AutotuneError, PayloadError
 from autotune.core.payload import DTYPES, Argument, Array
 
 # NumPy's ABI: the address of the elements is the first field behind the head of the object, as `PyArray_DATA` reads it.
@@ -22,51 +22,65 @@ if POINTER_AT(id(_probe) + HEAD).value != _probe.ctypes.data:
     raise ImportError("arrays must lie as NumPy's ABI says, here they do not; use CPython and a release of NumPy")
 
 
+class NotExactlyError(Exception):
+    """An array is not of the shape and element type that a program is specialised to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What an array must be that is given as an argument.
 
     Attributes:
-        argument: Argument of the payload.
-        dtype: Element type that compiled code reads.
+        name: Name of the argument.
+        shape: Shape of the array; the program may know it without sizes of 1.
+        dtype: Element type of the array, as wide as the one that the program reads.
         bounds: Least whole number it may hold, and the one above the largest; `None` where any will do.
         way_out: What a user does whose numbers are out of bounds, the end of a sentence.
+        error: Kind of error that refuses an array.
+        is_exact: Whether an array of another shape or element type is for another program.
+        title: What messages call the argument; empty for its name.
     """
 
-    argument: Argument
+    name: str
+    shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    bounds: tuple[int, int] | None
+    bounds: tuple[int, int] | None = None
     way_out: str = CHOOSE
+    error: type[AutotuneError] = PayloadError
+    is_exact: bool = False
+    title: str = ""
 
     @classmethod
-    def of(cls, argument: Argument, way_out: str | None = CHOOSE) -> "Accepted":
-        """What an argument takes; whole numbers have no bounds but their type's where there is no way out of them."""
-        dtype = DTYPES[argument.dtype]
-        if dtype.kind != "i" or way_out is None:
-            return cls(argument, dtype, None)
-        low, high, held = int(argument.low), int(argument.high), np.iinfo(dtype)
-        return cls(argument, dtype, None if low <= held.min and high > held.max else (low, high), way_out)
+    def of(cls, argument: Argument, way_out: str = CHOOSE) -> "Accepted":
+        """What an argument of a payload takes: whole numbers in its range."""
+        dtype, bounds = DTYPES[argument.dtype], None
+        if dtype.kind == "i":
+            low, high, held = int(argument.low), int(argument.high), np.iinfo(dtype)
+            bounds = None if low <= held.min and high > held.max else (low, high)
+        return cls(argument.name, argument.shape, dtype, bounds, way_out)
+
+    @classmethod
+    def unbounded(cls, argument: Argument) -> "Accepted":
+        """What an argument takes whose numbers have been looked at."""
+        return cls(argument.name, argument.shape, DTYPES[argument.dtype])
 
     def convert(self, value: object) -> Array:
         """A value as an array that compiled code can read: itself where it lies so, else a copy.
 
         Raises:
-            PayloadError: The value is of another shape or kind, or out of range.
+            AutotuneError: The value is of another shape or kind, or out of range.
+            NotExactlyError: The value is for another program.
         """
-        if isinstance(value, np.ma.MaskedArray):
-            raise PayloadError(f"{self.argument.name} must be an array without a mask, it has one; use .filled(..)")
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
-            raise PayloadError(f"{self.argument.name} must be an array, {error}") from error
-        if array.shape != self.argument.shape:
-            raise PayloadError(
-                f"{self.argument.name} must have shape {self.argument.shape}, got {array.shape}; reshape it"
-            )
+        if self.is_exact and (type(value) is not np.ndarray or (value.shape, value.dtype) != (self.shape, self.dtype)):
+            raise NotExactlyError
+        title = self.title or self.name
+        array = as_array(title, value, self.error)
+        if array.shape != self.shape:
+            raise self.error(f"{title} must have shape {self.shape}, got {array.shape}; reshape it")
         whole = self.dtype.kind == "i"
         if array.dtype.kind not in ("iub" if whole else "fiub") and array.dtype != self.dtype:
             kind = "whole" if whole else "real"
-            raise PayloadError(f"{self.argument.name} must hold {kind} numbers, got {array.dtype}; convert it")
+            raise self.error(f"{title} must hold {kind} numbers, got {array.dtype}; convert it")
         if array.dtype == bool and self.dtype.itemsize == 1 and array.flags.c_contiguous:
             return array.view(self.dtype)
         if whole:
@@ -77,13 +91,28 @@ class Accepted:
         """Refuse whole numbers that are out of range: a compiled function would read memory that is not its own.
 
         Raises:
-            PayloadError: A number is.
+            AutotuneError: A number is.
         """
         held = np.iinfo(self.dtype)
         low, high = self.bounds or (int(held.min), int(held.max) + 1)
         if not lie_within(array, low, high):
             wrong = array[(array < low) | (array >= high)].flat[0]
-            raise PayloadError(f"{self.argument.name} must be from {low} to {high - 1}, got {wrong}; {self.way_out}")
+            title = self.title or self.name
+            raise self.error(f"{title} must be from {low} to {high - 1}, got {wrong}; {self.way_out}")
+
+
+def as_array(name: str, value: object, error: type[AutotuneError]) -> Array:
+    """A value as an array of any element type.
+
+    Raises:
+        AutotuneError: The value is ragged or has a mask, which compiled code would not see.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise error(f"{name} must be an array without a mask, it has one; use .filled(..)")
+    try:
+        return np.asarray(value)
+    except ValueError as wrong:
+        raise error(f"{name} must be an array, {wrong}") from wrong
 
 
 def lie_within(array: Array, low: int, high: int) -> bool:
@@ -96,32 +125,36 @@ def lie_within(array: Array, low: int, high: int) -> bool:
     return bool(low <= array.min() and array.max() < high)
 
 
-def point(arrays: Sequence[object], accepted: Sequence[Accepted], slots: Sequence[ctypes.c_void_p]) -> list[Array]:
-    """Write the address of each array's elements into its slot; an array that cannot be read as it lies is copied.
+Read = tuple[np.dtype[Any], tuple[int, ...], tuple[int, int] | None, ctypes.c_void_p, Accepted]
 
-    Args:
-        arrays: Arrays that are given.
-        accepted: What each must be.
-        slots: Addresses that compiled code reads.
+
+def reads(accepted: Iterable[Accepted], slots: Iterable[ctypes.c_void_p]) -> list[Read]:
+    """What `point` looks at, once for all calls: what each array must be, and where compiled code has its address."""
+    return [(each.dtype, each.shape, each.bounds, slot, each) for each, slot in zip(accepted, slots, strict=True)]
+
+
+def point(arrays: Sequence[object], wanted: Sequence[Read]) -> list[Array]:
+    """Write the address of each array's elements into its slot; an array that cannot be read as it lies is copied.
 
     Returns:
         The copies, which must live as long as their addresses are used.
 
     Raises:
-        PayloadError: An array is of another shape or kind, or out of range.
+        AutotuneError: An array is of another shape or kind, or out of range.
+        NotExactlyError: An array is for another program.
     """
     copies = []
-    for array, wanted, slot in zip(arrays, accepted, slots, strict=True):
+    for array, (dtype, shape, bounds, slot, accepted) in zip(arrays, wanted):  # noqa: B905 - `strict` takes 0.1 us
         if (
             type(array) is not np.ndarray
-            or array.dtype is not wanted.dtype
-            or array.shape != wanted.argument.shape
+            or array.dtype is not dtype
+            or array.shape != shape
             or array.flags.num & PLAIN != PLAIN
         ):
-            array = wanted.convert(array)  # noqa: PLW2901 - from here on it is the copy
+            array = accepted.convert(array)  # noqa: PLW2901 - from here on it is the copy
             copies.append(array)
-        elif wanted.bounds is not None:
-            wanted.check(array)
+        elif bounds is not None:
+            accepted.check(array)
         slot.value = POINTER_AT(id(array) + HEAD).value
     return copies
 

@@ -4,17 +4,18 @@ This is where tensors meet the compiler: the package imports it when something i
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.bundles.contexts import Caller
+from autotune.bundles.contexts import Caller, Result
 from autotune.compiler.lower import compilation
 from autotune.compiler.lowered import LoweredProgram, load_program, lower_program
 from autotune.compiler.module import compiler_version
+from autotune.core.arrays import Accepted
 from autotune.core.candidate import Candidate
 from autotune.core.errors import TensorError
 from autotune.core.machine import this_machine
@@ -38,28 +39,48 @@ class TensorFunction:
         payload: Payload that the function computes.
         lowered: Program to call.
         weights: Arrays by name that no call gives.
+        seen: What arrays of inputs must be, by name; by default of the payload's shapes, their numbers looked at.
+        results: Shapes and element types of the outputs' arrays, by name; by default the payload's.
+
+    Attributes:
+        call: Computes once: an array for every input in, new arrays of the outputs out.
 
     Raises:
         BundleError: The program calls machine code of a stranger.
     """
 
-    def __init__(self, payload: Payload, lowered: LoweredProgram, weights: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        payload: Payload,
+        lowered: LoweredProgram,
+        weights: Mapping[str, Array],
+        seen: Mapping[str, Accepted] | None = None,
+        results: Mapping[str, Result] | None = None,
+    ) -> None:
         check_own_code(lowered.kernels)
         machine = replace(this_machine(), threads=lowered.threads)
-        self._caller = Caller(payload, lambda: load_program(lowered), machine, weights, way_out=None)
+        plain = {argument.name: Accepted.unbounded(argument) for argument in payload.arguments}
+        caller = Caller(
+            payload, lambda: load_program(lowered), machine, weights, seen={**plain, **(seen or {})}, results=results
+        )
+        self.call: Callable[[Sequence[object]], list[Array]] = partial(caller.call, caller.plan)
 
-    def call(self, arrays: Sequence[Array]) -> list[Array]:
-        """Compute once: arrays of the inputs' shapes in, new arrays of the outputs' out."""
-        return self._caller.call(self._caller.plan, arrays)
 
-
-def function_of(payload: Payload, weights: Mapping[str, Array], bundle: str = "") -> TensorFunction:
+def function_of(
+    payload: Payload,
+    weights: Mapping[str, Array],
+    bundle: str = "",
+    seen: Mapping[str, Accepted] | None = None,
+    results: Mapping[str, Result] | None = None,
+) -> TensorFunction:
     """A payload of a graph, compiled.
 
     Args:
         payload: Payload to compile.
         weights: Arrays by name that no call gives.
         bundle: Folder of a bundle that says how; by default where `tune` puts one, if there is one.
+        seen: What arrays of inputs must be, by name.
+        results: Shapes and element types of the outputs' arrays, by name.
 
     Raises:
         TensorError: The bundle is of something else.
@@ -75,7 +96,7 @@ def function_of(payload: Payload, weights: Mapping[str, Array], bundle: str = ""
     if lowered is None:
         lowered = lower_program(payload, tuned(payload, folder) if is_tuned else by_default(payload))
         keep(key, lowered)
-    return TensorFunction(payload, lowered, weights)
+    return TensorFunction(payload, lowered, weights, seen, results)
 
 
 def identity(payload: Payload) -> list[str]:

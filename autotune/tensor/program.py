@@ -9,7 +9,6 @@ from typing import cast
 import numpy as np
 
 from autotune.core.c_names import identifier
-from autotune.core.errors import TensorIndexError
 from autotune.core.payload import Argument, Array, Payload
 from autotune.tensor.dtypes import storage_of
 from autotune.tensor.graph import ARRAY, INPUT, Node, behind
@@ -127,19 +126,6 @@ def places_read(nodes: Sequence[Node]) -> list[tuple[Node, int]]:
             size = source.shape[node.attributes[0]]
             found[places] = min(size, found.get(places, size))
     return list(found.items())
-
-
-def check_places(program: TensorProgram, arrays: Sequence[Array]) -> None:
-    """Refuse whole numbers that are no places: compiled code would read memory that is not its own.
-
-    Raises:
-        TensorIndexError: A number is out of range.
-    """
-    for number, size in program.bounds:
-        array = arrays[number]
-        if array.size and not (array.min() >= 0 and array.max() < size):
-            wrong = array[(array < 0) | (array >= size)].flat[0]
-            raise TensorIndexError(f"places in argument {number} must be from 0 to {size - 1}, got {wrong}")
 
 
 def operations(node: Node) -> float:

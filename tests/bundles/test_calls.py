@@ -12,7 +12,7 @@ from import_support import import_product
 import autotune as at
 from autotune.bundles import contexts
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within, point
+from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within, point, reads
 from autotune.core.payload import Argument
 
 RNG = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def looked_at(monkeypatch):
 
 def slots_for(arrays, arguments):
     slots = [ctypes.c_void_p() for _ in arrays]
-    return slots, point(arrays, [Accepted.of(argument) for argument in arguments], slots)
+    return slots, point(arrays, reads(map(Accepted.of, arguments), slots))
 
 
 def odd_layouts(array):

@@ -13,6 +13,7 @@ from tensor_support import agree
 
 import autotune as at
 import autotune.tensor as T
+from autotune.compiler.passes.panels import PanelWeight
 from autotune.tensor import build, kept
 
 RNG = np.random.default_rng(0)
@@ -237,3 +238,36 @@ def test_text_has_no_dimension_of_size_one():
     payload = T.payload(lambda x: (x - x.mean(axis=1, keepdims=True))[:, None, :] * T.ones((1, 7)), X)
     assert not re.search(r"<1x|x1x", payload.text)
     assert "_shape" not in payload.text
+
+
+def test_arrays_are_read_where_they_lie_and_results_written_where_they_stay(monkeypatch):
+    for name in ("require", "ascontiguousarray"):
+        monkeypatch.setattr(np, name, None)  # nothing is copied
+    f = T.compile(lambda x, mask: (T.where(mask, x, 0), x > 0))
+    x, mask = X[:, None, :], X[:1, None] < 0.5  # sizes of 1, and booleans
+    chosen, positive = f(x, mask)
+    np.testing.assert_array_equal(chosen, np.where(mask, x, 0))
+    np.testing.assert_array_equal(positive, x > 0)
+    assert positive.dtype == bool
+    assert chosen.flags.owndata
+    assert positive.flags.owndata
+
+
+def test_a_function_goes_back_and_forth_between_shapes_and_constants():
+    f = T.compile(lambda x, *more: x * (more[0] if more else 1))
+    for _ in range(2):
+        for x in (X, X[:2], X.astype(np.int32), X[:, ::2], X[:0]):
+            np.testing.assert_array_equal(f(x), x)
+            np.testing.assert_array_equal(f(x, x), x * x)
+            np.testing.assert_array_equal(f(x, 3), x * 3)
+    with pytest.raises(T.TensorTypeError, match="must be an array without a mask"):
+        f(np.ma.masked_array(X, X > 0))
+
+
+def test_a_later_call_does_not_look_at_the_arrays_a_function_is_bound_to(monkeypatch):
+    f = T.compile(layer)
+    agree(f(X), expected(X), 7)
+    monkeypatch.setattr(np, "array_equal", None)
+    monkeypatch.setattr(PanelWeight, "pack", None)
+    monkeypatch.setattr("autotune.bundles.contexts.aligned_empty", None)
+    agree(f(X + 1), expected(X + 1), 7)
