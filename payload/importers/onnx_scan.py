@@ -1,4 +1,4 @@
-"""Partial sums of ONNX models, written as small products."""
+"""Partial sums of ONNX models, written as sums of small blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ AXES_ARE_INPUTS = 13  # the first version of the operators where they are
 
 
 def decompose_sums(model: "ModelProto") -> None:
-    """Write partial sums of f32 along a known axis as products, in place; see `payload.importers.scan`."""
+    """Write partial sums of f32 along a known axis as sums of blocks, in place; see `payload.importers.scan`."""
     from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
 
     graph = model.graph
@@ -71,9 +71,11 @@ class ScanWriter(NodeWriter):
             return self.add("Slice", found, self.numbers(0), self.numbers(size), self.numbers(axis))
         blocks = rows * size // side
         tail = [columns] if columns > 1 else []
-        ones = self.constant(triangle(side, exclusive=exclusive, reverse=self.reverse, last=not tail))
+        taken = triangle(side, exclusive=exclusive, reverse=self.reverse).reshape([1, side, side, *[1] * len(tail)])
         flat = self.reshape(x, blocks, side, *tail)
-        part = self.add("MatMul", ones, flat) if tail else self.add("MatMul", flat, ones)
+        apart = self.reshape(x, blocks, side, 1, *tail)
+        masked = self.add("Where", self.constant(taken), apart, self.constant(np.zeros([], np.float32)))
+        part = self.add("ReduceSum", masked, self.numbers(1), keepdims=0)
         if side < size:
             totals = self.add("ReduceSum", flat, self.numbers(1), keepdims=0)
             before = self.sums(

@@ -93,8 +93,9 @@ def take_weights(graph: "GraphProto") -> dict[str, Array]:
 
 def weights_of(graph: "GraphProto") -> list[str]:
     """Names of the initializers that are data: arguments of the payload, not constants of its text."""
-    real, settings = {1, 10, 11, 16}, settings_of(graph)  # float, float16, double, bfloat16
-    return [t.name for t in graph.initializer if t.data_type in real and len(t.dims) > 0 and t.name not in settings]
+    # float, bool, float16, double, bfloat16; torch-mlir writes constants of bool as bytes, which MLIR reads as bits
+    kinds, settings = {1, 9, 10, 11, 16}, settings_of(graph)
+    return [t.name for t in graph.initializer if t.data_type in kinds and len(t.dims) > 0 and t.name not in settings]
 
 
 def settings_of(graph: "GraphProto") -> set[str]:

@@ -26,7 +26,7 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
 from payload.importers.pt2_gelu import gelu, power
-from payload.importers.pt2_scan import sum_along
+from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_softmax import trust_softmaxes
 from payload.importers.pt2_values import (
     arrange_kernel,
@@ -136,6 +136,7 @@ def read_program(path: Path) -> "ExportedProgram":
         )
     ours = {
         torch.ops.aten.cumsum.default: sum_along,
+        torch.ops.aten.cumprod.default: multiply_along,
         torch.ops.aten.gelu.default: gelu,
         torch.ops.aten.pow.Tensor_Scalar: power,
     }

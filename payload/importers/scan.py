@@ -1,8 +1,9 @@
-"""Partial sums as small products: our MLIR has no scan.
+"""Partial sums as sums of small blocks: our MLIR has no scan.
 
-    y[i] = x[0] + ... + x[i]   ->   x in blocks;  y = block @ triangle of ones + sums of the blocks before
+    y[i] = x[0] + ... + x[i]   ->   x in blocks;  y = sum over j of (x[j] where j <= i, else 0) + sums of blocks before
 
-With blocks of 16 an element takes 16 products, not as many as there are elements.
+With blocks of 16 an element takes 16 additions, not as many as there are elements. What is no part of a sum is replaced
+by zero, not multiplied by it: that would make NaN of an infinity, in sums that it is no part of.
 """
 
 import numpy as np
@@ -27,14 +28,13 @@ def side_of(size: int) -> int:
     return next((side for side in SIDES if size % side == 0), 0)
 
 
-def triangle(side: int, *, exclusive: bool = False, reverse: bool = False, last: bool = True) -> Array:
-    """Ones that make partial sums of a product with them.
+def triangle(side: int, *, exclusive: bool = False, reverse: bool = False) -> Array:
+    """Which elements of a block (rows) are part of which partial sums (columns).
 
     Args:
         side: Rows and columns.
         exclusive: Whether an element is no part of its own sum.
         reverse: Sums begin at the last element.
-        last: Whether it is the second factor, of rows that are summed; else the first, of columns.
     """
-    lower = np.tri(side, k=-int(exclusive), dtype=np.float32)
-    return np.ascontiguousarray(lower if last == reverse else lower.T)
+    lower = np.tri(side, k=-int(exclusive), dtype=np.bool_)
+    return np.ascontiguousarray(lower if reverse else lower.T)

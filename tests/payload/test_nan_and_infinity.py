@@ -9,7 +9,7 @@ import autotune as at
 from payload.importers.folder import write_folder
 
 SHAPE = [6, 40]
-AXIS, LOW, HIGH = "axis", "low", "high"
+AXIS, ALONG, LOW, HIGH = "axis", "along", "low", "high"
 NODES = {
     "clip": ("Clip", ["x", LOW, HIGH], {}),
     "clip_low": ("Clip", ["x", LOW], {}),
@@ -20,9 +20,10 @@ NODES = {
     "leaky": ("LeakyRelu", ["x"], {"alpha": 0.1}),
     "hard_sigmoid": ("HardSigmoid", ["x"], {}),
     "tanh": ("Tanh", ["x"], {}),
+    "sums": ("CumSum", ["x", ALONG], {}),
+    "sums_from_behind": ("CumSum", ["x", ALONG], {"reverse": 1, "exclusive": 1}),
 }
 REDUCED = {
-    "argmax": ("ArgMax", ["x"], {"axis": 1, "keepdims": 0}, INT64),
     "argmin": ("ArgMin", ["x"], {"axis": 1, "keepdims": 0}, INT64),
     "largest": ("ReduceMax", ["x", AXIS], {"keepdims": 0}, FLOAT),
 }
@@ -36,10 +37,10 @@ def imported(tmp_path_factory):
     nodes += [helper.make_node(op, given, [name], **more) for name, (op, given, more, _) in REDUCED.items()]
     results = [(name, FLOAT, SHAPE) for name in NODES] + [(n, kind, SHAPE[:1]) for n, (*_, kind) in REDUCED.items()]
     held = [
-        numpy_helper.from_array(np.array(1), AXIS),
+        numpy_helper.from_array(np.array([1]), AXIS),
+        numpy_helper.from_array(np.array(1), ALONG),
         *(numpy_helper.from_array(np.float32(value), name) for name, value in ((LOW, -0.5), (HIGH, 0.75))),
     ]
-    held[0] = numpy_helper.from_array(np.array([1]), AXIS)
     path = save(folder / "strange.onnx", nodes, [("x", FLOAT, SHAPE), ("back", FLOAT, SHAPE)], results, *held)
     return at.compile(str(path)), ReferenceEvaluator(str(path))
 
