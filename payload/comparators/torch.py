@@ -76,8 +76,11 @@ def trace_network(network: Any, fed: tuple[Any, ...]) -> Callable[..., Any]:  # 
 
     if not hasattr(torch.jit, "trace"):
         raise ComparatorError(f"torch must have TorchScript to trace, {version('torch')} has none")
-    traced: Callable[..., Any] = torch.jit.freeze(torch.jit.trace(network, fed))
-    return traced
+    traced = torch.jit.trace(
+        network, fed
+    ).eval()  # a loaded program is never in eval mode by itself, which freezing asks
+    frozen: Callable[..., Any] = torch.jit.freeze(traced)
+    return frozen
 
 
 def compile_network(network: Any, fed: tuple[Any, ...], **options: bool) -> Callable[..., Any]:  # noqa: ANN401

@@ -190,3 +190,15 @@ def test_payload_on_memrefs_is_not_for_iree():
     arguments = contraction_payload(3, 4, 5).arguments[1:]
     with pytest.raises(ComparatorError, match="tensor"):
         load_comparator("iree").prepare(Payload("mine", text, "f", arguments), {})
+
+
+def test_a_program_that_was_exported_in_eval_mode_is_traced_and_frozen(tmp_path):
+    torch = pytest.importorskip("torch")
+    from payload.comparators.torch import trace_network
+    from payload.programs import load_program
+
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).eval(), torch.ones(2, 4)
+    torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+    network = load_program(tmp_path / "model.pt2").module()
+    with torch.inference_mode():
+        torch.testing.assert_close(trace_network(network, (x,))(x), model(x))
