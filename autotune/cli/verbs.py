@@ -34,7 +34,7 @@ from autotune.cli import (
 from autotune.cli.help import GroupedOptions, GroupedVerbs, front
 from autotune.cli.interrupt import INTERRUPTED, SENTENCE, Interrupts
 from autotune.cli.say import complain
-from autotune.core.errors import AutotuneError, MachineError
+from autotune.core.errors import AutotuneError, MachineError, ProofError
 from autotune.worker.scratch import sweep
 
 NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
@@ -138,6 +138,9 @@ def run_verb() -> int:
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except ProofError as error:
+        complain(str(error))
+        code = 1
     except AutotuneError as error:
         complain(str(error))
         code = 2

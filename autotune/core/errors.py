@@ -73,6 +73,10 @@ class BundleError(AutotuneError):
     """A bundle is incomplete, edited, or of another format version."""
 
 
+class ProofError(AutotuneError):
+    """What was tuned does not hold when it is checked as a replay checks it; the CLI exits 1."""
+
+
 class ComparatorError(AutotuneError):
     """A library to compare with is unknown, or cannot compute a payload."""
 

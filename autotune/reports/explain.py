@@ -118,8 +118,8 @@ def run_counted(work: tuple[Payload, Candidate, int]) -> tuple[Counts, Memory]:
     program = compile_program(
         payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels, kernels=candidate.kernels
     )
-    bound = program.bind([*bench.arrays, *map(bench.stored, program.weights)])
-    bound.run()
+    bound = bench.bind(program)
+    bench.run_from_start(bound)
     packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]
     plan = program.buffers
     memory = Memory(

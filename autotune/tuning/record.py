@@ -1,9 +1,13 @@
 """Recording: everything that a bundle says of a tuned payload, measured and hashed while its worker still lives."""
 
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
 from re import match
 from typing import TypeVar
 
@@ -13,15 +17,15 @@ from autotune.compiler.module import compiler_version
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import rewrites_on
 from autotune.compiler.tasks.partition import Partition
-from autotune.core.candidate import Claim
-from autotune.core.errors import BundleError
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.errors import BundleError, CompileError, ProofError
 from autotune.core.evaluator import Evaluation
 from autotune.core.foreign_kernel import ForeignKernel
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import Payload
 from autotune.core.printable import one_line
 from autotune.core.script import assemble
-from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest
+from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest, read_bundle, write_bundle
 from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.records import (
     ArgumentRecord,
@@ -40,6 +44,7 @@ from autotune.store.records import (
     Versions,
     WeightRecord,
 )
+from autotune.store.room import Pause, with_room
 from autotune.store.sessions import speedup_of
 from autotune.tuning.assemble import Assembly, script_steps
 from autotune.tuning.backends import remember_kernels
@@ -122,6 +127,42 @@ def record(
     )
     remember_kernels(assembly.kernels)
     return texts, manifest
+
+
+def check_recorded(
+    payload: Payload,
+    folder: Path,
+    files: Mapping[str, str | bytes],
+    manifest: Manifest,
+    *,
+    worker: Bench,
+    pause: Pause | None,
+) -> None:
+    """Write a bundle beside its folder, read it from there and verify what it holds, as a replay does.
+
+    Args:
+        payload: What was tuned, with its oracle.
+        folder: Folder that the bundle is for; what is there stays as it is.
+        files: Files of the bundle, by name.
+        manifest: Its manifest.
+        worker: Runs it, in a fresh process.
+        pause: Called while the disk is full.
+
+    Raises:
+        ProofError: The files contradict each other, or what they hold is not right.
+    """
+    beside = folder.with_name(f".{folder.name}-{os.getpid()}")
+    worker.renew()  # what earlier calls left in the old process must not help
+    with_room(partial(write_bundle, beside, files, manifest), beside, pause)
+    try:
+        bundle = read_bundle(beside, payload)
+        panels = tuple(manifest.panels.items())
+        candidate = Candidate(bundle.script, manifest.pipeline, bundle.tagged, panels, kernels=bundle.kernels)
+        called(worker.call(measure_errors, Claim(bundle.payload, candidate, manifest.seed), MODEL_SECONDS))
+    except (BundleError, CompileError) as error:
+        raise ProofError(f"what was tuned must hold when it is read again, it does not: {error}; no bundle") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def baseline_record(timed: TimedBaseline, assembly: Assembly) -> BaselineRecord:

@@ -26,7 +26,7 @@ from autotune.tuning.choose_rules import choose_rules
 from autotune.tuning.opening import open_searches, say_sampler
 from autotune.tuning.own import parts_of, read_own, rehearse_all
 from autotune.tuning.prove_rules import prove_rules, rules_of
-from autotune.tuning.record import record
+from autotune.tuning.record import check_recorded, record
 from autotune.tuning.result import TuneResult
 from autotune.tuning.roofline import needed_flops
 from autotune.tuning.running import run_on_slots
@@ -163,6 +163,7 @@ def tune(
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
         RuleError: The payload's rules cannot be applied, or change what it computes.
         MachineError: No machine of the team is left; the same command resumes. Or energy cannot be read.
+        ProofError: What was recorded does not hold when it is read and verified again; the trials are kept.
         KeyboardInterrupt: Passed on; what was recorded stays.
     """
     start = time.perf_counter()
@@ -255,6 +256,8 @@ def tune(
             worker=worker,
             spent=spent,
         )
+        listener.stage("checking the bundle as a replay does")
+        check_recorded(payload, bundle, texts, manifest, worker=worker, pause=store.pause)
     folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
     result = replace(result, bundle=str(folder))
     store.write_summary(payload.name, result.to_json())

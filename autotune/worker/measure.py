@@ -25,6 +25,29 @@ SLOW_FACTOR = 5.0
 
 
 @dataclass(frozen=True)
+class RunFromStart:
+    """A program that changes what it reads, and that every sample begins anew, outside of the time.
+
+    Attributes:
+        run: Runs it that many times, one call after the other.
+        put_back: Gives it what it reads in a first call.
+    """
+
+    run: Run
+    put_back: Callable[[], None]
+
+    def __call__(self, calls: int) -> None:
+        """Run it on from where it is."""
+        self.run(calls)
+
+
+def begin(run: Run) -> None:
+    """Put a program back to its first call, where calls depend on those before."""
+    if isinstance(run, RunFromStart):
+        run.put_back()
+
+
+@dataclass(frozen=True)
 class Batch:
     """How one sample of a program is taken.
 
@@ -39,6 +62,7 @@ class Batch:
 
     def sample(self, run: Run) -> float:
         """Seconds a call."""
+        begin(run)
         if self.warm_up:
             run(self.warm_up)
         return time_once(run, self.calls)
@@ -60,6 +84,7 @@ def calibrate(run: Run, sample_seconds: float, first_call: float = 0.0) -> Batch
         return Batch(1, warm_up=0)
     calls = 1
     while True:
+        begin(run)
         seconds = time_once(run, calls) * calls
         if seconds < COLD_SECONDS:  # cheap enough to ask again: one preemption must not pass for the program's time
             seconds = min(seconds, time_once(run, calls) * calls)

@@ -56,6 +56,16 @@ class PayloadArrays:
             self._named[name].fill(value)
             self._sums[name] = word_sum(self._named[name])
 
+    @property
+    def has_states(self) -> bool:
+        """Whether a call leaves what the next one reads."""
+        return bool(self._starts)
+
+    def put_back(self) -> None:
+        """Give states the values that they have before a first call."""
+        for name, start in self._starts.items():
+            self._named[name][...] = start
+
     def restart(self, case: Case, written: Sequence[Array] | None = None) -> None:
         """Enter a case as for a first call: states as at the start, outputs poisoned."""
         self.enter(case)

@@ -14,7 +14,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.pages import Pages, aligned_empty
 from autotune.core.payload import WRITTEN, Array, Case, Payload
 from autotune.worker.fences import Fenced, fenced_empty
-from autotune.worker.measure import Run, time_once
+from autotune.worker.measure import Run, RunFromStart, time_once
 from autotune.worker.payload_arrays import PayloadArrays
 from autotune.worker.verify import Verdict, verify
 
@@ -43,16 +43,23 @@ class Testbench(PayloadArrays):
             )
 
     def runs(self, program: BoundProgram) -> Run:
-        """How a program is timed: one call at each case, as many as its weight says, again and again."""
-        if len(self.cases) == 1:
-            return program.run
+        """How a program is timed: one call at each case, as many as its weight says, again and again.
 
-        def run(calls: int) -> None:
+        Where it has states, every sample begins with those of a first call.
+        """
+
+        def run_cases(calls: int) -> None:
             for case in self.cases:
                 self.enter(case)
                 program.run(calls * case.weight)
 
-        return run
+        run = program.run if len(self.cases) == 1 else run_cases
+        return RunFromStart(run, self.put_back) if self.has_states else run
+
+    def run_from_start(self, program: BoundProgram) -> None:
+        """Run a program once, in the last case, from the states of a first call; outputs are poisoned before."""
+        self.restart(self.cases[-1])
+        program.run()
 
     def stored(self, weight: PanelWeight) -> Array:
         """A weight in panels; packed once, however many candidates want it."""

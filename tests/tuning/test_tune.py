@@ -10,18 +10,21 @@ from listener_support import Recorder
 from tuning_support import contraction_payload
 
 from autotune.bundles.replay import replay
+from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.machine import this_machine
 from autotune.core.trial import OUTCOMES, RIGHT, Samples
-from autotune.registry import load_payload
+from autotune.registry import load_baseline, load_payload
 from autotune.reports.winner import read_winner
-from autotune.store.bundle import FILES, read_bundle
+from autotune.store.bundle import FILES, read_bundle, write_bundle
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store, trials
 from autotune.tuning.roofline import share_of_roof
 from autotune.tuning.tune import TuneOptions, tune
+from autotune.worker.proof import RowsWanted, count_rows, measure_errors
 from autotune.worker.reading import open_payload
 from autotune.worker.roofs import reference_flops
+from autotune.worker.worker import Worker
 
 SPEC = "matmul,m=9,n=16,k=8"
 TRIALS = 6
@@ -227,6 +230,65 @@ def test_payload_file_that_adds_to_a_matrix_is_tuned(tmp_path):
     }}""")
     _, watcher = tune_into(tmp_path, open_payload(path), 2)
     assert watcher.trials[0].outcome in RIGHT, watcher.trials[0].diagnostic
+
+
+def accumulating(path):
+    """C += A B, C a state: what a call gives depends on how often it was called before."""
+    matrix = "memref<16x16xf32>"
+    state = f'{matrix} {{autotune.role = "state", bufferization.writable = true}}'
+    kind = "tensor<16x16xf32>"
+    path.write_text(f"""func.func @adds(%a: {matrix}, %b: {matrix}, %c: {state}) {{
+      %x = bufferization.to_tensor %a restrict : {matrix} to {kind}
+      %y = bufferization.to_tensor %b restrict : {matrix} to {kind}
+      %z = bufferization.to_tensor %c restrict writable : {matrix} to {kind}
+      %r = linalg.matmul ins(%x, %y : {kind}, {kind}) outs(%z : {kind}) -> {kind}
+      bufferization.materialize_in_destination %r in restrict writable %c : ({kind}, {matrix}) -> ()
+      return
+    }}""")
+    return path
+
+
+def test_payload_that_adds_to_a_state_is_proved_from_the_same_state_each_time(tmp_path):
+    path = accumulating(tmp_path / "adds.mlir")
+    result, _ = tune_into(tmp_path, open_payload(path), 2)
+    assert set(result.trials) <= {"ok", "duplicate"}
+    (numbers,) = read_bundle(tmp_path / "bundle").manifest.numerics.outputs.values()
+    assert numbers.max_error <= numbers.tolerance
+    assert replay(tmp_path / "bundle").is_right
+
+
+def test_rows_of_outputs_behind_a_state_are_compared_from_the_same_state(tmp_path):
+    """The state is what the oracle's call left, unless it is put back: then no row is as it should be."""
+    matrix, kind = "memref<16x16xf32>", "tensor<16x16xf32>"
+    path = tmp_path / "adds.mlir"
+    path.write_text(f"""func.func @adds(%a: {matrix}, %c: {matrix} {{autotune.role = "state"}}, %d: {matrix}) {{
+      %x = bufferization.to_tensor %a restrict : {matrix} to {kind}
+      %z = bufferization.to_tensor %c restrict writable : {matrix} to {kind}
+      %r = linalg.matmul ins(%x, %x : {kind}, {kind}) outs(%z : {kind}) -> {kind}
+      bufferization.materialize_in_destination %r in restrict writable %c : ({kind}, {matrix}) -> ()
+      bufferization.materialize_in_destination %r in restrict writable %d : ({kind}, {matrix}) -> ()
+      return
+    }}""")
+    claim = Claim(open_payload(path), Candidate(None, load_baseline("loops").pipeline))
+    with Worker() as worker:
+        rows, same = worker.call(count_rows, RowsWanted(claim, 48, 3))
+        errors = worker.call(measure_errors, claim)
+    assert (rows, same) == (48, 48)
+    assert all(each.max_error <= each.tolerance for each in errors)
+
+
+def test_bundle_that_does_not_hold_when_it_is_read_again_is_not_written(tmp_path, monkeypatch, autotune):
+    def write_spoilt(folder, files, manifest):
+        compute_something_else(write_bundle(folder, files, manifest))
+
+    monkeypatch.setattr("autotune.tuning.record.write_bundle", write_spoilt)
+    monkeypatch.chdir(tmp_path)
+    code, out, said = autotune("tune", SPEC, "--trials", 2, "--bundle", "b", "--store", "store.journal")
+    assert (code, out) == (1, "")
+    assert "what was tuned must hold when it is read again, it does not" in said.strip().splitlines()[-1]
+    assert "wrong-result" in said
+    assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"store"}
+    assert len(trials("store.journal")) == 2
 
 
 def test_payload_without_a_contraction_is_tuned(tmp_path):

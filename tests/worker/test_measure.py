@@ -8,7 +8,7 @@ from autotune.core.machine import this_machine
 from autotune.core.payload import Payload
 from autotune.worker import measure as module
 from autotune.worker.evaluate import time_alone
-from autotune.worker.measure import LEAST_SAMPLES, RACE_SAMPLES, calibrate, measure, measure_interleaved
+from autotune.worker.measure import LEAST_SAMPLES, RACE_SAMPLES, RunFromStart, calibrate, measure, measure_interleaved
 
 
 class Clock:
@@ -155,6 +155,23 @@ def test_program_whose_first_call_was_long_is_not_called_to_find_out(clock):
 def test_long_first_call_of_a_quick_program_is_believed_only_where_a_sample_is_no_longer(clock):
     assert calibrate(clock.program("p", 1e-6), 1e-3, first_call=0.05).calls > 100
     assert calibrate(clock.program("p", 0.2), 1.0, first_call=0.2).calls == 5
+
+
+def test_every_sample_of_a_program_with_states_begins_with_those_of_a_first_call(clock):
+    program, calls, seen = clock.program("p", 1e-6), [0], []
+
+    def run(count):
+        program(count)
+        calls[0] += count
+
+    def put_back():
+        seen.append(calls[0])
+        calls[0] = 0
+
+    taken = measure(RunFromStart(run, put_back), clock.program("reference", 1e-5), Effort(4, 1.0, 1e-3))
+    assert len(taken.seconds) == 4
+    assert len(set(seen[-3:])) == 1
+    assert seen[-1] <= 2 * taken.calls
 
 
 def slow_job(best_seconds):
