@@ -15,7 +15,7 @@ from autotune.core.cores import own_cores
 from autotune.core.errors import ComparatorError
 from autotune.core.payload import Array, Payload
 from payload.comparators.torch_network import build_network
-from payload.programs import load_program
+from payload.programs import call_arguments, load_program
 
 COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for
 ANYWHERE = ("eager", "traced")
@@ -57,9 +57,11 @@ class Torch:
 
         torch.set_num_threads(own_cores())
         exported = payload.model.endswith(".pt2")
-        network = load_program(payload.model).module() if exported else build_network(payload, inputs)
+        program = load_program(payload.model) if exported else None
+        network = build_network(payload, inputs) if program is None else program.module()
         fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
         fed += tuple(torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role == "state")
+        fed = fed if program is None else call_arguments(program, fed)
         return Prepared(warm(MAKERS[self.way], network, fed), as_arrays, self.way)
 
 

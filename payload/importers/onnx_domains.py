@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_contrib import CONTRIB
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
-from payload.importers.onnx_origins import OWN, mark_origins, qualified, take_origin
+from payload.importers.onnx_origins import OWN, mark_origins, origins_of, qualified, take_origin, take_origins
 from payload.importers.onnx_recurrent import RECURRENT
 from payload.importers.onnx_sizes import fix_sizes
+from payload.importers.onnx_softmax import ROWS
 from payload.importers.onnx_transformers import rotary
 from payload.importers.onnx_values import replace_all
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-OTHERWISE = {**RECURRENT, "RotaryEmbedding": rotary}  # standard ops that are written as others
+OTHERWISE = {**RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
+OLDEST = 15  # version of operators that torch-mlir lowers, and that the reference computes rightly
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
 
 
@@ -50,6 +52,21 @@ def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Co
     for node in every_node(model.graph):
         if not is_standard(node, version):
             raise UnsupportedError(refusal(node))
+    if version < OLDEST:
+        use_version(model, OLDEST)
+        fix_sizes(model, {}, weights)
+
+
+def use_version(model: "ModelProto", version: int) -> None:
+    """Write a model in a later version of ONNX's operators, in place, where ONNX knows how."""
+    from onnx import version_converter  # noqa: PLC0415 - comes with an extra
+
+    origins = origins_of(model.graph)
+    try:
+        model.CopyFrom(version_converter.convert_version(model, version))
+    except Exception:  # it has no way for some op, and says so by errors of C++: then all stays
+        return
+    take_origins(model.graph, origins)
 
 
 def refusal(node: "NodeProto") -> str:

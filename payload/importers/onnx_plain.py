@@ -184,7 +184,50 @@ def gelu_by_tanh(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
     return True
 
 
+def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """A product of a batch of matrices and a vector, which torch-mlir knows of one matrix: the vector is one, too."""
+    shapes = [facts.shapes.get(name, []) for name in node.input]
+    ranks = [len(shape) for shape in shapes]
+    if min(ranks) != 1 or max(ranks) <= 2:
+        return False
+    if ranks[1] == 1:
+        sides, result = [node.input[0], writer.reshape(node.input[1], -1, 1)], shapes[0][:-1]
+    else:
+        sides, result = [writer.reshape(node.input[0], 1, -1), node.input[1]], [*shapes[1][:-2], shapes[1][-1]]
+    writer.reshape(writer.add("MatMul", *sides), *result, into=node.output[0])
+    return True
+
+
+def multiply_partially(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Partial products, in twice as many elements at each step: ``y[i - 1] y[i]``, then ``y[i - 2] y[i]`` and so on."""
+    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
+
+    x, place = node.input
+    if place not in facts.constants:
+        return False
+    shape, kind = facts.shapes[x], facts.kinds[x]
+    axis = int(np.reshape(facts.constants[place], ())) % len(shape)
+    backward = bool(of(node, "reverse", 0))
+
+    def shifted(y: str, step: int) -> str:
+        wide = [step if d == axis else size for d, size in enumerate(shape)]
+        ones = writer.constant(np.ones(wide, tensor_dtype_to_np_dtype(kind)))
+        low, high = (step, shape[axis]) if backward else (0, shape[axis] - step)
+        if low >= high:
+            return ones
+        part = writer.add("Slice", y, *(writer.numbers(each) for each in (low, high, axis)))
+        return writer.add("Concat", *((part, ones) if backward else (ones, part)), axis=axis)
+
+    last, step = shifted(x, 1) if of(node, "exclusive", 0) else x, 1
+    while step < shape[axis]:
+        last, step = writer.add("Mul", last, shifted(last, step)), 2 * step
+    writer.add("Identity", last, into=node.output[0])
+    return True
+
+
 REWRITES: dict[str, Rewrite] = {
+    "MatMul": multiply_vector,
+    "CumProd": multiply_partially,
     "Einsum": multiply_in_pairs,
     "Gelu": gelu_by_tanh,
     "LRN": norm_by_neighbours,

@@ -24,8 +24,9 @@ from payload.importers.folder import (
     with_outputs,
     write_folder,
 )
-from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, lower
+from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
 from payload.importers.pt2_gelu import gelu, power
+from payload.importers.pt2_origins import drop_settings, name_places
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_softmax import trust_softmaxes
 from payload.importers.pt2_values import (
@@ -57,6 +58,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     weights = weights_of(program)
     graph, more = fold_constants(program.graph_module, held_by(program))
     weights |= more
+    drop_settings(graph)
     trust_softmaxes(graph, weights)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
     for node in inputs:
@@ -197,7 +199,7 @@ def to_linalg(graph: "Graph") -> str:
     from torch_mlir.extras.fx_importer import FxImporter  # noqa: PLC0415
     from torch_mlir.ir import Context  # noqa: PLC0415
 
-    context = Context()
+    context, places = Context(), name_places(graph)
     dialect.register_dialect(context)
     importer = FxImporter(context=context)
     try:
@@ -205,7 +207,12 @@ def to_linalg(graph: "Graph") -> str:
     except Exception as error:  # NotImplementedError, KeyError, ... of ops it does not know
         said = " ".join(str(error).split())[:200]
         raise UnsupportedError(f"torch-mlir cannot read it: {said}; replace that op in the model") from error
-    return lower(importer.module, FX_TO_TORCH)
+    try:
+        return lower(importer.module, FX_TO_TORCH)
+    except UnsupportedError as error:
+        if error.place not in places:
+            raise
+        raise cannot_lower(places[error.place], error.why) from error
 
 
 if __name__ == "__main__":

@@ -318,3 +318,11 @@ def test_rotary_embeddings_of_onnx_are_as_onnx_runtime_has_them(near, part, tmp_
     node = helper.make_node("RotaryEmbedding", ["x", "cos", "sin", "p"], ["y"], **attributes)
     path = write(tmp_path / "model.onnx", [node], {**HEADS, **AT}, ["y"], tables, version=23)
     assert_as_onnx_runtime(path, {**HEADS, **AT})
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+@pytest.mark.parametrize("axis", [None, 0, 2, -1])
+def test_softmaxes_of_old_versions_are_of_rows(op, axis, tmp_path):
+    node = helper.make_node(op, ["x"], ["y"], **({} if axis is None else {"axis": axis}))
+    given = {"x": random(2, 3, 4)}
+    assert_as_onnx_runtime(write(tmp_path / "model.onnx", [node], given, ["y"], version=12), given)

@@ -85,12 +85,12 @@ MODELS |= {
 }
 
 
-def newest(path, op, *given, opset=24, **attributes):
-    """A model of one node of a version of ONNX that torch-mlir does not know; the result is like its first input."""
+def newest(path, op, *given, opset=24, result=None, held=(), **attributes):
+    """A model of one node of a version of ONNX; unless it is said, the result is like its first input."""
     inputs = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in given]
-    output = helper.make_tensor_value_info("y", FLOAT, given[0][1])
-    node = helper.make_node(op, [name for name, _ in given], ["y"], **attributes)
-    graph = helper.make_graph([node], "model", inputs, [output])
+    output = helper.make_tensor_value_info("y", FLOAT, result or given[0][1])
+    node = helper.make_node(op, [*(name for name, _ in given), *(each.name for each in held)], ["y"], **attributes)
+    graph = helper.make_graph([node], "model", inputs, [output], held)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
     return path
 
@@ -139,6 +139,15 @@ MODELS |= {
     "LSTM": lambda p: recurrent(p, "LSTM", 4),
     "GRU": lambda p: recurrent(p, "GRU", 3),
     "convolution in f16": half_convolution,
+    "matrices by a vector": lambda p: newest(p, "MatMul", ("x", [2, 3, 4, 5]), ("v", [5]), result=[2, 3, 4]),
+    "a vector by matrices": lambda p: newest(p, "MatMul", ("v", [4]), ("x", [2, 3, 4, 5]), result=[2, 3, 5]),
+    **{
+        f"CumProd {attributes}": lambda p, attributes=attributes: newest(
+            p, "CumProd", ("x", [3, 9]), opset=26, held=[numpy_helper.from_array(np.array(1), "axis")], **attributes
+        )
+        for attributes in ({}, {"exclusive": 1}, {"reverse": 1, "exclusive": 1})
+    },
+    "Softmax of rows": lambda p: newest(p, "Softmax", ("x", [2, 3, 8]), opset=12),
 }
 
 

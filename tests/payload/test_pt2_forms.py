@@ -1,0 +1,66 @@
+"""Programs of torch.export: settings among their arguments, weights of rank 0, partial products; refusals by node."""
+
+import numpy as np
+import pytest
+
+import autotune as at
+from autotune.core.errors import PayloadError
+from autotune.worker.importing import import_model
+from payload.programs import call_arguments, load_program
+
+torch = pytest.importorskip("torch")
+
+
+class Scaled(torch.nn.Module):
+    """Partial products of a layer, scaled by a weight of rank 0 and by a setting."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 6)
+        self.scale = torch.nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x, factor, offset=None):
+        return torch.cumprod(self.layer(x) * factor * self.scale, 1)
+
+
+class Endless(torch.nn.Module):
+    """A model of which an op has no size of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(Eigenvalues())
+
+    def forward(self, x):
+        return self.inner(x + 1)
+
+
+class Eigenvalues(torch.nn.Module):
+    def forward(self, x):
+        return torch.linalg.eigvalsh(x)
+
+
+def save(model, arguments, path):
+    torch.export.save(torch.export.export(model.eval(), arguments), path)
+    return path
+
+
+def test_settings_are_constants_and_numbers_are_weights(tmp_path):
+    model, x = Scaled(), torch.randn(3, 4)
+    function = at.compile(save(model, (x, 3.14), tmp_path / "model.pt2"))
+    for given in (x, torch.zeros(3, 4), -x):
+        with torch.no_grad():
+            np.testing.assert_allclose(function(given.numpy()), model(given, 3.14).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_program_is_called_with_its_settings(tmp_path):
+    x = torch.randn(3, 4)
+    program = load_program(save(Scaled(), (x, 3.14), tmp_path / "model.pt2"))
+    assert call_arguments(program, [x])[1:] in ((3.14,), (3.14, None))
+    program.module()(*call_arguments(program, [x]))
+
+
+def test_a_refusal_names_node_op_and_module(tmp_path):
+    path = save(Endless(), (torch.randn(4, 4),), tmp_path / "model.pt2")
+    words = r"node linalg_eigvalsh \(aten.linalg_eigvalsh.default\) in inner.0 cannot be lowered"
+    with pytest.raises(PayloadError, match=words):
+        import_model(str(path), tmp_path / "model")
