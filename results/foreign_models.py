@@ -83,7 +83,8 @@ def run_alone(script: str, arguments: list[str], **environment: str) -> str:
     except subprocess.TimeoutExpired:
         return f"it took more than {SECONDS:g} s"
     lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-    return lines[-1][:400] if done.returncode else ""
+    named = [line for line in lines if "Error" in line] or lines
+    return named[-1][:400] if done.returncode else ""
 
 
 def one(path: Path, target: Path, *, timed: bool = False) -> None:

@@ -54,8 +54,8 @@ def cannot_lower(what: str, why: str, op: str = "", place: str = "") -> Unsuppor
     Args:
         what: The op, as the user knows it.
         why: What is wrong with it.
-        op: Its name in torch-mlir.
-        place: Name of its location.
+        op: Name of it in torch-mlir.
+        place: Name of the location it has.
     """
     message = f"{what} cannot be lowered: {why}; replace it in the model by simpler ops, or leave it out"
     return UnsupportedError(message, op, place, why)

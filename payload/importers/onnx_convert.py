@@ -260,7 +260,7 @@ def check_sizes(model: "ModelProto", text: str) -> None:
     """Refuse a text whose function gives tensors of sizes that are not known.
 
     Raises:
-        UnsupportedError: It does; the error names the node that they come from.
+        UnsupportedError: Such a size is not known; the error names the node that it comes from.
     """
     head = next((line for line in text.splitlines() if f"@{ENTRY}(" in line), "")
     if "?" in head:

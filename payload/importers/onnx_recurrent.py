@@ -111,7 +111,7 @@ class Cell:
         inputs: Names of what it reads, of this direction; states and X with the time first.
         time: Steps.
         batch: Sequences.
-        functions: Its activations, in lower case.
+        functions: Activations of it, in lower case.
         known: What is known of tensors.
     """
 
