@@ -198,20 +198,24 @@ def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
     return True
 
 
-def multiply_partially(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Partial products, in twice as many elements at each step: ``y[i - 1] y[i]``, then ``y[i - 2] y[i]`` and so on."""
+def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Partial products, in twice as many elements at each step: ``y[i - 1] y[i]``, then ``y[i - 2] y[i]`` and so on.
+
+    Partial sums of integers likewise; those of f32 are small products.
+    """
     from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
 
     x, place = node.input
-    if place not in facts.constants:
+    if place not in facts.constants or (node.op_type, facts.kinds[x]) == ("CumSum", FLOAT):
         return False
+    combine, neutral = ("Mul", 1) if node.op_type == "CumProd" else ("Add", 0)
     shape, kind = facts.shapes[x], facts.kinds[x]
     axis = int(np.reshape(facts.constants[place], ())) % len(shape)
     backward = bool(of(node, "reverse", 0))
 
     def shifted(y: str, step: int) -> str:
         wide = [step if d == axis else size for d, size in enumerate(shape)]
-        ones = writer.constant(np.ones(wide, tensor_dtype_to_np_dtype(kind)))
+        ones = writer.constant(np.full(wide, neutral, tensor_dtype_to_np_dtype(kind)))
         low, high = (step, shape[axis]) if backward else (0, shape[axis] - step)
         if low >= high:
             return ones
@@ -220,14 +224,15 @@ def multiply_partially(writer: NodeWriter, node: "NodeProto", facts: KnownTensor
 
     last, step = shifted(x, 1) if of(node, "exclusive", 0) else x, 1
     while step < shape[axis]:
-        last, step = writer.add("Mul", last, shifted(last, step)), 2 * step
+        last, step = writer.add(combine, last, shifted(last, step)), 2 * step
     writer.add("Identity", last, into=node.output[0])
     return True
 
 
 REWRITES: dict[str, Rewrite] = {
     "MatMul": multiply_vector,
-    "CumProd": multiply_partially,
+    "CumProd": scan_by_steps,
+    "CumSum": scan_by_steps,
     "Einsum": multiply_in_pairs,
     "Gelu": gelu_by_tanh,
     "LRN": norm_by_neighbours,

@@ -95,6 +95,15 @@ def newest(path, op, *given, opset=24, result=None, held=(), **attributes):
     return path
 
 
+def whole_sums(path):
+    """Partial sums of integers, as positions of tokens are counted."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["whole"], to=INT64),
+        helper.make_node("CumSum", ["whole", "axis"], ["y"], reverse=1),
+    ]
+    return save(path, nodes, [ROWS], [("y", INT64, [5, 6, 7])], numpy_helper.from_array(np.array(1), "axis"))
+
+
 def given_back(path):
     """A model whose results are its input, a constant, and one that is computed."""
     results = [("x", FLOAT, [5, 6, 7]), ("c", INT64, [2]), ("y", FLOAT, [5, 6, 7])]
@@ -147,6 +156,7 @@ MODELS |= {
         )
         for attributes in ({}, {"exclusive": 1}, {"reverse": 1, "exclusive": 1})
     },
+    "CumSum of integers": whole_sums,
     "Softmax of rows": lambda p: newest(p, "Softmax", ("x", [2, 3, 8]), opset=12),
 }
 
