@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 ENTRY = "main"
 MOST_DEFINED = 16  # kinds of ops that are written as ONNX defines them
+SHORT = ("int16", "uint16")
 MOST_NAMED = 3  # nodes of those that cannot be lowered
 DEPENDS = "the size of what it gives depends on data"
 PLACE = "node "  # what names of locations in torch-mlir begin with
@@ -160,10 +161,18 @@ def bytes_of(tensor: "TensorProto") -> int:
 
 
 def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype of a graph's input."""
+    """Shape and dtype of a graph's input.
+
+    Raises:
+        UnsupportedError: The input is no tensor, or one of a type that programs do not read.
+    """
     from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
 
     kind = tensor.type.tensor_type
+    if not kind.elem_type:
+        raise UnsupportedError(f"input {tensor.name} must be a tensor, it is none; export the model without it")
+    if tensor_dtype_to_np_dtype(kind.elem_type).name in SHORT:
+        raise UnsupportedError(f"input {tensor.name} must not hold integers of 16 bits, it does; cast it in the model")
     return tuple(dim.dim_value for dim in kind.shape.dim), np.dtype(tensor_dtype_to_np_dtype(kind.elem_type))
 
 

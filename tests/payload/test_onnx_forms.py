@@ -326,3 +326,10 @@ def test_softmaxes_of_old_versions_are_of_rows(op, axis, tmp_path):
     node = helper.make_node(op, ["x"], ["y"], **({} if axis is None else {"axis": axis}))
     given = {"x": random(2, 3, 4)}
     assert_as_onnx_runtime(write(tmp_path / "model.onnx", [node], given, ["y"], version=12), given)
+
+
+def test_an_input_of_a_type_that_is_not_read_is_refused_by_its_name(tmp_path):
+    given = {"x": np.zeros((3, 4), np.int16)}
+    path = write(tmp_path / "model.onnx", [helper.make_node("Neg", ["x"], ["y"])], given, ["y"], kind=TensorProto.INT16)
+    with pytest.raises(PayloadError, match="input x must not hold integers of 16 bits"):
+        import_model(str(path), tmp_path / "model")
