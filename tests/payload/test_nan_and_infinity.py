@@ -24,6 +24,7 @@ NODES = {
     "sums_from_behind": ("CumSum", ["x", ALONG], {"reverse": 1, "exclusive": 1}),
 }
 REDUCED = {
+    "argmax": ("ArgMax", ["x"], {"axis": 1, "keepdims": 0}, INT64),
     "argmin": ("ArgMin", ["x"], {"axis": 1, "keepdims": 0}, INT64),
     "largest": ("ReduceMax", ["x", AXIS], {"keepdims": 0}, FLOAT),
 }
@@ -43,6 +44,14 @@ def imported(tmp_path_factory):
     ]
     path = save(folder / "strange.onnx", nodes, [("x", FLOAT, SHAPE), ("back", FLOAT, SHAPE)], results, *held)
     return at.compile(str(path)), ReferenceEvaluator(str(path))
+
+
+def test_results_that_start_from_one_constant_do_not_share_their_memory(imported):
+    function, _ = imported
+    x, back = np.random.default_rng(1).uniform(-1, 1, (2, *SHAPE)).astype(np.float32)
+    got = function(x, back)
+    np.testing.assert_array_equal(got["argmax"], x.argmax(1))
+    np.testing.assert_array_equal(got["argmin"], x.argmin(1))
 
 
 @pytest.mark.parametrize("strange", [(np.nan,), (np.inf,), (-np.inf,), (np.nan, np.inf, -np.inf)])

@@ -117,7 +117,10 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(erase)
-    run_passes(module, "builtin.module(canonicalize,eliminate-empty-tensors)")
+    run_passes(module, "builtin.module(canonicalize)")
+    # a result's buffer takes the place of an empty tensor: of one that two ops share, for both
+    own_destinations(find_function(module, str(symbol(function))))
+    run_passes(module, "builtin.module(eliminate-empty-tensors)")
     module.operation.walk(skip_settled_copy)
     own_destinations(find_function(module, str(symbol(function))))
     bound_empties(find_function(module, str(symbol(function))))
