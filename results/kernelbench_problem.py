@@ -220,8 +220,8 @@ def sprinkled(inputs: Values, values: Sequence[float]) -> Values:
 
 
 def as_arguments(inputs: Values) -> list[Any]:
-    """Inputs as a caller from Python has them."""
-    return [each.numpy() if isinstance(each, torch.Tensor) else each for each in inputs]
+    """Inputs as a caller from Python has them; numbers are constants of an exported program."""
+    return [each.numpy() for each in inputs if isinstance(each, torch.Tensor)]
 
 
 def differences(payload: Payload, got: Sequence[Array], exact: Sequence[Array], single: Sequence[Array]) -> str:
