@@ -23,8 +23,8 @@ from autotune.reports.format import duration
 from autotune.store.store import Store
 from autotune.tuning.choose import PROCESSES, RACE_EFFORT, race
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.task_search import TaskSearch
-from autotune.tuning.tune import TuneOptions
 from autotune.tuning.workplace import open_workplace
 from autotune.worker.reading import open_payload, partition
 

@@ -22,8 +22,8 @@ from autotune.store.store import Store
 from autotune.tuning.backends import open_makers, refusals
 from autotune.tuning.choose import Choice, choose_all
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.task_search import TaskSearch
-from autotune.tuning.tune import TuneOptions
 from autotune.tuning.workplace import open_workplace
 from autotune.worker.noise import measure_noise
 from autotune.worker.reading import open_payload, partition

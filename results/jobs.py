@@ -22,9 +22,9 @@ from autotune.core.stats import quiet_time
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.running import run_on_slots
 from autotune.tuning.task_search import SEARCH_EFFORT, TaskSearch
-from autotune.tuning.tune import TuneOptions
 from autotune.tuning.workplace import open_workplace
 from autotune.worker.bench import Bench
 from autotune.worker.noise import measure_noise

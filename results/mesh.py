@@ -15,7 +15,7 @@ from autotune.core.cost_function import CostFunction
 from autotune.core.errors import MachineError
 from autotune.reports.format import duration
 from autotune.tuning.by_cost import open_cost, tune_by_cost
-from autotune.tuning.tune import TuneOptions
+from autotune.tuning.options import TuneOptions
 from autotune.worker.reading import open_payload
 from costs.mesh.cost import amount
 

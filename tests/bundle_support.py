@@ -18,7 +18,8 @@ from without_care.less_care import CONSTANTS, EFFORT
 from autotune.core.evaluator import Effort
 from autotune.core.machine import Roofs
 from autotune.store.store import Store
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.tune import tune
 from autotune.worker.reading import open_payload
 from autotune.worker.worker import Worker
 

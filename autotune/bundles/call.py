@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from autotune.bundles.candidates import recorded_candidate, recorded_machine
-from autotune.bundles.contexts import Caller, Plan
+from autotune.bundles.contexts import Caller, CallPlan
 from autotune.compiler.lower import PLAIN
 from autotune.compiler.program import Program, compile_program
 from autotune.core.candidate import Candidate
@@ -82,7 +82,7 @@ class PayloadFunction:
         written = self._caller.call(plan, given)
         return written[0] if len(written) == 1 else dict(zip(self._names, written, strict=True))
 
-    def _match(self, plan: Plan, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> list[Array | None]:
+    def _match(self, plan: CallPlan, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> list[Array | None]:
         """Arrays in the order of a plan.
 
         Raises:

@@ -83,7 +83,7 @@ class ContextPool(Generic[C]):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CallPlan:
     """What calls give, and what is held for all of them.
 
     Attributes:
@@ -100,7 +100,7 @@ class Plan:
     @classmethod
     def of(
         cls, payload: Payload, seen: Mapping[str, Accepted], held: Mapping[str, Array], panels: Mapping[int, Array]
-    ) -> "Plan":
+    ) -> "CallPlan":
         """The plan of a payload some of whose weights are held."""
         read = [a.name for a in payload.arguments if a.role not in WRITTEN]
         given = [name for name in read if name not in held]
@@ -150,10 +150,10 @@ class CallContext:
         self._slots = dict(zip((a.name for a in payload.arguments), self._bound.slots, strict=False))
         self._panel_slots = self._bound.slots[len(payload.arguments) :]
         self._written = [(*results[a.name], a.name, a.role == "state", self._slots[a.name]) for a in payload.written]
-        self._plan: Plan | None = None
+        self._plan: CallPlan | None = None
         self._given: dict[str, GivenWeight] = {}
 
-    def call(self, plan: Plan, arrays: Sequence[object]) -> list[Array]:
+    def call(self, plan: CallPlan, arrays: Sequence[object]) -> list[Array]:
         """Compute once: new arrays of what is written, in order.
 
         Args:
@@ -179,7 +179,7 @@ class CallContext:
         self._bound.run()
         return written
 
-    def _adopt(self, plan: Plan) -> None:
+    def _adopt(self, plan: CallPlan) -> None:
         """Point to what a plan holds."""
         needed = plan.takes[: plan.needed]
         self._reads = reads(needed, [self._slots[each.name] for each in needed])
@@ -205,7 +205,7 @@ class CallContext:
             self._panel_slots[number].value = panels.ctypes.data
         return self._given[name]
 
-    def _more(self, plan: Plan, arrays: Sequence[object], copies: list[Array]) -> dict[str, Array]:
+    def _more(self, plan: CallPlan, arrays: Sequence[object], copies: list[Array]) -> dict[str, Array]:
         """Point to weights that are given though they are held; states that are given, by name."""
         starts: dict[str, Array] = {}
         for each, value in zip(plan.takes[plan.needed :], arrays[plan.needed :], strict=False):
@@ -253,7 +253,7 @@ class Caller:
         most = max(1, len(physical_cores()) // machine.threads)
         self._contexts = ContextPool(lambda: CallContext(payload, compile(), machine.pages, plain), most)
         self._changing = threading.Lock()
-        self.plan = Plan.of(payload, self._seen, {}, {})
+        self.plan = CallPlan.of(payload, self._seen, {}, {})
         self.keep(weights)
 
     def keep(self, weights: Mapping[str, Array]) -> None:
@@ -277,14 +277,14 @@ class Caller:
                 source = self._payload.arguments[weight.source]
                 if source.name in fresh:
                     panels[number] = self._copy(weight.argument(source), weight.pack(fresh[source.name]))
-            self.plan = Plan.of(self._payload, self._seen, held, panels)
+            self.plan = CallPlan.of(self._payload, self._seen, held, panels)
 
     def _copy(self, argument: Argument, array: Array) -> Array:
         mine = aligned_empty(argument, self._pages)
         mine[...] = array
         return mine
 
-    def call(self, plan: Plan, arrays: Sequence[object]) -> list[Array]:
+    def call(self, plan: CallPlan, arrays: Sequence[object]) -> list[Array]:
         """Compute once; see `CallContext.call`."""
         context = self._contexts.get()
         try:

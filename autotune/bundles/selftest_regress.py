@@ -22,8 +22,9 @@ from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import speedup_of
 from autotune.store.store import Store
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.selftest_figures import Figure, product_payload, share_figure
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.tune import tune
 
 OPTIONS = RegressOptions(quick=True)
 SLOWER = (1.05, 1.10)

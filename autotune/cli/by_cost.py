@@ -12,7 +12,7 @@ from autotune.store.places import OUTPUT, slug
 if TYPE_CHECKING:
     from autotune.core.cost_function import CostFunction
     from autotune.tuning.by_cost import CostTuning
-    from autotune.tuning.tune import TuneOptions
+    from autotune.tuning.options import TuneOptions
 
 CHOSEN = "chosen.json"
 

@@ -13,7 +13,7 @@ from autotune.store.places import OUTPUT, slug
 if TYPE_CHECKING:
     from autotune.bundles.for_target import TargetCheck
     from autotune.tuning.for_machine import ModelTuning, TaskPrediction
-    from autotune.tuning.tune import TuneOptions
+    from autotune.tuning.options import TuneOptions
 
 SCHEDULE, MACHINE, CHOSEN = "schedule.mlir", "machine.toml", "chosen.json"
 

@@ -1,5 +1,6 @@
-"""What several verbs of the command line share: arguments, options, and where results go."""
+"""What several verbs of the command line share: arguments and options."""
 
+import inspect
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
@@ -7,8 +8,10 @@ import typer
 
 from autotune.core.cores import MOST_THREADS
 from autotune.core.options import check_whole, read_real, read_whole
+from autotune.tuning.options import command_options
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def reader(read: Callable[[str], T], name: str) -> Callable[[str], T]:
@@ -47,7 +50,32 @@ def count_of(name: str) -> Callable[[str], int]:
     return reader(read, "INTEGER")
 
 
-threads, jobs_of = count_of("threads"), count_of("jobs")
+threads = count_of("threads")
+
+PARSERS: dict[object, Callable[[str], object]] = {int: whole, float: real, float | None: real}
+
+
+def with_tune_options(verb: F) -> F:
+    """Give a verb that takes ``**words`` an option for each field of `TuneOptions`, as that says it looks."""
+    payloads, *rest = inspect.signature(verb).parameters.values()
+    found = [payloads]
+    for each, shown in command_options():
+        many = isinstance(each.default, tuple)
+        asked = typer.Option(
+            shown.flag,
+            help=shown.help,
+            metavar=shown.metavar or None,
+            rich_help_panel=shown.group or None,
+            parser=PARSERS.get(each.type),
+        )
+        kind: object = Annotated[list[str] | None if many else each.type, asked]
+        default = None if many else each.default
+        found.append(inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+    found += [p.replace(kind=p.KEYWORD_ONLY) for p in rest if p.kind is not p.VAR_KEYWORD]
+    verb.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    verb.__annotations__ = {p.name: p.annotation for p in found} | {"return": None}
+    return verb
+
 
 Payloads = Annotated[
     list[str],
@@ -67,14 +95,11 @@ RuleFile = Annotated[
     str,
     typer.Option(
         "--rules",
-        rich_help_panel="What is searched, and how",
         metavar="FILE|none",
         help="Rewrite rules in PDL besides ours, or none; see `rules`.",
     ),
 ]
 Exact = Annotated[
     bool,
-    typer.Option(
-        "--exact", rich_help_panel="What is searched, and how", help="Leave out rewrite rules that change rounding."
-    ),
+    typer.Option("--exact", help="Leave out rewrite rules that change rounding."),
 ]

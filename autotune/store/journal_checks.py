@@ -31,7 +31,7 @@ class JournalChecks:
         Args:
             line: The line.
             record: What it holds.
-            number: Its number, from 1.
+            number: Number of the line, from 1.
         """
         code = record["op_code"]
         if code in {CREATE_STUDY, CREATE_TRIAL} and (first := self._seen.setdefault(hash(line), number)) != number:

@@ -35,7 +35,6 @@ from autotune.store.records import (
     RewriteStep,
     RulesRecord,
     ScriptRecord,
-    SearchRecord,
     Sha256,
     Size,
     Symbol,
@@ -87,7 +86,6 @@ class Manifest:
         rules: Rewrite rules that fired on the payload, rules.mlir; `None` where none did.
         kernels: Code of back ends, by the tag of the task that it computes.
         budget: Error budget of which tasks spend some; `None` where none rounds its operands.
-        search: What was asked of the search; `None` in older bundles.
     """
 
     format_version: int
@@ -122,7 +120,6 @@ class Manifest:
     rules: RulesRecord | None = None
     kernels: dict[Name, KernelRecord] = field(default_factory=dict)
     budget: BudgetRecord | None = None
-    search: SearchRecord | None = None
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

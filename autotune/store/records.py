@@ -5,9 +5,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from autotune.core.cores import MOST_THREADS
-from autotune.core.objective import BOTH, SECONDS
-from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS
 from autotune.core.payload import ROLES, SYMBOL, Argument, Case
 
 MOST_PART_ERROR = 1.0  # a part of a baseline that says less of the whole is none
@@ -99,29 +96,6 @@ class BudgetRecord:
     agreement: Share = 0.0
     agrees: Share = 1.0
     rows: Count = 0
-
-
-@dataclass(frozen=True)
-class SearchRecord:
-    """What was asked of the search that found a bundle, as `autotune.tuning.tune.TuneOptions` has it.
-
-    Attributes:
-        family, beside, backends: Names of what was searched; empty for the first family that covers a task.
-        threads: Threads that programs may use.
-        timeout: Seconds that one candidate may take.
-        error, agreement: What rounding may do to the outputs; 0 where nothing is rounded for it.
-        objective, weight: What is minimised, and the share of joules in the choice.
-    """
-
-    family: Annotated[str, Field(max_length=1000)] = ""
-    beside: tuple[Spelled, ...] = ()
-    backends: tuple[Spelled, ...] = ()
-    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
-    timeout: Annotated[float, Field(ge=LEAST_TIMEOUT, le=MOST_SECONDS)] = 60.0
-    error: Share = 0.0
-    agreement: Share = 0.0
-    objective: Annotated[str, Field(pattern=f"^({SECONDS}|{BOTH})$")] = SECONDS
-    weight: Share = 0.5
 
 
 @dataclass(frozen=True)

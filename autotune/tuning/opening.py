@@ -1,56 +1,57 @@
 """Opening searches: one for every task and whoever competes for it, a family of schedules and back ends."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from autotune.core.backend import BackendFamily
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine
-from autotune.core.objective import Objective
 from autotune.core.payload import Payload
 from autotune.core.task import Task
-from autotune.registry import family_for, load_family
+from autotune.registry import BACKENDS, family_for, find_point, load_baseline, load_family
 from autotune.store.recording import Recording
 from autotune.store.store import Store
-from autotune.tuning.search import DEFAULT
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.search import DEFAULT, check_sampler
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.warm_start import KnownConfig
+from autotune.worker.reading import ScriptFile
 
 
-class SearchOptions(Protocol):
-    """How to search: `TuneOptions`."""
+@dataclass(frozen=True)
+class Start:
+    """What a sweep knows before its first trial.
 
-    @property
-    def sampler(self) -> str:
-        """Name of the sampler."""
-        ...
+    Attributes:
+        known: Recorded configs; each task starts from the nearest.
+        recordings: Recorded spaces that samplers which model learn from.
+        least_floor: Relative differences below it are ties, however quiet the machine seems; `doctor --noise` keeps it.
+        script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
+    """
 
-    @property
-    def seed(self) -> int:
-        """Seed of the sampler and of the input data."""
-        ...
+    known: tuple[KnownConfig, ...] = ()
+    recordings: tuple[Recording, ...] = ()
+    least_floor: float = 0.0
+    script: ScriptFile | None = None
 
-    @property
-    def known(self) -> Sequence[KnownConfig]:
-        """Recorded configs; each task starts from the nearest."""
-        ...
 
-    @property
-    def beside(self) -> Sequence[str]:
-        """Names of more families, each of which competes for the tasks that it covers."""
-        ...
+NOTHING_KNOWN = Start()
 
-    @property
-    def objective(self) -> Objective:
-        """What is minimised."""
-        ...
 
-    @property
-    def recordings(self) -> Sequence[Recording]:
-        """Recorded spaces that samplers which model learn from."""
-        ...
+def check_names(options: TuneOptions) -> None:
+    """Refuse names of what is not installed, before anything is measured.
+
+    Raises:
+        ScheduleError: There is no family, back end or baseline of a name.
+        SpaceError: There is no such sampler.
+    """
+    check_sampler(options.sampler)
+    for name in (*([options.family] if options.family else []), *options.beside):
+        load_family(name)
+    for spec in options.backends:
+        find_point(BACKENDS, "back end", spec.partition(":")[0], ScheduleError)
+    load_baseline(options.baseline)
 
 
 def open_searches(
@@ -58,13 +59,14 @@ def open_searches(
     tasks: Sequence[Task],
     machine: Machine,
     store: Store,
-    options: SearchOptions,
+    options: TuneOptions,
     *,
     wanted: Family | None = None,
     rules: dict[str, str] | None = None,
     backends: Sequence[BackendFamily] = (),
     rounding: Sequence[Family] = (),
     error: float = 0.0,
+    start: Start = NOTHING_KNOWN,
 ) -> list[TaskSearch]:
     """A search for every task that the family that is wanted, or another one, covers, and for every back end that does.
 
@@ -79,6 +81,7 @@ def open_searches(
         backends: Back ends that compete with families.
         rounding: Families that round operands, and compete.
         error: Error that those may make, relative to the largest result.
+        start: What is known beforehand.
 
     Raises:
         ScheduleError: The family that is wanted, or one beside it, covers none.
@@ -104,10 +107,10 @@ def open_searches(
                 payload=payload.name,
                 sampler=options.sampler,
                 seed=options.seed,
-                known=options.known,
-                recordings=options.recordings,
+                known=start.known,
+                recordings=start.recordings,
                 rules=rules,
-                objective=options.objective,
+                objective=options.goal,
             )
             searches.append(opened)
     return searches

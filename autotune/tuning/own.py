@@ -9,7 +9,7 @@ from autotune.compiler.guard import OPEN
 from autotune.compiler.matching import Match, matches
 from autotune.compiler.rehearsal import Rehearsal
 from autotune.compiler.tasks.partition import Partition
-from autotune.core.errors import OptionError, PayloadError, ScheduleError
+from autotune.core.errors import PayloadError, ScheduleError
 from autotune.core.machine import Machine
 from autotune.core.open_script import OpenScript
 from autotune.core.own_family import OwnFamily, whole_task
@@ -33,23 +33,6 @@ from autotune.worker.rule_files import rewriting_of
 def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
     """The script to tune: what somebody gives, else what the payload's own file holds; `None` for families."""
     return given or (ScriptFile(payload.name, payload.schedule) if payload.schedule else None)
-
-
-def check_ways(family: str, *, has_script: bool, rounds: float = 0.0) -> None:
-    """Refuse a script of one's own beside what only families do.
-
-    Args:
-        family: Family that is named; empty for none.
-        has_script: Whether a script is given.
-        rounds: Error budget or share of rows, for which families round.
-
-    Raises:
-        OptionError: Both are given.
-    """
-    if has_script and family:
-        raise OptionError("family and schedule are two ways to schedule: give one")
-    if has_script and rounds:
-        raise OptionError("error and agreement choose families, a schedule of your own is none: give one")
 
 
 def read_own(payload: Payload, given: ScriptFile | None, tasks: str, *, family: str) -> OwnFamily | None:

@@ -39,7 +39,6 @@ from autotune.store.records import (
     ProcessTimes,
     RulesRecord,
     ScriptRecord,
-    SearchRecord,
     TaskRecord,
     Versions,
     WeightRecord,
@@ -72,7 +71,6 @@ def record(
     sessions: Sequence[ProcessTimes],
     seed: int,
     command: Sequence[str],
-    search: SearchRecord,
     worker: Bench,
     spent: Spent | None = None,
 ) -> tuple[dict[str, str | bytes], Manifest]:
@@ -123,7 +121,6 @@ def record(
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
         budget=BudgetRecord(**asdict(spent)) if spent is not None else None,
-        search=search,
     )
     remember_kernels(assembly.kernels)
     return texts, manifest
@@ -144,7 +141,7 @@ def check_recorded(
         payload: What was tuned, with its oracle.
         folder: Folder that the bundle is for; what is there stays as it is.
         files: Files of the bundle, by name.
-        manifest: Its manifest.
+        manifest: Manifest of the bundle.
         worker: Runs it, in a fresh process.
         pause: Called while the disk is full.
 

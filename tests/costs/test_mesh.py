@@ -15,7 +15,7 @@ from autotune.core.errors import MachineError
 from autotune.core.listener import SILENT
 from autotune.core.space import Knob, Space
 from autotune.tuning.by_cost import CostTrials, descend, open_cost, tune_by_cost
-from autotune.tuning.tune import TuneOptions
+from autotune.tuning.options import TuneOptions
 from autotune.worker.analysing import read_program
 from autotune.worker.reading import open_payload
 from costs.mesh.grid import SHIPPED, find_grid, read_argument, read_grid, shipped_grids

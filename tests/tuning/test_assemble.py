@@ -12,8 +12,8 @@ from autotune.store.store import Store
 from autotune.tuning.assemble import assemble_model
 from autotune.tuning.choose import Choice
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.slow_baseline import TimedBaseline
-from autotune.tuning.tune import TuneOptions
 from autotune.worker.worker import Worker
 
 HANDLE = "!transform.any_op"

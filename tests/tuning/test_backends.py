@@ -31,8 +31,9 @@ from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.tuning.backends import open_makers, strangers
 from autotune.tuning.candidates import candidate_alone
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.tunable import payload as open_payload
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.tune import tune
 from autotune.worker.making import open_backend
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker

@@ -9,7 +9,7 @@ from autotune.core.target_file import shipped_targets
 from autotune.core.trial import Trial
 from autotune.registry import family_for, load_payload
 from autotune.tuning.for_machine import ModelSearch, Prediction, is_predicted, tune_for
-from autotune.tuning.tune import TuneOptions
+from autotune.tuning.options import TuneOptions
 from autotune.worker.reading import partition
 from autotune.worker.worker import Worker
 

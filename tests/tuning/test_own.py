@@ -21,11 +21,12 @@ from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.store.store import trials as frame_of
-from autotune.tuning.opening import open_searches
+from autotune.tuning.opening import Start, open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.own import open_own, parts_of
 from autotune.tuning.running import run_searches
 from autotune.tuning.search import SAMPLERS, Search
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.tune import tune
 from autotune.worker.reading import ScriptFile, read_script, script_apart
 from autotune.worker.worker import Worker
 
@@ -35,9 +36,12 @@ SCRIPT = own_module(THREE_WAYS)
 
 def tuned(folder, text=SCRIPT, *, payload=PAYLOAD, trials=3, tasks="*", sampler="random"):
     keeper = NoteKeeper()
-    options = TuneOptions(trials=trials, sampler=sampler, script=ScriptFile("mine.mlir", text), tasks=tasks)
+    options, start = (
+        TuneOptions(trials=trials, sampler=sampler, task=tasks),
+        Start(script=ScriptFile("mine.mlir", text)),
+    )
     with no_care(), Store.open(folder / "store.journal") as store:
-        return tune(payload, store, folder / "bundle", options, keeper), keeper.notes
+        return tune(payload, store, folder / "bundle", options, keeper, start=start), keeper.notes
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +251,7 @@ def test_a_script_of_the_whole_payload_takes_no_task(tmp_path):
 
 
 def test_a_task_without_a_script_is_refused(tmp_path):
-    options = TuneOptions(trials=1, tasks="matmul*")
+    options = TuneOptions(trials=1, task="matmul*")
     refusal = pytest.raises(ScheduleError, match="--task must go with a schedule of your own, there is none")
     with no_care(), Store.open(tmp_path / "s") as store, refusal:
         tune(PAYLOAD, store, tmp_path / "bundle", options)

@@ -15,9 +15,9 @@ from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.running import run_on_slots
 from autotune.tuning.task_search import TaskSearch
-from autotune.tuning.tune import TuneOptions
 from autotune.worker.reading import partition
 
 SPECS = {"two tasks": "gpt,d_model=16,heads=2,d_ff=32,vocab=17,seq=5", "one": "matmul,m=64,n=64,k=64"}

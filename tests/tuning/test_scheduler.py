@@ -22,9 +22,9 @@ from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.running import run_searches
 from autotune.tuning.scheduler import Scheduler
-from autotune.tuning.tune import TuneOptions
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
 

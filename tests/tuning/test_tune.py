@@ -19,8 +19,9 @@ from autotune.reports.winner import read_winner
 from autotune.store.bundle import FILES, read_bundle, write_bundle
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store, trials
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.roofline import share_of_roof
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.tune import tune
 from autotune.worker.proof import RowsWanted, count_rows, measure_errors
 from autotune.worker.reading import open_payload
 from autotune.worker.roofs import reference_flops

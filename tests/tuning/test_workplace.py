@@ -15,7 +15,8 @@ from autotune.core.cores import physical_cores
 from autotune.core.evaluator import OneSlot
 from autotune.registry import load_payload
 from autotune.store.store import Store
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.tune import tune
 from autotune.tuning.workplace import open_workplace
 from autotune.worker import claims
 from autotune.worker.crew import Crew

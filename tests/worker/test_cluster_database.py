@@ -8,8 +8,8 @@ from autotune.core.cores import physical_cores
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.running import run_on_slots
-from autotune.tuning.tune import TuneOptions
 from autotune.worker.reading import partition
 
 pytest.importorskip("distributed", reason="needs the extra cluster")

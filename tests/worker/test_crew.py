@@ -17,8 +17,8 @@ from autotune.core.machine import this_machine
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.opening import open_searches
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.running import run_on_slots
-from autotune.tuning.tune import TuneOptions
 from autotune.worker import measuring_core
 from autotune.worker.crew import Crew
 from autotune.worker.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of

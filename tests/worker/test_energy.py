@@ -16,8 +16,9 @@ from autotune.core.trial import Samples, Trial
 from autotune.reports.pictures.energy import energy
 from autotune.store.store import Store
 from autotune.tuning.objectives import describe_front, finalists_of, front_of
+from autotune.tuning.options import TuneOptions
 from autotune.tuning.search import Search
-from autotune.tuning.tune import TuneOptions, tune
+from autotune.tuning.tune import tune
 from autotune.worker.energy import MOVED, Counter, describe_energy, find_counters, joules_of
 from autotune.worker.reading import open_payload
 
@@ -176,7 +177,7 @@ def test_tune_measures_joules_keeps_a_front_and_chooses_again_without_a_trial(tm
     payload = open_payload("matmul,m=32,n=32,k=32")
     with no_care(), burning(tmp_path / "powercap", watts=50.0), Store.open(tmp_path / "s.journal") as store:
         found = [
-            tune(payload, store, tmp_path / "b", TuneOptions(trials=5, objective=Objective(BOTH, weight)))
+            tune(payload, store, tmp_path / "b", TuneOptions(trials=5, objective=BOTH, weight=weight))
             for weight in (0.0, 1.0)
         ]
         trials = [each for sweep in store.sweeps() for each in sweep.recorded]
@@ -191,6 +192,6 @@ def test_tune_measures_joules_keeps_a_front_and_chooses_again_without_a_trial(tm
 
 def test_tune_refuses_joules_where_there_are_none(tmp_path, monkeypatch):
     monkeypatch.setenv(MOVED, str(tmp_path / "nothing"))
-    options = TuneOptions(trials=2, objective=Objective(BOTH))
+    options = TuneOptions(trials=2, objective=BOTH)
     with Store.open(tmp_path / "s.journal") as store, pytest.raises(MachineError, match="energy needs RAPL"):
         tune(open_payload("matmul,m=8,n=8,k=8"), store, tmp_path / "b", options)

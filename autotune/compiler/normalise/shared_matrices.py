@@ -17,12 +17,12 @@ MATRIX = 2  # dimensions
 
 
 @dataclass(frozen=True)
-class View:
+class OperandView:
     """How an operand reads a tensor that moves and reshapes made it of.
 
     Attributes:
         source: The tensor.
-        read: For each dimension of the operand, the dimensions of the source that it counts through, outermost first.
+        read: Dimensions of the source, for each dimension of the operand those that it counts through, outermost first.
             There are none where every step reads the same element. Source dimensions of size 1 are left out.
     """
 
@@ -37,7 +37,7 @@ class Matrix:
     Attributes:
         source: A tensor that holds it.
         cut: The first of the dimensions that are its columns.
-        is_transposed: It is stored ``(n, k)``.
+        is_transposed: Whether the matrix is stored ``(n, k)``.
     """
 
     source: ir.Value
@@ -90,20 +90,20 @@ def shared_matrix(op: ir.Operation) -> Matrix | None:
     return Matrix(view.source, cut, k[0] >= cut if k else bool(n) and n[0] < cut)
 
 
-def repeated_source(value: ir.Value) -> View | None:
+def repeated_source(value: ir.Value) -> OperandView | None:
     """What a tensor repeats at every step of its first dimension; `None` if it is not seen to repeat anything."""
     shape = value.type.shape
-    whole = View(value, tuple((d,) if size != 1 else () for d, size in enumerate(shape)))
+    whole = OperandView(value, tuple((d,) if size != 1 else () for d, size in enumerate(shape)))
     if shape[0] == 1:  # repeated once: only what was written as a copy is one
         made_by = maker(value)
         return view_before(whole) if made_by is not None and made_by.name in MOVES else None
-    view: View | None = whole
+    view: OperandView | None = whole
     while view is not None and view.read[0]:
         view = view_before(view)
     return view
 
 
-def view_before(view: View) -> View | None:
+def view_before(view: OperandView) -> OperandView | None:
     """The same elements, read from what the source was made of; `None` where that is not to be seen."""
     made_by = maker(view.source)
     if made_by is None:
@@ -113,19 +113,19 @@ def view_before(view: View) -> View | None:
     return before_move(view, made_by) if made_by.name in MOVES and moves_elements(made_by) else None
 
 
-def before_reshape(view: View, reshape: ir.Operation) -> View | None:
+def before_reshape(view: OperandView, reshape: ir.Operation) -> OperandView | None:
     """A view of what a reshape reads: dimensions that are split must be read whole."""
     before = reshape.operands[0]
     groups = [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(reshape.attributes["reassociation"])]
     if reshape.name == "tensor.collapse_shape":
         shape = before.type.shape
         parts = [tuple(d for d in group if shape[d] != 1) for group in groups]
-        return View(before, tuple(tuple(p for d in dims for p in parts[d]) for dims in view.read))
+        return OperandView(before, tuple(tuple(p for d in dims for p in parts[d]) for dims in view.read))
     shape = view.source.type.shape
     wholes = [tuple(d for d in group if shape[d] != 1) for group in groups]
     of_part = {d: number for number, parts in enumerate(wholes) for d in parts}
     read = [joined(dims, wholes, of_part) for dims in view.read]
-    return None if None in read else View(before, tuple(dims for dims in read if dims is not None))
+    return None if None in read else OperandView(before, tuple(dims for dims in read if dims is not None))
 
 
 def joined(dims: tuple[int, ...], wholes: list[tuple[int, ...]], of_part: dict[int, int]) -> tuple[int, ...] | None:
@@ -140,7 +140,7 @@ def joined(dims: tuple[int, ...], wholes: list[tuple[int, ...]], of_part: dict[i
     return found
 
 
-def before_move(view: View, move: ir.Operation) -> View | None:
+def before_move(view: OperandView, move: ir.Operation) -> OperandView | None:
     """A view of what an op reads that copies elements, some of them to several indices."""
     before = move.operands[0]
     if not isinstance(before.type, ir.RankedTensorType):
@@ -159,4 +159,4 @@ def before_move(view: View, move: ir.Operation) -> View | None:
         if kept and None in moved:
             return None
         read.append(kept)
-    return View(before, tuple(read))
+    return OperandView(before, tuple(read))

@@ -1,0 +1,250 @@
+"""`TuneOptions`: what may be asked of a sweep, listed once.
+
+    TuneOptions --options--> options of `autotune tune`          --signature--> keywords of `autotune.tune`
+                --command--> the command line in a manifest      --parse_command--> TuneOptions, for `replay --retune`
+
+A field's metadata says how it looks on the command line; its checks are `TuneOptions.__post_init__`.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, TypeVar
+
+from autotune.core.cores import MOST_THREADS, check_jobs
+from autotune.core.errors import OptionError
+from autotune.core.objective import SECONDS, Objective
+from autotune.core.options import (
+    LEAST_TIMEOUT,
+    MOST_COUNT,
+    MOST_SECONDS,
+    check_real,
+    check_seed,
+    check_whole,
+    read_real,
+    read_whole,
+)
+
+F = TypeVar("F", bound=Callable[..., object])
+
+DEFAULT_SAMPLER = "auto"
+MOST_ERROR = 1.0  # of a budget: beyond it nothing is left of a result
+SEARCH, ROUNDING = "What is searched, and how", "What may be rounded, what is minimised"
+CODE_FILE = ".py:"  # of a family that a file of Python holds
+
+
+@dataclass(frozen=True)
+class CommandOption:
+    """How an option looks on the command line.
+
+    Attributes:
+        help: What it is, for `--help`.
+        flag: The option, with its dashes.
+        metavar: What stands for its value; empty for the kind of value.
+        group: Heading that it stands below; empty for the first one.
+    """
+
+    help: str
+    flag: str = ""
+    metavar: str = ""
+    group: str = ""
+
+
+def option(default: object, text: str, *, flag: str = "", metavar: str = "", group: str = "") -> Any:  # noqa: ANN401
+    """A field of `TuneOptions`, with how it looks on the command line."""
+    return field(default=default, metadata={"option": CommandOption(text, flag, metavar, group)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """What may be asked of a sweep; `autotune tune --help` says what each option is.
+
+    Raises:
+        OptionError: An option is out of its range, or two exclude each other.
+    """
+
+    trials: int = option(100, "Candidates to run over all tasks of a payload, those in the store counted in.")
+    seconds: float | None = option(None, "Stop searching a payload this long after its first trial.")
+    seed: int = option(0, "Seed of the sampler and of the input data.")
+    schedule: str = option(
+        "",
+        "A transform script of your own, whose open knobs are searched; by default that of the payload's file.",
+        metavar="FILE",
+    )
+    threads: int = option(1, "Threads that programs may use, of a core each.", metavar="N")
+    jobs: int = option(1, "Candidates worked on at once, of a core each; one at a time measures.", metavar="N")
+    sampler: str = option(
+        DEFAULT_SAMPLER,
+        "auto (a cost model), tpe, model, random, cmaes, grid, or by name: GPSampler, optunahub:samplers/..",
+        group=SEARCH,
+    )
+    baseline: str = option("passes", "Pipeline that speed-ups are quoted against; see `list`.", group=SEARCH)
+    timeout: float = option(60.0, "Seconds one candidate may take to compile, verify and measure.", group=SEARCH)
+    task: str = option(
+        "*",
+        "Tasks that a script of one op is for; see `show --stage tasks`.",
+        metavar="TAG|GLOB",
+        group=SEARCH,
+    )
+    family: str = option(
+        "",
+        "Family of schedules to search; see `show --stage tasks`.",
+        metavar="NAME|FILE.py:NAME",
+        group=SEARCH,
+    )
+    beside: tuple[str, ...] = option(
+        (),
+        "Another family, which competes for the tasks that it covers.",
+        metavar="NAME|FILE.py:NAME",
+        group=SEARCH,
+    )
+    backends: tuple[str, ...] = option(
+        (),
+        "Another compiler that competes for tasks; see `list`.",
+        flag="--backend",
+        metavar="NAME[:ARGUMENT]",
+        group=SEARCH,
+    )
+    rules: str = option(
+        "",
+        "Rewrite rules in PDL besides ours, or none; see `rules`.",
+        metavar="FILE|none",
+        group=SEARCH,
+    )
+    exact: bool = option(False, "Leave out rewrite rules that change rounding.", group=SEARCH)
+    cold: bool = option(False, "Ignore what bundles and spaces below tuned/ record.", group=SEARCH)
+    error: float = option(
+        0.0, "What outputs may be off, of the largest of each; tasks may then round operands.", group=ROUNDING
+    )
+    agreement: float = option(
+        0.0, "Least share of output rows whose argmax must stay; tasks may then round operands.", group=ROUNDING
+    )
+    objective: str = option(
+        SECONDS,
+        "What is minimised; joules where RAPL is readable.",
+        metavar="seconds|seconds,joules",
+        group=ROUNDING,
+    )
+    weight: float = option(0.5, "Share of joules in the choice, from 0 to 1.", group=ROUNDING)
+
+    def __post_init__(self) -> None:
+        check_whole("trials", self.trials, 1, MOST_COUNT)
+        if self.seconds is not None:
+            check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
+        check_seed(self.seed)
+        check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
+        check_whole("threads", self.threads, 1, MOST_THREADS)
+        check_jobs(self.jobs, self.threads)
+        check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
+        check_real("agreement", self.agreement, 0.0, 1.0, example=0.99)
+        Objective(self.objective, self.weight)
+        if self.family and self.schedule:
+            raise OptionError("family and schedule are two ways to schedule, got both; give one")
+        if self.schedule and (self.error or self.agreement):
+            raise OptionError("error and agreement choose among families, schedule is a script; give one")
+
+    @property
+    def goal(self) -> Objective:
+        """What is minimised."""
+        return Objective(self.objective, self.weight)
+
+    @property
+    def code_files(self) -> tuple[str, ...]:
+        """Options whose value makes the tool read a file of code or of a library, as they stand on a command line."""
+        families = [("--family", self.family), *(("--beside", name) for name in self.beside)]
+        found = [f"{flag} {name}" for flag, name in families if CODE_FILE in name]
+        return (*found, *(f"--backend {spec}" for spec in self.backends if ":" in spec))
+
+    def command(self, payload: str) -> list[str]:
+        """The command line that tunes a payload so, without where store and bundle go."""
+        words = ["autotune", "tune", payload]
+        for each, shown in command_options():
+            value = getattr(self, each.name)
+            if isinstance(value, tuple):
+                words += [word for item in value for word in (shown.flag, item)]
+            elif isinstance(value, bool):
+                words += [shown.flag] if value else []
+            elif value != each.default or each.name in ("trials", "seed", "sampler", "baseline"):
+                words += [shown.flag, f"{value:g}" if isinstance(value, float) else str(value)]
+        return words
+
+
+def command_options() -> Iterator[tuple["Field[Any]", CommandOption]]:
+    """Fields of `TuneOptions`, and how each looks on the command line."""
+    for each in fields(TuneOptions):
+        shown: CommandOption = each.metadata["option"]
+        yield each, CommandOption(shown.help, shown.flag or f"--{each.name}", shown.metavar, shown.group)
+
+
+def parse_command(words: Sequence[str]) -> TuneOptions:
+    """The options of a recorded command line.
+
+    Args:
+        words: The command as `TuneOptions.command` gives it, of this version or an older one.
+
+    Raises:
+        OptionError: The command is not of `tune`, or holds an unknown option.
+    """
+    if list(words[:2]) != ["autotune", "tune"]:
+        raise OptionError(f"a recorded command must be one of `autotune tune`, got {' '.join(words[:2])!r:.60}")
+    by_flag = {shown.flag: each for each, shown in command_options()}
+    rest, values = list(words[3:]), dict[str, Any]()
+    while rest:
+        flag = rest.pop(0)
+        each = by_flag.get(flag)
+        if each is None or (each.type is not bool and not rest):
+            raise OptionError(f"options of a recorded command must be those of `tune`, got {flag!r:.60}")
+        if each.type is bool:
+            values[each.name] = True
+        elif isinstance(each.default, tuple):
+            values[each.name] = (*values.get(each.name, ()), rest.pop(0))
+        else:
+            values[each.name] = read_value(each, rest.pop(0))
+    return TuneOptions(**values)
+
+
+def read_value(each: "Field[Any]", text: str) -> object:
+    """A value as a command line spells it.
+
+    Raises:
+        OptionError: The text spells none.
+    """
+    try:
+        if each.type is int:
+            return read_whole(text)
+        return read_real(text) if each.type in (float, float | None) else text
+    except ValueError as error:
+        raise OptionError(f"{each.name} {error}") from error
+
+
+def with_options(function: F) -> F:
+    """Show the fields of `TuneOptions` as keywords of a function that takes ``**options``, and explain them."""
+    own = inspect.signature(function)
+    kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    keywords = [
+        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+        for each in fields(TuneOptions)
+        if each.name not in own.parameters and each.default is not MISSING
+    ]
+    lines = "\n".join(f"    {each.name}: {shown.help}" for each, shown in command_options())
+    function.__signature__ = own.replace(parameters=[*kept, *keywords])  # type: ignore[attr-defined]
+    function.__doc__ = f"{inspect.getdoc(function)}\n\nOptions:\n{lines}\n"
+    return function
+
+
+def options_from(words: Mapping[str, object]) -> TuneOptions:
+    """Options by name, as a call from Python gives them: a list or a name alone where there may be several.
+
+    Raises:
+        TypeError: There is no option of a name.
+        OptionError: An option is out of its range, or two exclude each other.
+    """
+    known = {each.name: each for each in fields(TuneOptions)}
+    unknown = words.keys() - known.keys()
+    if unknown:
+        raise TypeError(f"tune() got an unexpected keyword argument {min(unknown)!r}; options are {', '.join(known)}")
+    values = dict(words)
+    for name, value in words.items():
+        if isinstance(known[name].default, tuple):
+            values[name] = (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
+    return TuneOptions(**values)  # type: ignore[arg-type]
