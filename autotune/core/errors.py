@@ -89,6 +89,10 @@ class MachineError(AutotuneError):
     """This machine lacks something that is needed, with what to install or change."""
 
 
+class AnswerError(AutotuneError):
+    """What an isolated process answered is no data of the type that was to come."""
+
+
 class TensorError(AutotuneError, ValueError):
     """An operation on tensors is impossible; raised where it is written, with shapes, before anything is compiled."""
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 COMPILE = ("transform", "lower", "jit")  # the phases of a compilation, in order
+PHASES = (*COMPILE, "verify", "measure")  # of what an isolated process does
 
 
 @dataclass(frozen=True)

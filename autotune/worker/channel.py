@@ -6,8 +6,10 @@ A message is its length, eight bytes, and as many bytes. No end waits longer tha
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from math import inf
-from pickle import UnpicklingError
+
+from autotune.core.errors import AnswerError
 
 HEADER = struct.Struct("!Q")
 MOST_BYTES = 1 << 31  # of a message: a payload of some hundred megabytes, and far from what would end the tuner
@@ -42,21 +44,20 @@ class Channel:
         """Hang up."""
         self._socket.close()
 
-    def send(self, message: bytes, until: float = inf) -> None:
+    def send(self, message: Sequence[bytes | memoryview], until: float = inf) -> None:
         """Send a message.
 
         Args:
-            message: Bytes to send.
+            message: Parts of the message, one after the other.
             until: Time of the monotonic clock, in seconds, when it must be sent.
 
         Raises:
             TimeoutError: The other end did not take it in time.
             OSError: The other end is gone.
         """
-        self._wait_until(until)
-        self._socket.sendall(HEADER.pack(len(message)))
-        self._wait_until(until)
-        self._socket.sendall(message)
+        for part in (HEADER.pack(sum(map(len, message))), *message):
+            self._wait_until(until)
+            self._socket.sendall(part)
 
     def receive(self, until: float = inf) -> bytes:
         """The next message.
@@ -64,11 +65,11 @@ class Channel:
         Raises:
             TimeoutError: The message did not come whole in time.
             EOFError: The other end hung up.
-            UnpicklingError: The message is of more than `MOST_BYTES`.
+            AnswerError: The message is of more than `MOST_BYTES`.
         """
         (length,) = HEADER.unpack(self._exactly(HEADER.size, until))
         if length > MOST_BYTES:
-            raise UnpicklingError(f"a message must be at most {MOST_BYTES} bytes, got {length}")
+            raise AnswerError(f"a message must be at most {MOST_BYTES} bytes, got {length}")
         return self._exactly(length, until)
 
     def _exactly(self, length: int, until: float) -> bytes:

@@ -4,10 +4,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.core.machine import Machine, Roofs
-from autotune.worker.answers import read_answer
-from autotune.worker.cluster import Cluster, ClusterMember, one_reason
-from autotune.worker.process import Returned
-from autotune.worker.slot import Delivery, Slot, SlotRequest
+from autotune.worker.answers import Returned
+from autotune.worker.cluster import Cluster, ClusterMember
+from autotune.worker.slot import Slot, SlotRequest, read_delivery
 from autotune.worker.team import compare
 
 ROOFS_SECONDS = 180.0  # of all machines, at the same time; a candidate that runs there ends first
@@ -99,10 +98,10 @@ def measure_roofs(cluster: Cluster, members: list[ClusterMember], told: dict[str
     found = {}
     for place, future in asked.items():
         try:
-            delivery = read_answer(future.result(timeout=ROOFS_SECONDS))
-        except Exception as error:  # whatever became of it: the others are listed
+            answer = read_delivery(future.result(timeout=ROOFS_SECONDS), SlotRequest("roofs")).answer
+        except Exception:  # whatever became of it: the others are listed
             future.cancel()
-            delivery = one_reason(error)
-        if isinstance(delivery, Delivery) and isinstance(delivery.answer, Returned):
-            found[place] = delivery.answer.value
+            continue
+        if isinstance(answer, Returned):
+            found[place] = answer.value
     return found

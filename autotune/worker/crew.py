@@ -48,7 +48,7 @@ class CrewWorker(Worker):
             built = self._call(Call(prepare, job, limits), time_limits)
             if not isinstance(built, list) or self._process is None:
                 return built
-            if all(each.outcome != "ok" for each in evaluations(built, len(job.candidates))):
+            if all(each.outcome != "ok" for each in evaluations(built, len(job.candidates), timed=False)):
                 return built
             left = max(LEAST_SECONDS, time_limits.seconds - (time.monotonic() - begun))
             with self._core.hold(self._process.pid):

@@ -19,7 +19,7 @@ from typing import Any
 from autotune.core.cores import physical_cores
 from autotune.core.files import SCRATCH
 from autotune.core.stopwatch import REPORTER, Moment
-from autotune.worker.answers import plain_error
+from autotune.worker.answers import Raised, Returned, kind_of, plain_error, write_answer, write_moment
 from autotune.worker.channel import Channel
 from autotune.worker.fault import report_faults
 from autotune.worker.sandbox import raise_walls
@@ -88,20 +88,6 @@ class Surroundings:
         return os.path.join(self.folder, "scratch")
 
 
-@dataclass(frozen=True)
-class Returned:
-    """Answer to a call that returned."""
-
-    value: Any
-
-
-@dataclass(frozen=True)
-class Raised:
-    """Answer to a call that raised."""
-
-    error: Exception
-
-
 def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
     """Answer calls until the channel closes. Ends the process; never returns."""
     set_up(around.log, around.memory_bytes)
@@ -117,7 +103,7 @@ def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
 
     def tell(moment: Moment) -> None:
         stay_alone(me, limited)
-        channel.send(pickle.dumps(moment))
+        channel.send(write_moment(moment) if around.sandboxed else [pickle.dumps(moment)])
 
     REPORTER.listener = tell
     with suppress(EOFError, ConnectionError, KeyboardInterrupt):
@@ -125,23 +111,35 @@ def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
             call: Call = pickle.loads(channel.receive())
             limited = call.limits is not None
             set_limits(call.limits)
-            answer = run(call)
+            answer = run(call) if around.sandboxed else [run_trusted(call)]
             stay_alone(me, limited)
             channel.send(answer)
     os._exit(0)
 
 
-def run(call: Call) -> bytes:
+def run(call: Call) -> list[memoryview]:
+    """Call, whatever it raises; an answer, as the parts of a message."""
+    return write_answer(made(call), kind_of(call.function))
+
+
+def run_trusted(call: Call) -> bytes:
     """Call, whatever it raises; an answer, as a pickle."""
-    try:
-        answer: Returned | Raised = Returned(call.function(call.argument))
-    except Exception as error:  # the caller will raise it again
-        error.add_note(traceback.format_exc())
-        answer = Raised(plain_error(error))
+    answer = made(call)
+    if isinstance(answer, Raised):
+        answer = Raised(plain_error(answer.error))
     try:
         return pickle.dumps(answer)
     except Exception as error:
         return pickle.dumps(Raised(RuntimeError(f"an answer must pickle; got {error!r}")))
+
+
+def made(call: Call) -> Returned | Raised:
+    """The answer to a call."""
+    try:
+        return Returned(call.function(call.argument))
+    except Exception as error:  # the caller will raise it again
+        error.add_note(traceback.format_exc())
+        return Raised(error)
 
 
 def stay_alone(me: int, limited: bool) -> None:

@@ -17,6 +17,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation
 from autotune.core.machine import Machine
 from autotune.core.payload import Payload
+from autotune.core.stats import LONGEST, SHORTEST
 from autotune.core.trial import Samples
 from autotune.worker.entry import Entry, ExpectedPart, Standing
 from autotune.worker.libraries import enter_library, take_expected
@@ -53,8 +54,11 @@ class Contestant:
         return self._ask(calibrate_entry, FirstTurn(self.name, seconds))
 
     def sample(self, batch: Batch) -> float | Standing:
-        """Seconds a call; a standing if its process fails over it."""
-        return self._ask(take_sample, Turn(self.name, batch))
+        """Seconds a call; a standing if its process fails over it, or says what is no time."""
+        found = self._ask(take_sample, Turn(self.name, batch))
+        if isinstance(found, Standing) or SHORTEST <= found <= LONGEST:
+            return found
+        return Standing("crashed", diagnostic="its process answered with what is no time")
 
     def _ask(self, function: Callable[[A], T | None], turn: A) -> T | Standing:
         """Have a turn; where another entry ended the process, this one enters the next first."""

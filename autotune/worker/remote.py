@@ -7,6 +7,7 @@ from typing import TypeVar
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine, Roofs
+from autotune.worker.answers import evaluations, no_evaluation
 from autotune.worker.slot import SlotRequest, Untyped
 from autotune.worker.team import LOOK_SECONDS, Team, value_of
 
@@ -51,8 +52,10 @@ class RemoteBench:
         Raises:
             AutotuneError: The payload itself is at fault, or no machine of the kind is left.
         """
-        found: list[Evaluation] = self.ask("evaluate", job, seconds or self.seconds)
-        return found
+        count = len(job.candidates)
+        return evaluations(self.ask("evaluate", job, seconds or self.seconds), count) or no_evaluation(
+            count, "its slot"
+        )
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
         """Run a function of a module in the slot's process; where that fails over it, an `Evaluation` that says how.
@@ -83,15 +86,16 @@ class RemoteBench:
             AutotuneError: The method raised it.
             MachineError: Machine after machine was lost over it.
         """
+        request = SlotRequest(method, arguments)
         for _ in range(MACHINES):
             done: SimpleQueue[object] = SimpleQueue()
             what = "race" if method == "evaluate" else method
-            future = self.team.cluster.submit(SlotRequest(method, arguments), self.team.slot, [self.address], what)
+            future = self.team.cluster.submit(request, self.team.slot, [self.address], what)
             future.add_done_callback(done.put)
             while not self.is_heard(done):
                 if all(member.address != self.address for member in self.team.members):
                     break
-            if future.status != "pending" and (delivery := self.team.delivered(future)) is not None:
+            if future.status != "pending" and (delivery := self.team.delivered(future, request)) is not None:
                 return value_of(delivery)
             future.cancel()
             lost, self.address = self.address, self.team.members[0].address

@@ -4,24 +4,24 @@ A Dask worker holds one slot. What the slot is stands in the worker's resources,
 to machines of its kind only, one at a time. Nothing here loads MLIR or Dask: schedulers read these names, too.
 """
 
-import io
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Optional, TypeAlias
 
-from autotune.core.errors import MachineError
-from autotune.core.machine import Machine
-from autotune.worker.answers import plain_error
+from autotune.core.errors import AnswerError, MachineError
+from autotune.core.evaluator import Evaluation
+from autotune.core.machine import Machine, Roofs
+from autotune.worker import typed_json
+from autotune.worker.answers import Raised, Returned, joined, kind_of, read_answer, write_answer
 from autotune.worker.bench import Bench
-from autotune.worker.process import Raised, Returned
 
 Untyped: TypeAlias = Any  # what Dask gives, and what goes through it
 KIND = "autotune"  # the resource that a candidate takes: this word, fingerprint and software
 THREADS, NOISE, COMPUTE, MEMORY, ISA = "threads", "noise floor", "compute seconds", "memory seconds", "isa "
 THREADS_SETTING = "autotune.threads"  # of Dask: threads of a slot that is opened
-METHODS = ("evaluate", "call", "renew", "roofs")  # of a bench, that may be asked for
+METHODS = {"evaluate": list[Evaluation], "call": object, "renew": None, "roofs": Roofs}  # of a bench; what they give
 
 QUIET_CONFIG = {  # of Dask: what a worker does beside a measurement
     "distributed.worker.profile.enabled": False,
@@ -131,6 +131,14 @@ class SlotRequest:
     method: str
     arguments: tuple[Any, ...] = ()
 
+    @property
+    def kind(self) -> object:
+        """Type of the answer; of a call, the type that its function declares, and what there is where that failed."""
+        if self.method != "call":
+            return METHODS.get(self.method)
+        value: Untyped = kind_of(self.arguments[0])
+        return tuple[Optional[value], Evaluation | None]  # noqa: UP045 - what is declared may be `None`
+
 
 @dataclass(frozen=True)
 class Delivery:
@@ -180,7 +188,7 @@ def perform(data: bytes) -> bytes:
         data: A `SlotRequest`, as a pickle.
 
     Returns:
-        A `Delivery`, as a pickle.
+        A `Delivery`, as `read_delivery` reads it.
     """
     request: SlotRequest = pickle.loads(data)
     with HERE.lock:
@@ -189,19 +197,32 @@ def perform(data: bytes) -> bytes:
                 raise MachineError(f"a machine that measures must have a slot, {HERE.address} has none: {HERE.why_not}")
             if request.method not in METHODS:
                 raise ValueError(f"a slot must be asked for one of {', '.join(METHODS)}, got {request.method!r}")
-            answer: Returned | Raised = Returned(getattr(HERE.open.bench, request.method)(*request.arguments))
+            value = getattr(HERE.open.bench, request.method)(*request.arguments)
+            if request.method == "call":
+                value = (None, value) if isinstance(value, Evaluation) else (value, None)
+            answer: Returned | Raised = Returned(value)
         except Exception as error:  # the tuner will raise it again
-            answer = Raised(plain_error(error))
-    return pickled(Delivery(HERE.address, answer))
+            answer = Raised(error)
+    message = joined(write_answer(answer, request.kind))
+    return joined(typed_json.dump((HERE.address, message), tuple[str, bytes]))
 
 
-def pickled(value: object) -> bytes:
-    """A pickle as Python makes it: Dask teaches it to keep tracebacks of errors, which no answer may hold."""
-    buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer)
-    pickler.dispatch_table = {}
-    pickler.dump(value)
-    return buffer.getvalue()
+def read_delivery(data: object, request: SlotRequest) -> Delivery:
+    """What a slot delivered.
+
+    Raises:
+        AnswerError: It is no answer to the request.
+    """
+    if not isinstance(data, bytes):
+        raise AnswerError(f"a slot must deliver bytes, one delivered {type(data).__name__}")
+    address, message = typed_json.load(data, tuple[str, bytes])
+    answer = read_answer(message, request.kind)
+    if isinstance(answer, Returned) and request.method == "call":
+        value, failure = answer.value
+        return Delivery(address, Returned(value if failure is None else failure))
+    if not isinstance(answer, Returned | Raised):
+        raise AnswerError("a slot must deliver a value or an error")
+    return Delivery(address, answer)
 
 
 def facts() -> dict[str, Any]:

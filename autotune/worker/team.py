@@ -14,10 +14,9 @@ from queue import Empty, SimpleQueue
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine
-from autotune.worker.answers import read_answer
+from autotune.worker.answers import Raised, evaluations, no_evaluation
 from autotune.worker.cluster import Cluster, ClusterMember, one_reason
-from autotune.worker.process import Raised
-from autotune.worker.slot import Delivery, Slot, SlotRequest, Untyped
+from autotune.worker.slot import Delivery, Slot, SlotRequest, Untyped, read_delivery
 
 LOOK_SECONDS = 2.0  # between looks at who is there
 LONELY_SECONDS = 120.0  # without any machine, before a sweep ends: a worker that is started anew takes some ten
@@ -153,11 +152,12 @@ class Team:
 
     def evaluations(self, mine: UnderWay) -> list[Evaluation]:
         """What became of a job's candidates, with times as the fastest machine of the team would have them."""
-        delivery = self.delivered(mine.future)
+        delivery = self.delivered(mine.future, SlotRequest("evaluate"))
         if delivery is None:
             said = "the Dask worker that ran it ended, again and again: it was killed, or its machine is gone"
             return [Evaluation("crashed", diagnostic=said) for _ in mine.job.candidates]
-        found: list[Evaluation] = value_of(delivery)
+        count = len(mine.job.candidates)
+        found = evaluations(value_of(delivery), count) or no_evaluation(count, "its slot")
         return [self.normalised(each, delivery.address) for each in found]
 
     def normalised(self, found: Evaluation, address: str) -> Evaluation:
@@ -168,10 +168,11 @@ class Team:
         self._quiet[address] = samples.quiet_reference
         return replace(found, samples=replace(samples, quiet_reference=min(self._quiet.values())))
 
-    def delivered(self, future: Untyped) -> Delivery | None:
-        """What a slot delivered; `None` where Dask gave up, since worker after worker ended over it.
+    def delivered(self, future: Untyped, request: SlotRequest) -> Delivery | None:
+        """What a slot delivered on a request; `None` where Dask gave up, since worker after worker ended over it.
 
         Raises:
+            AnswerError: That is no answer to the request.
             MachineError: The scheduler is gone, or a worker could not do it.
         """
         status = future.status
@@ -182,10 +183,7 @@ class Team:
             raise MachineError(f"a machine of the cluster must be able to measure; one said: {one_reason(error)}")
         if status != "finished":
             raise self.cluster.lost()
-        delivery = read_answer(self.cluster.do(lambda _: future.result(timeout=self.seconds)))
-        if not isinstance(delivery, Delivery):
-            raise MachineError(f"a slot must deliver answers, one delivered {type(delivery).__name__}")
-        return delivery
+        return read_delivery(self.cluster.do(lambda _: future.result(timeout=self.seconds)), request)
 
 
 def value_of(delivery: Delivery) -> Untyped:

@@ -13,17 +13,18 @@ from multiprocessing.connection import wait
 from typing import TypeVar
 
 from autotune.core.closing import Closing
-from autotune.core.errors import MachineError
+from autotune.core.errors import AnswerError, AutotuneError, MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
-from autotune.worker.answers import MOMENT, check_answer, evaluations, read_answer
+from autotune.core.printable import one_line
+from autotune.worker.answers import Raised, Returned, evaluations, kind_of, no_evaluation, read_answer, read_trusted
 from autotune.worker.cause import find_cause, overdue
 from autotune.worker.claims import CoreClaim
 from autotune.worker.drift import Drift
 from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
 from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, CallTimeline, worker_memory
-from autotune.worker.process import Call, Limits, Raised, Returned, Surroundings
+from autotune.worker.process import Call, Limits, Surroundings
 from autotune.worker.scratch import Scratch
 
 A = TypeVar("A")
@@ -31,6 +32,7 @@ T = TypeVar("T")
 SECONDS = 60.0
 ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
+MOST_SAID = 200  # characters of an error that nobody expected
 PRELOAD = ("autotune.worker.evaluate",)
 LIBRARY_PRELOAD = ("autotune.worker.libraries",)
 
@@ -105,12 +107,12 @@ class Worker(Closing):
         while left := [place for place in range(len(job.candidates)) if place not in found]:
             rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._drift.quiet)
             answer = self._try(rest, limits, time_limits)
-            if isinstance(answer, list) and (good := evaluations(answer, len(left))):
+            if good := evaluations(answer, len(left)):
                 found.update(zip(left, good, strict=True))
                 continue
             if not isinstance(answer, Evaluation):
                 self._end_cell()
-                answer = Evaluation("crashed", diagnostic="its process answered with what is no evaluation")
+                (answer,) = no_evaluation(1, "its process")
             moment = self._timeline.moment
             guilty = left if moment is None or moment.phase == "measure" else left[moment.candidate :][:1]
             found.update(dict.fromkeys(guilty or left, answer))
@@ -177,32 +179,38 @@ class Worker(Closing):
         self, process: IsolatedProcess, call: Call, time_limits: TimeLimits, deadline: float
     ) -> Returned | Raised | None:
         """Make a call and hear where it is; its answer, or `None` if it takes too long or ends its process."""
-        read = read_answer if self._around.sandboxed else pickle.loads
+        read = read_answer if self._around.sandboxed else read_trusted
+        kind = kind_of(call.function)
         try:
-            process.channel.send(pickle.dumps(call), deadline)
+            process.channel.send([pickle.dumps(call)], deadline)
             while time.monotonic() < (until := min(deadline, self._timeline.deadline(time_limits))):
                 ready = wait([process.channel.fileno(), process.gone], max(0.0, until - time.monotonic()))
                 if process.channel.fileno() in ready:
-                    said = read(process.channel.receive(until))
+                    said = read(process.channel.receive(until), kind)
                     if isinstance(said, Returned | Raised):
                         return said
-                    self._timeline.enter(check_answer(said, MOMENT))
+                    self._timeline.enter(said)
                 elif ready:
                     return None
         except (EOFError, OSError):
             pass
-        except pickle.UnpicklingError as error:  # whatever runs there is none of ours any more
+        except AnswerError as error:  # whatever runs there is none of ours any more
             self._end_cell()
             return Returned(Evaluation("crashed", diagnostic=str(error), phases=self._phases()))
         return None
 
     def _judge(self, error: Exception) -> Evaluation:
-        """An outcome for what a candidate raised; raise what is no candidate's fault."""
+        """An outcome for what a candidate raised, or nobody should; raise what is no candidate's fault."""
         if isinstance(error, MemoryError):
             return Evaluation(
                 "out-of-memory", diagnostic="the worker's memory limit was reached", phases=self._phases()
             )
-        raise error
+        if isinstance(error, AutotuneError | OSError) or not self._around.sandboxed:
+            raise error
+        self._end_cell()  # its state is not known: a fault of ours, or what a stranger's code says is one
+        said = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_SAID]}"
+        diagnostic = f"{said}; that is a fault of autotune, please report it"
+        return Evaluation("crashed", diagnostic=diagnostic, phases=self._phases())
 
     def _find_end(self, process: IsolatedProcess, time_limits: TimeLimits, deadline: float) -> Evaluation | None:
         """What became of the call that ended its process, or took too long; `None` if its keeper is gone, too."""

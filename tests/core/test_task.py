@@ -5,9 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from autotune.compiler.tasks.oracle import contract
 from autotune.core.errors import PayloadError
 from autotune.core.loop_nest import Contraction
+from autotune.core.oracle import ContractionOracle
 from autotune.core.payload import Argument, Payload
 
 RNG = np.random.default_rng(0)
@@ -102,6 +102,6 @@ def test_oracle_of_a_contraction_reads_operands_as_they_are_stored(batch, turned
     stored_a = a.swapaxes(-1, -2) if turned_a else a
     stored_b = b.swapaxes(-1, -2) if turned_b else b
     about = Contraction(m=2, n=4, k=5, transposed_a=turned_a, transposed_b=turned_b)
-    (product,) = contract(about, 0.0, in0=stored_a, in1=stored_b)
+    (product,) = ContractionOracle(about, 0.0)(in0=stored_a, in1=stored_b)
     assert product.dtype == np.float64
     np.testing.assert_allclose(product, a.astype("f8") @ b.astype("f8"), rtol=1e-15)

@@ -1,30 +1,48 @@
-"""Answers of a process that a stranger's code may have taken over: data at best, never code or a hang."""
+"""Answers of a process that a stranger's code may have taken over: data at best, never code, a crash or a hang."""
 
-import io
 import os
 import pickle
-import stat
+import struct
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from bundle_support import shared_bundle
+from hostile_process import give_array, give_moment, raise_ours, say, say_for_a_number, say_for_evaluations
 from test_worker import GOOD, job
 
-from autotune.compiler.tasks.oracle import contract
-from autotune.core.errors import CompileError
+from autotune.core.errors import AnswerError, AutotuneError, CompileError, KernelError, PayloadError
 from autotune.core.evaluator import Evaluation
 from autotune.core.stopwatch import Moment
 from autotune.core.trial import RIGHT, Samples
-from autotune.worker.answers import MOMENT, check_answer, plain_error, read_answer
+from autotune.worker.answers import (
+    ERRORS,
+    RAISED,
+    RETURNED,
+    Raised,
+    Returned,
+    error_of,
+    evaluations,
+    joined,
+    kind_of,
+    plain_error,
+    read_answer,
+    record_of,
+    write_answer,
+    write_moment,
+)
 from autotune.worker.channel import HEADER, MOST_BYTES, Channel
-from autotune.worker.process import Raised, Returned
+from autotune.worker.process import Call, run
+from autotune.worker.typed_json import LENGTH, dump
 from autotune.worker.worker import Worker
+
+TIMED = Evaluation("ok", Samples((1e-3, 2e-3)), 1e-6, phases={"lower": 0.1})
 
 
 class Runs:
-    """Runs a command when it is unpickled."""
+    """Makes a folder when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -33,66 +51,39 @@ class Runs:
         return os.mkdir, (self.path,)
 
 
-GOOD_ANSWERS = [
-    Returned([Evaluation("ok", Samples((1e-3, 2e-3)), 1e-6, phases={"lower": 0.1})]),
-    Raised(CompileError("jit", "no")),
-    Raised(ValueError("no")),
-    Moment("lower", 3),
-    Returned(np.arange(6, dtype=np.float32).reshape(2, 3)),
-    Returned({"a": (1, None, True, b"x", frozenset({1}))}),
-    Returned(Path("a") / "b"),
-]
+def with_pointers():
+    """A pickle of an array whose bytes NumPy would take for the addresses of objects."""
+    return (
+        b"cnumpy._core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR(I1\n(I1\ntcnumpy\ndtype\n(S'O8'\nI00\nI01\n"
+        b"tR(I3\nS'|'\nNNNI-1\nI-1\nI0\ntbI00\nS'AAAAAAAA'\ntb."
+    )
 
 
-def pickled(answer):
-    """An answer as its process pickles it; Dask, which other tests import, changes how errors are pickled here."""
-    stream = io.BytesIO()
-    pickler = pickle.Pickler(stream)
-    pickler.dispatch_table = {}
-    pickler.dump(answer)
-    return stream.getvalue()
+def hashed_for_ever():
+    """A pickle of a tuple of itself twice, 60 deep, as a key: 2^60 hashes."""
+    return b"\x80\x04}" + b")" + b"2\x86" * 60 + b"Ns."
 
 
-@pytest.mark.parametrize("answer", GOOD_ANSWERS, ids=repr)
-def test_data_comes_back_as_it_was(answer):
-    again = read_answer(pickled(answer))
-    assert type(again) is type(answer)
-    assert pickled(again) == pickled(answer)
-
-
-def test_reference_of_a_task_comes_back():
-    again = read_answer(pickle.dumps(partial(contract, 1)))
-    assert (again.func, again.args) == (contract, (1,))
+def overwrites(name):
+    """A pickle that overwrites an attribute of a class of the tuner."""
+    return b"\x80\x04cautotune.core.trial\nSamples\nN}" + b"X" + struct.pack("<I", len(name)) + name + b"Ns\x86b."
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("os\nsystem", "builtins\neval", "builtins\ngetattr", "subprocess\nPopen", "autotune.cli\nmain", "sys\nexit"),
-        *("autotune.store.places\nhome", "autotune.worker.answers\npickle.loads", "numpy\nload", "no.such\nmodule"),
-    ],
+    "error", [CompileError("jit", "no"), KernelError("crashed", "no"), ValueError("no"), KeyError("k")]
 )
-def test_answer_that_names_anything_else_is_refused(name):
-    with pytest.raises(pickle.UnpicklingError, match="answers must be data"):
-        read_answer(f"c{name}\n.".encode())
+def test_error_comes_back_as_it_was(error):
+    error.add_note("where")
+    again = read_answer(joined(write_answer(Raised(error), int)), int).error
+    assert (type(again), str(again), again.__notes__, again.args) == (type(error), str(error), ["where"], error.args)
+    assert getattr(again, "stage", None) == getattr(error, "stage", None)
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense", b"\x80\x05.", b"\x80\x05N", b"}" * 1000, pickle.dumps(1)[:-1]])
-def test_bytes_that_are_no_pickle_are_refused(data):
-    with pytest.raises(pickle.UnpicklingError):
-        read_answer(data)
-
-
-def test_object_that_runs_something_is_refused(tmp_path):
-    with pytest.raises(pickle.UnpicklingError):
-        read_answer(pickle.dumps(Returned(Runs(str(tmp_path / "made")))))
-    assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize("found", [Moment([], 3), Moment("x", "y"), 3, None, [Moment("x", 1)]], ids=repr)
-def test_fields_are_of_their_types(found):
-    with pytest.raises(pickle.UnpicklingError, match="must be"):
-        check_answer(found, MOMENT)
+def test_every_error_of_ours_crosses_and_every_class_takes_what_crosses():
+    for name, kind in ERRORS.items():
+        error = error_of(record_of(kind("a", "b") if name in ("CompileError", "KernelError") else kind("b")))
+        assert (type(error), error.args) == (kind, ("b",))
+    assert {each.__name__ for each in AutotuneError.__subclasses__()} <= ERRORS.keys()
 
 
 def test_error_of_somebody_elses_class_becomes_words():
@@ -100,31 +91,85 @@ def test_error_of_somebody_elses_class_becomes_words():
     error.add_note("where")
     plain = plain_error(error)
     assert (type(plain), str(plain), plain.__notes__) == (RuntimeError, "PicklingError: why", ["where"])
-    assert plain_error(ours := CompileError("jit", "no")) is ours
+    assert type(plain_error(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "why"))) is ValueError
+    with pytest.raises(MemoryError) as raised:
+        np.empty(1 << 60, np.uint8)
+    assert type(plain_error(raised.value)) is MemoryError
 
 
-def say(data):
-    """Write bytes to the tuner, as code that found the descriptor of the line can. In the isolated process only."""
-    for name in os.listdir("/proc/self/fd"):
-        handle = int(name)
-        try:
-            if stat.S_ISSOCK(os.fstat(handle).st_mode):
-                os.write(handle, data)
-        except OSError:
-            continue
-    time.sleep(60)
+@pytest.mark.parametrize("record", ["SystemExit", "Exception", "Evaluation", "os.system", "", "SubprocessError"])
+def test_error_of_any_other_class_is_refused(record):
+    data = RAISED + joined(dump({"name": record, "said": "x", "first": "", "notes": []}, dict))
+    with pytest.raises(AnswerError):
+        read_answer(data, int)
 
 
-def framed(answer):
-    data = answer if isinstance(answer, bytes) else pickle.dumps(answer)
+def test_value_is_of_the_type_that_was_promised():
+    assert read_answer(joined(write_answer(Returned([TIMED]), list[Evaluation])), list[Evaluation]) == Returned([TIMED])
+    with pytest.raises(AnswerError, match="must be as promised"):
+        read_answer(joined(write_answer(Returned([1]), list[int])), list[Evaluation])
+    assert read_answer(joined(write_moment(Moment("lower", 3))), int) == Moment("lower", 3)
+
+
+def test_value_that_is_not_what_its_function_declares_is_a_fault_that_is_said():
+    answer = read_answer(joined(write_answer(Returned(object()), int)), int)
+    assert (type(answer.error), "an answer must be of" in str(answer.error)) == (TypeError, True)
+
+
+def test_partial_application_answers_as_its_function_does():
+    assert kind_of(partial(give_moment, 1)) is Moment
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"nonsense", RETURNED, RETURNED + LENGTH.pack(1 << 63), pickle.dumps(Returned([TIMED])), hashed_for_ever()],
+)
+def test_bytes_that_are_no_answer_are_refused(data):
+    with pytest.raises(AnswerError):
+        read_answer(data, list[Evaluation])
+
+
+@pytest.mark.parametrize("moment", [Moment("x" * 2000), Moment("nowhere"), Moment("lower", 1 << 70)])
+def test_moment_is_of_a_phase_that_there_is(moment):
+    with pytest.raises(AnswerError):
+        read_answer(joined(write_moment(moment)), int)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Evaluation("ok"),
+        Evaluation("ok", Samples(())),
+        Evaluation("ok", Samples((-1.0,))),
+        Evaluation("ok", Samples((float("nan"),))),
+        Evaluation("ok", Samples((1.0,), quiet_reference=1.0)),
+        Evaluation("ok", Samples((1.0,), calls=0)),
+        Evaluation("ok", Samples((1.0,), joules=float("inf"))),
+        Evaluation("crashed", phases={"lower": float("nan")}),
+        Evaluation("crashed", phases={"elsewhere": 1.0}),
+        Evaluation("crashed", first_call=-1.0),
+        Evaluation("crashed", diagnostic="x" * (1 << 20)),
+        None,
+    ],
+)
+def test_evaluation_whose_numbers_are_none_is_no_evaluation(found):
+    assert evaluations([found], 1) == []
+    assert evaluations([TIMED], 1) == [TIMED]
+
+
+def framed(data):
     return HEADER.pack(len(data)) + data
 
 
 NONSENSE = {
-    "code": framed(Returned(Runs("/tmp/autotune-must-not-be"))),
-    "no-pickle": framed(b"nonsense"),
-    "another-type": framed({"answer": 1}),
-    "moment-of-nonsense": framed(Moment([], {})),
+    "code": framed(pickle.dumps(Returned(Runs("/tmp/autotune-must-not-be")))),
+    "array-of-pointers": framed(with_pointers()),
+    "hashes-without-end": framed(hashed_for_ever()),
+    "another-class": framed(overwrites(b"median")),
+    "no-format": framed(b"nonsense"),
+    "deep": framed(RETURNED + LENGTH.pack(100_000) + b"[" * 100_000),
+    "another-type": framed(RETURNED + joined(dump({"answer": 1}, dict))),
+    "moment-of-nonsense": framed(joined(write_moment(Moment("x")))),
     "endless": HEADER.pack(MOST_BYTES + 1),
 }
 
@@ -137,10 +182,18 @@ def worker():
 
 @pytest.mark.parametrize("what", NONSENSE)
 def test_nonsense_is_a_crash_at_once_and_the_next_candidate_is_fine(worker, what):
-    found = worker.call(say, NONSENSE[what])
+    begun, median = time.monotonic(), Samples.median
+    found = worker.call(say_for_a_number, NONSENSE[what])
     assert found.outcome == "crashed"
-    assert "must be" in found.diagnostic
+    assert "must" in found.diagnostic
+    assert time.monotonic() - begun < 10
+    assert Samples.median is median
     assert not Path("/tmp/autotune-must-not-be").exists()
+    assert worker.call(abs, -1) == 1
+
+
+def test_next_candidate_is_fine(worker):
+    assert worker.call(say_for_a_number, NONSENSE["no-format"]).outcome == "crashed"
     assert worker.evaluate(job(GOOD))[0].outcome in RIGHT
 
 
@@ -149,47 +202,68 @@ def test_half_a_message_is_waited_for_as_long_as_any(worker):
     assert (found.outcome, "1.5 s" in found.diagnostic) == ("timed-out", True)
 
 
-def lies(answer):
-    """An answer that is no evaluation, as a process taken over may give. In the isolated process only."""
-    say(framed(Returned(answer)))
-
-
-@pytest.mark.parametrize("answer", [[], [1], ["ok"], [Evaluation("great")], [Evaluation("ok")] * 2], ids=repr)
+@pytest.mark.parametrize(
+    "answer",
+    [[], [Evaluation("ok")], [TIMED] * 2, [Evaluation("ok", Samples((float("nan"),)))]],
+    ids=["none", "no-times", "two", "no-number"],
+)
 def test_answer_that_is_no_evaluation_is_a_crash(worker, answer, monkeypatch):
-    monkeypatch.setattr("autotune.worker.worker.evaluate", partial_answer(answer))
+    data = framed(joined(write_answer(Returned(answer), list[Evaluation])))
+    monkeypatch.setattr("autotune.worker.worker.evaluate", partial(say_for_evaluations, data))
     (found,) = worker.evaluate(job(GOOD))
     assert (found.outcome, "no evaluation" in found.diagnostic) == ("crashed", True)
 
 
-def partial_answer(answer):
-    return partial(ignore_job, answer)
+@pytest.mark.parametrize("error", [RecursionError("x"), AttributeError("x"), KeyError("x"), TypeError("\x1b[31m")])
+def test_error_that_nobody_should_raise_ends_a_candidate(worker, error, monkeypatch):
+    data = framed(joined(write_answer(Raised(error), int)))
+    monkeypatch.setattr("autotune.worker.worker.evaluate", partial(say_for_evaluations, data))
+    (found,) = worker.evaluate(job(GOOD))
+    assert (found.outcome, type(error).__name__ in found.diagnostic) == ("crashed", True)
 
 
-def ignore_job(answer, _):
-    lies(answer)
+def test_error_of_ours_is_raised(worker):
+    with pytest.raises(PayloadError, match="by intent"):
+        worker.call(raise_ours, None)
+
+
+@pytest.mark.parametrize("what", ["array-of-pointers", "hashes-without-end", "another-class", "another-type"])
+def test_bundle_whose_process_answers_with_anything_is_one_line(what, tmp_path, monkeypatch, autotune):
+    folder = shared_bundle(tmp_path / "bundle", "matmul,m=8,n=8,k=8")
+    monkeypatch.setattr("autotune.worker.worker.evaluate", partial(say_for_evaluations, NONSENSE[what]))
+    code, out, said = autotune("replay", folder, "--timeout", 10)
+    assert (code, out.count("crashed"), "must be" in out, "Traceback" in out + said) == (1, 1, True, False)
 
 
 def test_moment_of_a_candidate_that_is_none_blames_all(worker, monkeypatch):
-    monkeypatch.setattr("autotune.worker.worker.evaluate", blame)
+    data = framed(joined(write_moment(Moment("verify", 1000))))
+    monkeypatch.setattr("autotune.worker.worker.evaluate", partial(say_for_evaluations, data))
     found = worker.evaluate(job(GOOD, GOOD), seconds=1.0)
     assert [each.outcome for each in found] == ["timed-out"] * 2
 
 
-def blame(_):
-    say(framed(Moment("verify", 1000)))
+def test_large_arrays_cross_and_cannot_be_written_to(worker):
+    found = worker.call(give_array, 1 << 20)
+    assert found.dtype == np.float64
+    assert not found.flags.writeable
+    np.testing.assert_array_equal(found, np.arange(1 << 20).reshape(2, -1))
+
+
+def test_answer_of_a_process_is_what_the_same_call_gives_here():
+    assert read_answer(joined(run(Call(abs, -3))), kind_of(abs)) == Returned(3)
 
 
 def test_message_that_nobody_takes_is_given_up():
     mine, theirs = Channel.pair()
     with pytest.raises(TimeoutError):
-        mine.send(bytes(1 << 24), time.monotonic() + 0.05)
+        mine.send([bytes(1 << 24)], time.monotonic() + 0.05)
     mine.close()
     theirs.close()
 
 
 def test_channel_carries_messages_and_hangs_up():
     mine, theirs = Channel.pair()
-    mine.send(b"abc")
+    mine.send([b"ab", memoryview(b"c")])
     assert theirs.receive() == b"abc"
     with pytest.raises(TimeoutError):
         theirs.receive(time.monotonic() + 0.05)

@@ -11,11 +11,10 @@ import pytest
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.evaluator import Evaluation
 from autotune.core.trial import Samples
-from autotune.worker.answers import read_answer
 from autotune.worker.cluster import ClusterMember
 from autotune.worker.kinds import kinds_of, open_team
 from autotune.worker.open_slot import software, take_cores
-from autotune.worker.slot import HERE, Slot, SlotRequest, perform
+from autotune.worker.slot import HERE, Slot, SlotRequest, perform, read_delivery
 from autotune.worker.team import Team, compare
 
 SLOT = Slot("92578e66aa00bb11", software(1), "avx512f", 1, 0.012, 1.1e-4, 3.2e-4)
@@ -128,7 +127,8 @@ def test_cores_of_a_process_that_is_killed_are_free():
 def test_a_process_without_a_slot_says_so_whatever_is_asked():
     pytest.importorskip("distributed")  # which teaches pickle to keep tracebacks
     assert HERE.open is None
-    delivery = read_answer(perform(pickle.dumps(SlotRequest("evaluate"))))
+    request = SlotRequest("evaluate")
+    delivery = read_delivery(perform(pickle.dumps(request)), request)
     assert isinstance(delivery.answer.error, MachineError)
     assert "must have a slot" in str(delivery.answer.error)
 

@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import prod
 
 from mlir import ir
@@ -22,7 +21,6 @@ from autotune.compiler.tasks.destinations import own_destinations, skip_settled_
 from autotune.compiler.tasks.fusible import is_kept, is_repeated, writes_inside
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
-from autotune.compiler.tasks.oracle import contract
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
 from autotune.compiler.tasks.stencils import periods_of
@@ -31,6 +29,7 @@ from autotune.compiler.tasks.weights import weight_behind
 from autotune.compiler.values import fill_of
 from autotune.core.loop_nest import Contraction, LoopNest, rows_of
 from autotune.core.marks import TAG, WEIGHT_OF
+from autotune.core.oracle import ContractionOracle
 from autotune.core.payload import Case, Payload
 from autotune.core.rules import NO_RULES, Rewriting
 from autotune.core.task import Member, Task
@@ -194,7 +193,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         entry=tag,
         arguments=arguments,
         flops=sum(count_operations(m, share) for m in members for share in shares),
-        reference=partial(contract, alone, start_value(group.ops[0])) if alone else None,
+        reference=ContractionOracle(alone, start_value(group.ops[0])) if alone else None,
         reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
         cases=grown,
         rules=NO_RULES,
