@@ -34,8 +34,11 @@ class Matmul:
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Any contraction but batches of products with vectors: every loop of one step is dropped with the batch's."""
-        return (c := task.contraction) is not None and not (c.batched and 1 in (c.m, c.n, c.k))
+        """Any contraction but products with one column, which are sums of rows, and batches of products with vectors.
+
+        A tile of one column has no vectors; and every loop of one step is dropped with that of a batch.
+        """
+        return (c := task.contraction) is not None and c.n > 1 and not (c.batched and 1 in (c.m, c.k))
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Knobs whose values make sense for these sizes, and the laws between them."""

@@ -70,10 +70,14 @@ class Vectorize:
         op, sizes = share_outer(script, "%op", task.nest, last, config)
         found = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
+        iterators = task.nest.iterators
+        partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.counts
         for piece, part in zip(found, parts, strict=True):
-            tile_and_vectorize(
-                script, part, (*sizes[:last], piece.size), int(config["rows"]), piece.register, knob="rows"
-            )
+            here, rows = (*sizes[:last], piece.size), int(config["rows"])
+            if partial and piece.register < piece.size:
+                reduce_and_vectorize(script, part, here, piece.register, rows=rows)
+            else:
+                tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
@@ -81,8 +85,10 @@ class Vectorize:
         return Rewrites()
 
 
-def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width: int, *, mark: str = "") -> None:
-    """One row at a time; along it a vector of partial results, which become one when the row is done.
+def reduce_and_vectorize(
+    script: Script, op: str, sizes: tuple[int, ...], width: int, *, mark: str = "", rows: int = 1
+) -> None:
+    """Some rows at a time; along each a vector of partial results, which become one when the row is done.
 
     Args:
         script: Script that ops are appended to.
@@ -90,11 +96,13 @@ def reduce_and_vectorize(script: Script, op: str, sizes: tuple[int, ...], width:
         sizes: Trip counts of the op's loops.
         width: Elements of the vector; divides the last of them, and is less.
         mark: Attribute for the loop along the row.
+        rows: Rows at a time; divides the trip count of the loop before the last.
     """
     rank = len(sizes)
     for dim, size in enumerate(sizes[:-1]):
-        if size > 1:
-            op, _ = moves.tile_loop(script, op, rank, dim, 1)
+        step = rows if dim == rank - 2 else 1
+        if step < size:
+            op, _ = moves.tile_loop(script, op, rank, dim, step)
     parts, loop = moves.tile_reduction(script, op, rank, width)
     for name in (SUMS, mark):
         if name:

@@ -83,6 +83,7 @@ class Task:
         filled: Number of the operand that the task's op is filled in with a constant first; `None` if there is none.
         periods: Steps of every loop after which an element-wise op that reads neighbours, in steps, or places that
             repeat reads as before, further on: tiles begin there. Empty of any other op.
+        counts: Whether the task's op computes with the count of a loop that it reduces, as an argmax does.
         computation: What the task computes as data, where a back end is asked; `None` elsewhere, and where an op is
             of a kind that is not described.
     """
@@ -100,6 +101,7 @@ class Task:
     filled: int | None = None
     turned: int | None = None
     periods: tuple[int, ...] = ()
+    counts: bool = False
     computation: Computation | None = None
 
     @property

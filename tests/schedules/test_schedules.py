@@ -16,7 +16,7 @@ from autotune.core.loop_nest import Contraction, LoopNest
 from autotune.core.payload import Argument, Payload
 from autotune.core.script import Step, assemble
 from autotune.core.task import Task
-from autotune.registry import families, load_family, load_payload
+from autotune.registry import families, family_for, load_family, load_payload
 
 PRIMES_AND_EDGES = (1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 64, 97, 127, 509, 512, 768, 1009, 1733, 3072, 12289, 50257)
 SIZES = st.one_of(st.sampled_from(PRIMES_AND_EDGES), st.integers(1, 50257))
@@ -215,3 +215,12 @@ def test_a_pad_of_the_payload_is_not_taken_for_a_copy():
     body = family.build(task, {**family.default(task, machine), "pack_b": "panels"}, machine)
     assert 'match ops{["tensor.pad"]} attributes{autotune.packed}' in body
     assert 'match ops{["tensor.pad"]} in' not in body
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_a_matrix_times_one_column_is_summed_in_vectors_along_its_rows(machine):
+    """A tile of one column has no vectors across columns: partial sums lie side by side along each row."""
+    (task,) = partition(load_payload("matmul,m=6,n=1,k=1000")).tasks
+    family = family_for(task)
+    assert family.name == "vectorize"
+    assert "tile_reduction_using_for" in family.build(task, family.default(task, machine), machine)

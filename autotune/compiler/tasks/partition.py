@@ -203,7 +203,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     gathers = bool(gathered(first))
     found = Task(tag, payload, root.nest, contraction=alone, members=several, gathers=gathers)
     found = replace(found, vectorizes=vectorizes(first), periods=periods_of(first, root.nest.sizes))
-    return replace(found, lanes=root.lanes, filled=root.filled, turned=turned_loop(first))
+    return replace(found, lanes=root.lanes, filled=root.filled, turned=turned_loop(first), counts=root.counts)
 
 
 def is_zeroed(op: ir.Operation) -> bool:
