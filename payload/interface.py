@@ -17,6 +17,7 @@ import numpy as np
 from autotune.core.errors import PayloadError
 from autotune.core.graph import Graph
 from autotune.core.payload import Argument, Array, Case, Payload, random_array
+from autotune.core.readable import allow_reading
 from payload.config import (
     GPTConfig,
     check_known,
@@ -84,6 +85,7 @@ def read_request(name: str, parameters: dict[str, str], preset: GPTConfig) -> Re
     position = read_position(parameters.get("position", ""), function, config)
     if path:
         check_gpt2(path, config)
+        allow_reading(path)
     values = {
         **config.numbers,
         **({"seq": preset.seq} if function == "decode" else {}),

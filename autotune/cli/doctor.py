@@ -124,11 +124,12 @@ def show_diagnosis(found: "Diagnosis") -> None:
     from autotune.compiler.openmp import MISSING
     from autotune.core.pages import HUGE_BYTES, gives_huge_pages
     from autotune.reports.format import out, plural
+    from autotune.worker.probe import ATTEMPTS
 
     console = out()
     m, roofs = found.machine, found.roofs
     kernel = "" if gives_huge_pages() else ": this kernel gives no huge ones"
-    can = ", ".join(found.holes) or "only read files"
+    tried = f"{len(ATTEMPTS)} ways out tried, {'open: ' + ', '.join(found.holes) if found.holes else 'none is open'}"
     memory = f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
     forks = f"{found.fork_seconds * 1e6:.1f} us a parallel loop of {m.threads}; " if m.threads > 1 else ""
     facts = {
@@ -139,7 +140,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
         "memory roof": memory,
         "noise floor": f"{found.noise_floor:.2%} (A/A, 95 of 100)",
         "pages": f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}",
-        "sandbox": f"{', '.join(found.walls) or 'none'}; a program in it can {can}",
+        "sandbox": f"{', '.join(found.walls) or 'none'}; {tried}",
         "threads": f"{found.physical} core(s) for a thread each; {forks}{found.openmp or MISSING}",
         "energy": found.energy,
         "compiler": found.compiler,

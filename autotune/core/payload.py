@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,9 +163,29 @@ class Payload:
     def make_inputs(self, seed: int) -> dict[str, Array]:
         """Signed random data for every argument that is not an output, by name."""
         if self.inputs is not None:
-            return self.inputs(seed)
+            with says_what_to_name(self.name):
+                return self.inputs(seed)
         rng = np.random.default_rng(seed)
         return {a.name: random_array(a, rng) for a in self.arguments if a.role != "output"}
+
+
+@contextmanager
+def says_what_to_name(name: str) -> Iterator[None]:
+    """Say of a payload's function that reads a file which the sandbox does not show what to do.
+
+    Args:
+        name: Name of the payload.
+
+    Raises:
+        PayloadError: The function was refused a file.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise PayloadError(
+            f"a file that {name} is computed from must be named where the payload is made, {error.filename} may not be "
+            "read in the sandbox; call autotune.core.readable.allow_reading with it"
+        ) from error
 
 
 def random_array(argument: Argument, rng: np.random.Generator) -> Array:

@@ -1,6 +1,6 @@
 """Run a program behind walls: `python -m autotune.worker.enclose BYTES SECONDS PROGRAM WORDS...` becomes that program.
 
-It reads what the user may read and writes to what it was given open: no file, no network, no process beside it.
+It reads the system's libraries and writes to what it was given open: no other file, no network, no process beside it.
 """
 
 import os
@@ -22,7 +22,7 @@ def enclose(most_bytes: int, seconds: int, command: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    raise_walls_around_programs()
+    raise_walls_around_programs(tuple(word for word in command if os.path.isabs(word)))
     os.execve(command[0], command, {})
 
 

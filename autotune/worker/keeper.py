@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from math import inf
 from multiprocessing.connection import Connection, Pipe
@@ -23,6 +23,7 @@ from subprocess import Popen, TimeoutExpired
 
 import psutil
 
+from autotune.core.readable import Readable, readable
 from autotune.worker.channel import Channel
 from autotune.worker.process import Surroundings, serve
 from autotune.worker.sandbox import available_walls
@@ -31,6 +32,7 @@ ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 CLOSE_SECONDS = 10.0
 PROCESSOR_TIME = 2  # CPUCLOCK_SCHED: of a process's clock, its kind
 START, END = "start", "end"
+NOTHING = Readable()
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,18 @@ class Keeper:
             self._process = start_keeping(theirs.fileno(), preload)
         self._control.send((around, tuple(preload)))
 
-    def start(self) -> IsolatedProcess:
+    def start(self, allowed: Readable = NOTHING) -> IsolatedProcess:
         """Fork an isolated process.
+
+        Args:
+            allowed: What it may read besides its own code.
 
         Raises:
             EOFError: The keeper is gone.
         """
         mine, theirs = Channel.pair()
         try:
-            self._control.send(START)
+            self._control.send((START, allowed))
             send_handle(self._control, theirs.fileno(), self._process.pid)
         finally:
             theirs.close()
@@ -96,7 +101,7 @@ class Keeper:
         Raises:
             EOFError: The keeper is gone.
         """
-        self._control.send(END)
+        self._control.send((END, NOTHING))
         code: int = self._control.recv()
         return code
 
@@ -133,13 +138,15 @@ def keep(handle: int) -> None:
         for module in preload:
             import_module(module)
         available_walls()  # loads what raises them
+        readable()  # kept for all processes
         while True:
-            if control.recv() == START:
+            wish, allowed = control.recv()
+            if wish == START:
                 handle = recv_handle(control)
                 child = os.fork()
                 if child == 0:
                     control.close()
-                    serve(Channel.opened(handle), around, me)
+                    serve(Channel.opened(handle), replace(around, readable=allowed), me)
                 os.close(handle)
                 control.send(child)
             else:

@@ -13,11 +13,12 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.core.cores import physical_cores
 from autotune.core.files import SCRATCH
+from autotune.core.readable import Readable, readable
 from autotune.core.stopwatch import REPORTER, Moment
 from autotune.worker.answers import Raised, Returned, kind_of, plain_error, write_answer, write_moment
 from autotune.worker.channel import Channel
@@ -69,6 +70,7 @@ class Surroundings:
         sandboxed: Whether the walls of the sandbox are raised before any call.
         threads: Threads that may compute at once, of a core each.
         cores: CPUs to stay on, as many as threads; none for the highest of those that there are.
+        readable: What a process in the sandbox may read, by what the tuner has imported and opened.
     """
 
     folder: str
@@ -76,6 +78,7 @@ class Surroundings:
     sandboxed: bool
     threads: int = 1
     cores: tuple[int, ...] = ()
+    readable: Readable = field(default_factory=Readable)
 
     @property
     def log(self) -> str:
@@ -97,7 +100,7 @@ def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
     if around.sandboxed:
         os.environ[SCRATCH] = around.scratch
         os.close(os.open(around.scratch, os.O_WRONLY | os.O_CREAT, 0o600))
-        raise_walls(around.scratch)
+        raise_walls(around.scratch, around.readable | readable())
     me = os.getpid()
     limited = False
 

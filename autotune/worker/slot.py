@@ -6,13 +6,14 @@ to machines of its kind only, one at a time. Nothing here loads MLIR or Dask: sc
 
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Optional, TypeAlias
 
 from autotune.core.errors import AnswerError, MachineError
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import Machine, Roofs
+from autotune.core.readable import allow_reading, named_paths
 from autotune.worker import typed_json
 from autotune.worker.answers import Raised, Returned, joined, kind_of, read_answer, write_answer
 from autotune.worker.bench import Bench
@@ -126,10 +127,12 @@ class SlotRequest:
     Attributes:
         method: Name of a method of its bench, one of `METHODS`.
         arguments: Arguments of the method.
+        named: Files that its process may read, as of the tuner's.
     """
 
     method: str
     arguments: tuple[Any, ...] = ()
+    named: tuple[str, ...] = field(default_factory=named_paths)
 
     @property
     def kind(self) -> object:
@@ -197,6 +200,7 @@ def perform(data: bytes) -> bytes:
                 raise MachineError(f"a machine that measures must have a slot, {HERE.address} has none: {HERE.why_not}")
             if request.method not in METHODS:
                 raise ValueError(f"a slot must be asked for one of {', '.join(METHODS)}, got {request.method!r}")
+            allow_reading(*request.named)
             value = getattr(HERE.open.bench, request.method)(*request.arguments)
             if request.method == "call":
                 value = (None, value) if isinstance(value, Evaluation) else (value, None)

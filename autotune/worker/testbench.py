@@ -12,7 +12,7 @@ from autotune.compiler.program import BoundProgram, Program, compile_program
 from autotune.compiler.row_order import in_row_order
 from autotune.core.errors import PayloadError
 from autotune.core.pages import Pages, aligned_empty
-from autotune.core.payload import WRITTEN, Array, Case, Payload
+from autotune.core.payload import WRITTEN, Array, Case, Payload, says_what_to_name
 from autotune.worker.fences import Fenced, fenced_empty
 from autotune.worker.measure import Run, RunFromStart, time_once
 from autotune.worker.payload_arrays import PayloadArrays
@@ -74,7 +74,8 @@ class Testbench(PayloadArrays):
         """What the reference says in a case, or the plain lowering, its sums in row order, where there is none."""
         self.restart(case)
         if self.payload.reference is not None:
-            return [np.asarray(array) for array in self.payload.reference(**self.inputs)]
+            with says_what_to_name(self.payload.name):
+                return [np.asarray(array) for array in self.payload.reference(**self.inputs)]
         plain = compile_program(self.payload, None, PLAIN, text=in_row_order(self.payload.text))
         plain.bind(self.arrays).run()
         return [array.copy() for array in self.written]

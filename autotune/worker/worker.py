@@ -17,6 +17,7 @@ from autotune.core.errors import AnswerError, AutotuneError, MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
 from autotune.core.printable import one_line
+from autotune.core.readable import Readable, readable
 from autotune.worker.answers import Raised, Returned, evaluations, kind_of, no_evaluation, read_answer, read_trusted
 from autotune.worker.cause import find_cause, overdue
 from autotune.worker.claims import CoreClaim
@@ -74,6 +75,7 @@ class Worker(Closing):
         )
         self._keeper = Keeper(self._around, self._preload)
         self._process: IsolatedProcess | None = None
+        self._allowed = Readable()
         self._timeline = CallTimeline()
         self._drift = drift or Drift()
 
@@ -233,14 +235,21 @@ class Worker(Closing):
         return dict(self._timeline.phases)
 
     def _ready_process(self) -> IsolatedProcess:
-        """The process; started anew if the last one is gone, and its keeper too if need be."""
+        """The process; started anew if the last one is gone or may not read what was opened since.
+
+        Its keeper, too, if need be.
+        """
+        allowed = readable()
+        if self._process is not None and self._around.sandboxed and not self._allowed >= allowed:
+            self._end_cell()
         if self._process is None:
+            self._allowed = allowed
             try:
-                self._process = self._keeper.start()
+                self._process = self._keeper.start(allowed)
             except (EOFError, OSError):
                 self._keeper.close()
                 self._keeper = Keeper(self._around, self._preload)
-                self._process = self._keeper.start()
+                self._process = self._keeper.start(allowed)
         return self._process
 
     def _end_cell(self) -> int | None:

@@ -27,6 +27,7 @@ from autotune.core.imported import (
 )
 from autotune.core.payload import Argument, Array, Payload, random_array
 from autotune.core.printable import one_line
+from autotune.core.readable import allow_reading
 
 MOST_BYTES = 16 << 20  # of a description
 Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and the model's tensor
@@ -55,6 +56,7 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
     recorded = folder / ORACLE if (folder / ORACLE).exists() else None
     weights = folder / WEIGHTS if (folder / WEIGHTS).exists() or model.importer != "mlir" else None
     check_weights(weights, arguments, dict(tensors))
+    allow_reading(*filter(None, (weights, recorded)))
     return replace(
         text,
         name=name,
