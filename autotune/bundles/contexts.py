@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from autotune.bundles.results import Results
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program
 from autotune.core.arrays import HEAD, POINTER_AT, Accepted, is_frozen, point, reads
@@ -149,7 +150,9 @@ class CallContext:
         self._bound = program.bind([shape_of(argument) for argument in (*payload.arguments, *packed)])
         self._slots = dict(zip((a.name for a in payload.arguments), self._bound.slots, strict=False))
         self._panel_slots = self._bound.slots[len(payload.arguments) :]
-        self._written = [(*results[a.name], a.name, a.role == "state", self._slots[a.name]) for a in payload.written]
+        self._written = [
+            (Results(*results[a.name], pages), a.name, a.role == "state", self._slots[a.name]) for a in payload.written
+        ]
         self._plan: CallPlan | None = None
         self._given: dict[str, GivenWeight] = {}
 
@@ -170,8 +173,8 @@ class CallContext:
         for number, weight in self._packing:
             weight.store(plan.takes[number].convert(arrays[number]))
         written = []
-        for shape, dtype, name, is_state, slot in self._written:
-            array = np.empty(shape, dtype)
+        for results, name, is_state, slot in self._written:
+            array = results.empty()
             if is_state:
                 array[...] = starts.get(name, 0)
             slot.value = POINTER_AT(id(array) + HEAD).value
