@@ -12,8 +12,9 @@ from math import isfinite
 from typing import Any
 
 from autotune.core import errors
-from autotune.core.errors import AnswerError, AutotuneError, CompileError, KernelError
+from autotune.core.errors import AnswerError, AutotuneError, CompileError, KernelError, MachineError
 from autotune.core.evaluator import Evaluation
+from autotune.core.machine import Roofs
 from autotune.core.stats import as_times
 from autotune.core.stopwatch import PHASES, Moment
 from autotune.core.trial import RIGHT, Samples
@@ -191,6 +192,18 @@ def are_samples(samples: Samples) -> bool:
     except ValueError:
         return False
     return samples.calls > 0 and is_positive(*numbers)
+
+
+def check_roofs(roofs: Roofs) -> Roofs:
+    """Roofs that a process answered with.
+
+    Raises:
+        MachineError: They are no rates.
+    """
+    rates = (roofs.flops, roofs.dram_bytes, roofs.l2_bytes)
+    if not all(isfinite(rate) and rate > 0 for rate in rates):
+        raise MachineError(f"roofs must be finite and above zero, their process answered {rates}; try again")
+    return roofs
 
 
 def is_positive(*numbers: float) -> bool:

@@ -9,6 +9,7 @@ from autotune.core.trial import Outcome
 from autotune.worker.fault import MARK, FaultReport, read_fault_report
 
 OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
+FOREIGN = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP)  # exit codes that others give it, and seldom its own code
 FULL = 0.75  # of the address space allowed: an allocation of the size of those before it no longer fits
 FIRST_PAGES = 1 << 16  # an address as small as this is a null pointer and an offset
 
@@ -20,18 +21,24 @@ class ExitCause:
     Attributes:
         outcome: ``crashed``, ``out-of-memory`` or ``timed-out``.
         diagnostic: The signal or exit code, where it faulted, and the first lines it wrote.
+        is_foreign: Whether it was killed from outside, which says nothing about the call.
     """
 
     outcome: Outcome
     diagnostic: str
+    is_foreign: bool = False
 
 
-def find_cause(exit_code: int, said: str, width: int = 500) -> ExitCause:
-    """What a process died of that nobody else killed.
+KEEPER_KILLED = ExitCause("crashed", "the process that watches over it was killed", is_foreign=True)
+
+
+def find_cause(exit_code: int, said: str, *, memory_ran_out: bool = False, width: int = 500) -> ExitCause:
+    """What a process died of that its own worker did not kill.
 
     Args:
         exit_code: Exit code of the process, the negative signal if one killed it.
         said: Text that the process wrote to stdout and stderr.
+        memory_ran_out: Whether the system killed processes during the call because memory ran out.
         width: Longest diagnostic.
     """
     report = read_fault_report(said)
@@ -40,8 +47,10 @@ def find_cause(exit_code: int, said: str, width: int = 500) -> ExitCause:
     diagnostic = " | ".join([" ".join(how), *lines[:3]])[:width]
     if exit_code == -signal.SIGXCPU:
         return ExitCause("timed-out", f"its processor time was spent ({diagnostic})")
-    if exit_code == -signal.SIGKILL:  # not by us: the system does that when memory runs out
+    if exit_code == -signal.SIGKILL and memory_ran_out:
         return ExitCause("out-of-memory", f"the system killed it, as it does when memory runs out ({diagnostic})")
+    if exit_code in FOREIGN:
+        return ExitCause("crashed", f"it was killed from outside ({diagnostic})", is_foreign=True)
     if any(sign in line.lower() for line in lines for sign in OUT_OF_MEMORY) or ran_out(report):
         return ExitCause("out-of-memory", diagnostic)
     return ExitCause("crashed", diagnostic)

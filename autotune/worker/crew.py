@@ -59,7 +59,7 @@ class CrewWorker(Worker):
                 return replace(found, phases=phases)
             if found:
                 return found
-        return Evaluation("crashed", diagnostic="the process that watches over it was killed, twice")
+        return Evaluation("crashed", diagnostic="its process was killed from outside while it was measured, twice")
 
     def _ready_process(self) -> IsolatedProcess:
         process = super()._ready_process()

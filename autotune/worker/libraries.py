@@ -26,15 +26,19 @@ _expected: dict[tuple[int, int], Array] = {}  # by case and output
 
 
 def take_expected(part: ExpectedPart) -> None:
-    """Keep a stretch of an expected output."""
+    """Keep a stretch of an expected output; of one whose beginning another process was told, nothing."""
     key = (part.case, part.output)
     if part.start == 0:
         _expected[key] = np.empty(part.shape, part.values.dtype)
-    _expected[key].reshape(-1)[part.start : part.start + part.values.size] = part.values
+    if key in _expected:
+        _expected[key].reshape(-1)[part.start : part.start + part.values.size] = part.values
 
 
-def enter_library(entry: Entry) -> Standing:
+def enter_library(entry: Entry) -> Standing | None:
     """Prepare a library, call it and verify what it gives; the process remembers it for its turns.
+
+    Returns:
+        Its standing; `None` if this process was not told all that is expected.
 
     Raises:
         TypeError: The entry is a program of ours.
@@ -44,6 +48,8 @@ def enter_library(entry: Entry) -> Standing:
     warnings.simplefilter("ignore")  # nobody reads them but who asks why the process died
     data = PayloadArrays(entry.payload, entry.seed, this_machine().pages)
     outputs = range(len(entry.payload.outputs))
+    if any((case, output) not in _expected for case in range(len(data.cases)) for output in outputs):
+        return None
     expected = [[_expected[case, output] for output in outputs] for case in range(len(data.cases))]
     standing, run = admit(entry.contender, data, expected)
     remember(entry.name, run)

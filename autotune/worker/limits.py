@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
@@ -32,6 +33,16 @@ LATEST = 30  # trials looked at: a search asks before each of its trials
 def worker_memory(workers: int = 1) -> int:
     """Most address space of each of so many workers, in bytes."""
     return int(psutil.virtual_memory().total * MEMORY_SHARE) // workers
+
+
+def count_oom_kills() -> int:
+    """Processes that the kernel killed since it started because memory ran out; 0 where it does not count them.
+
+    It counts those of every memory cgroup, too.
+    """
+    with suppress(OSError), open("/proc/vmstat", "rb") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), 0)
+    return 0
 
 
 def check_memory(payload: Payload, workers: int = 1) -> None:

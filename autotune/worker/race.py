@@ -102,8 +102,12 @@ def library(entry: Entry, worker: Worker, ours: Worker) -> Contestant:
     bare = replace(entry, payload=replace(entry.payload, reference=None))  # an oracle may be of the compiler's room
 
     def admit(home: Worker) -> Standing | Evaluation:
-        failure = hand_over(entry.payload, entry.seed, ours, home)
-        return home.call(enter_library, bare) if failure is None else failure
+        for _ in range(2):
+            if (failure := hand_over(entry.payload, entry.seed, ours, home)) is not None:
+                return failure
+            if (found := home.call(enter_library, bare)) is not None:
+                return found
+        return Standing("crashed", diagnostic="its process was killed from outside before its turns, twice")
 
     return Contestant(entry.name, worker, admit)
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.machine import Machine, Roofs
-from autotune.worker.answers import evaluations, no_evaluation
+from autotune.worker.answers import check_roofs, evaluations, no_evaluation
 from autotune.worker.slot import SlotRequest, Untyped
 from autotune.worker.team import LOOK_SECONDS, Team, value_of
 
@@ -76,8 +76,7 @@ class RemoteBench:
         Raises:
             MachineError: The process failed over it, or no machine of the kind is left.
         """
-        found: Roofs = self.ask("roofs", machine)
-        return found
+        return check_roofs(self.ask("roofs", machine))
 
     def ask(self, method: str, *arguments: Untyped) -> Untyped:
         """The value of a method of the slot's worker.

@@ -18,13 +18,22 @@ from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.machine import Machine, Roofs
 from autotune.core.printable import one_line
 from autotune.core.readable import Readable, readable
-from autotune.worker.answers import Raised, Returned, evaluations, kind_of, no_evaluation, read_answer, read_trusted
-from autotune.worker.cause import find_cause, overdue
+from autotune.worker.answers import (
+    Raised,
+    Returned,
+    check_roofs,
+    evaluations,
+    kind_of,
+    no_evaluation,
+    read_answer,
+    read_trusted,
+)
+from autotune.worker.cause import KEEPER_KILLED, ExitCause, find_cause, overdue
 from autotune.worker.claims import CoreClaim
 from autotune.worker.drift import Drift
 from autotune.worker.evaluate import evaluate, roofs
 from autotune.worker.keeper import IsolatedProcess, Keeper
-from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, CallTimeline, worker_memory
+from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, CallTimeline, count_oom_kills, worker_memory
 from autotune.worker.process import Call, Limits, Surroundings
 from autotune.worker.scratch import Scratch
 
@@ -32,6 +41,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 SECONDS = 60.0
 ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
+TRIES = 2  # of a call whose process was killed from outside
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 MOST_SAID = 200  # characters of an error that nobody expected
 PRELOAD = ("autotune.worker.evaluate",)
@@ -77,6 +87,7 @@ class Worker(Closing):
         self._process: IsolatedProcess | None = None
         self._allowed = Readable()
         self._timeline = CallTimeline()
+        self._is_ending = False
         self._drift = drift or Drift()
 
     def close(self) -> None:
@@ -87,7 +98,8 @@ class Worker(Closing):
         self._claim.close()
 
     def kill(self) -> None:
-        """Kill the process; from another thread, while it works: its candidate is as one that crashed."""
+        """Kill the process for good; from another thread, while it works: its candidate is as one that crashed."""
+        self._is_ending = True
         process = self._process
         if process is not None:
             with suppress(OSError):
@@ -150,32 +162,42 @@ class Worker(Closing):
         """
         found = self.call(roofs, machine, ROOF_SECONDS)
         if not isinstance(found, Evaluation):
-            return found
+            return check_roofs(found)
+        way_out = " on a quieter machine" if found.outcome == "timed-out" else ""
         raise MachineError(
-            f"roofs must be measurable; that was {found.outcome}: {found.diagnostic}; try again on a quieter machine"
+            f"the roofs of the machine must be measured, their process {found.outcome}: {found.diagnostic}; "
+            f"try again{way_out}"
         )
 
     def _call(self, call: Call, time_limits: TimeLimits) -> "T | Evaluation":
-        """Make a call; its value, or an `Evaluation` of why there is none."""
-        for _ in range(2):
+        """Make a call; its value, or an `Evaluation` of why there is none.
+
+        A process that is killed from outside says nothing about the call: it is made once more, by a new process.
+        """
+        for left in reversed(range(TRIES)):
             open(self._around.log, "wb").close()  # anew
             process, deadline = self._ready_process(), time.monotonic() + time_limits.seconds
             self._timeline = CallTimeline(busy=process.busy_seconds)
+            oom_kills = count_oom_kills()
             try:
                 answer = self._converse(process, call, time_limits, deadline)
             except BaseException:
                 self._end_cell()
                 raise
-            if answer is None:
-                found = self._find_end(process, time_limits, deadline)
-                if found is None:  # somebody killed the keeper: that is not the candidate's fault
-                    continue
-                return found
             if isinstance(answer, Raised):
                 return self._judge(answer.error)
-            value: T = answer.value
-            return value
-        return Evaluation("crashed", diagnostic="the process that watches over it was killed, twice")
+            if answer is not None:
+                value: T = answer.value
+                return value
+            cause = self._find_end(process, time_limits, deadline, oom_kills)
+            if not cause.is_foreign or self._is_ending:
+                break
+            if not left:
+                cause = replace(cause, diagnostic=f"{cause.diagnostic}, {TRIES} times in a row")
+        phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
+        return Evaluation(
+            cause.outcome, diagnostic=f"in {phase}: {cause.diagnostic}", phases=dict(self._timeline.phases)
+        )
 
     def _converse(
         self, process: IsolatedProcess, call: Call, time_limits: TimeLimits, deadline: float
@@ -214,21 +236,31 @@ class Worker(Closing):
         diagnostic = f"{said}; that is a fault of autotune, please report it"
         return Evaluation("crashed", diagnostic=diagnostic, phases=self._phases())
 
-    def _find_end(self, process: IsolatedProcess, time_limits: TimeLimits, deadline: float) -> Evaluation | None:
-        """What became of the call that ended its process, or took too long; `None` if its keeper is gone, too."""
+    def _find_end(
+        self, process: IsolatedProcess, time_limits: TimeLimits, deadline: float, oom_kills: int
+    ) -> ExitCause:
+        """Why a call ended its process, or took too long.
+
+        Args:
+            process: The process.
+            time_limits: Limits of the call.
+            deadline: When the time of the whole call ends, in seconds of the monotonic clock.
+            oom_kills: Processes that the kernel had killed for want of memory when the call began.
+        """
         now = time.monotonic()
         late = now >= min(deadline, self._timeline.deadline(time_limits)) and not wait([process.gone], 0)
         if not late:  # its channel is closed: it is on its way out
             late = not wait([process.gone], max(1.0, deadline - now))
-        phases = self._phases()
+        self._timeline.settle(time.monotonic())
         code = self._end_cell()
         if code is None:
-            return None
+            return KEEPER_KILLED
+        if late:
+            phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
+            return overdue(phase, time_limits, whole=now >= deadline)
         with open(self._around.log, errors="replace") as file:
             said = file.read(LOG_BYTES)
-        phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
-        cause = overdue(phase, time_limits, whole=now >= deadline) if late else find_cause(code, said)
-        return Evaluation(cause.outcome, diagnostic=f"in {phase}: {cause.diagnostic}", phases=phases)
+        return find_cause(code, said, memory_ran_out=count_oom_kills() > oom_kills)
 
     def _phases(self) -> dict[str, float]:
         self._timeline.settle(time.monotonic())

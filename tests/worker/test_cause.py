@@ -24,7 +24,8 @@ FAULT = '\nfault: {{"address": {}, "mapped_bytes": {}, "limit_bytes": 1000}}\n'
         (-signal.SIGSEGV, "", "crashed", "SIGSEGV"),
         (-signal.SIGABRT, "Assertion failed\nmore\nand more\nhidden", "crashed", "SIGABRT | Assertion failed | more"),
         (3, "", "crashed", "exit code 3"),
-        (-signal.SIGKILL, "", "out-of-memory", "the system killed it"),
+        (-signal.SIGKILL, "", "crashed", "killed from outside (SIGKILL)"),
+        (-signal.SIGTERM, "cannot allocate memory", "crashed", "killed from outside (SIGTERM"),
         (-signal.SIGXCPU, "", "timed-out", "processor time"),
         (-signal.SIGABRT, "std::bad_alloc", "out-of-memory", "bad_alloc"),
         (-signal.SIGSEGV, FAULT.format(8, 900), "out-of-memory", "at address 0x8, a null pointer"),
@@ -36,6 +37,12 @@ FAULT = '\nfault: {{"address": {}, "mapped_bytes": {}, "limit_bytes": 1000}}\n'
 def test_cause_of_death_is_named(code, said, outcome, words):
     found = find_cause(code, said)
     assert (found.outcome, words in found.diagnostic, "\n" in found.diagnostic) == (outcome, True, False)
+
+
+def test_a_process_that_the_system_killed_was_killed_for_memory_only_where_that_ran_out():
+    causes = [find_cause(-signal.SIGKILL, "", memory_ran_out=ran_out) for ran_out in (True, False)]
+    assert [(cause.outcome, cause.is_foreign) for cause in causes] == [("out-of-memory", False), ("crashed", True)]
+    assert "memory" not in causes[1].diagnostic
 
 
 @pytest.mark.parametrize("said", ["", "no words", "fault: {", "fault: [1]", 'fault: {"a": 1}'])
