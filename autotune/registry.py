@@ -117,8 +117,16 @@ def import_file(spec: str, folder: Path) -> None:
     wrong = [f"{key}={size}" for key, size in given.items() if not re.fullmatch("[1-9][0-9]{0,9}", size)]
     if wrong:
         raise PayloadError(f"sizes of {name} must be whole numbers of at least 1, got {', '.join(wrong)}; give name=1")
-    importer = cast(Importer, points[suffix_of(spec)].load())
-    importer(Path(name), folder, {key: int(size) for key, size in given.items()})
+    importer = importer_of(spec)
+    if Path(name).is_file():
+        importer.files(Path(name))  # refuses what lies elsewhere
+    importer.read(Path(name), folder, {key: int(size) for key, size in given.items()})
+
+
+def importer_of(spec: str) -> Importer:
+    """The importer of the file that a spec names, of whose suffix there is one."""
+    loaded = registered(IMPORTERS)[suffix_of(spec)].load()
+    return loaded if isinstance(loaded, Importer) else Importer(loaded)
 
 
 @cache

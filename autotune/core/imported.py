@@ -1,5 +1,7 @@
 """Imported models: what the files of a folder are called, and what ``payload.json`` says of the model's arguments."""
 
+import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,9 +19,41 @@ MOST_NUMBER = 1e38  # beyond any that f32 holds
 MOST_LETTERS = 180  # of a name; bundles take 200
 SEEDS = (0, 1)  # of the inputs whose results are recorded
 
-# Reads a model from a file into a folder, which it makes, with sizes by name for dimensions that the model leaves open;
-# an entry point of the group `autotune.importers` names one, and has the name of the file's suffix.
-Importer = Callable[[Path, Path, Mapping[str, int]], None]
+
+def no_others(path: Path) -> Sequence[Path]:
+    """The files of a model that is one file, besides that one."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Importer:
+    """Reads a model from a file into a folder.
+
+    An entry point of the group `autotune.importers`, by the file's suffix, names one, or the function `read` alone.
+
+    Attributes:
+        read: Reads a file into a folder, which it makes, with sizes by name for dimensions that the model leaves open.
+        files: Every other file that a model's file refers to: all their bytes are the model.
+    """
+
+    read: Callable[[Path, Path, Mapping[str, int]], None]
+    files: Callable[[Path], Sequence[Path]] = no_others
+
+
+def hash_model(path: Path, others: Sequence[Path]) -> str:
+    """Hex sha256 of a model: of its file, and of those that it refers to, where there are any.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    digests = []
+    for each in (path, *others):
+        with each.open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    if not others:
+        return digests[0]
+    names = [os.path.relpath(each, path.parent) for each in others]
+    return hashlib.sha256(repr([digests, names]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -78,7 +112,7 @@ class ImportedModel:
     Attributes:
         arguments: Arguments of the function, in the order of its signature.
         source: File that the model was imported from.
-        sha256: Hash of that file.
+        sha256: Hash of that file, and of those that it refers to.
         importer: Suffix of the importer that read it.
         oracle: What computed the recorded results, and how exactly; empty where none are recorded.
         versions: Versions of what took part, by name.

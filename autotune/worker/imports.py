@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 
 from autotune.core.errors import PayloadError
-from autotune.core.imported import DESCRIPTION
-from autotune.registry import import_file
+from autotune.core.imported import DESCRIPTION, hash_model
+from autotune.registry import import_file, importer_of
 from autotune.worker.named import cache
+
+GENERATION = 2  # of what importers write: 1 took models for their main file, and ops for those of any domain
 
 
 def import_once(spec: str) -> Path:
@@ -27,6 +29,8 @@ def import_once(spec: str) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as around:  # whole, or not at all
             import_file(spec, Path(around) / "model")
+            if folder_of(spec) != folder:
+                raise PayloadError(f"a model must stay as it is while it is imported, {spec} changed; do it again")
             if not (folder / DESCRIPTION).is_file():  # another process was faster
                 (Path(around) / "model").rename(folder)
     except OSError as error:
@@ -59,12 +63,11 @@ def folder_of(spec: str) -> Path:
     if not os.path.isfile(path):
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
+        digest = hash_model(path, importer_of(spec).files(path))
     except OSError as error:
         raise PayloadError(f"a model must be a readable file, {path} is not: {error.strerror}") from error
-    digest.update(spec.partition(",")[2].encode())
-    return imports() / f"{path.stem}-{digest.hexdigest()[:16]}"
+    key = hashlib.sha256("\0".join((str(GENERATION), digest, spec.partition(",")[2])).encode()).hexdigest()
+    return imports() / f"{path.stem}-{key[:16]}"
 
 
 def imports() -> Path:

@@ -9,7 +9,7 @@ from autotune.core.printable import one_line
 from autotune.registry import is_importable, is_registered, load_payload
 from autotune.worker.imports import imported_before
 from autotune.worker.named import is_named, places_of
-from autotune.worker.reading import open_folder, open_place
+from autotune.worker.reading import open_model, open_place
 
 
 def reopen_payload(spec: str) -> Payload:
@@ -25,7 +25,7 @@ def reopen_payload(spec: str) -> Payload:
             f"a payload that a record names must be installed, or named by you before, {one_line(spec)[:200]!r} is "
             "neither; where it is yours, `autotune show` it once"
         )
-    return open_folder(imported_before(spec), spec) if is_importable(spec) else open_place(spec)
+    return open_model(imported_before(spec), spec) if is_importable(spec) else open_place(spec)
 
 
 def known_payload(recorded: Payload) -> Payload:

@@ -117,13 +117,22 @@ def open_payload(source: str | Path) -> Payload:
     if is_registered(spec):
         return load_payload(spec)
     if is_importable(spec):
-        found = open_folder(import_once(spec), spec)
+        found = open_model(import_once(spec), spec)
     elif is_path(spec) or is_folder(spec):
         found = open_place(spec)
     else:
         return load_payload(spec)
     remember(spec, found.sha256)
     return found
+
+
+def open_model(folder: Path, spec: str) -> Payload:
+    """The payload of a model's file that was imported into a folder; what others run of it is the file itself.
+
+    Raises:
+        PayloadError: A file of the folder is missing or damaged.
+    """
+    return replace(open_folder(folder, spec), model=os.path.abspath(spec.partition(",")[0]))
 
 
 def open_place(spec: str) -> Payload:

@@ -53,13 +53,30 @@ def session_options() -> Any:  # noqa: ANN401 - of a library without types
     return options
 
 
+def sizes_of(payload: Payload) -> dict[str, int]:
+    """Sizes of the dimensions that a model's file leaves open, as the payload has them."""
+    import onnx  # noqa: PLC0415 - comes with an extra
+
+    graph = onnx.load(payload.model, load_external_data=False).graph
+    held = {tensor.name for tensor in graph.initializer}
+    given = [tensor.type.tensor_type.shape.dim for tensor in graph.input if tensor.name not in held]
+    shapes = [argument.shape for argument in payload.arguments if argument.role == "input"]
+    pairs = (
+        (dim, size) for dims, shape in zip(given, shapes, strict=False) for dim, size in zip(dims, shape, strict=False)
+    )
+    return {dim.dim_param: size for dim, size in pairs if dim.dim_param}
+
+
 class OrtModel:
     """A session on the user's own file; its inputs and outputs are those of the payload, in order."""
 
     def __init__(self, payload: Payload, inputs: Mapping[str, Array]) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
 
-        self._session = ort.InferenceSession(payload.model, session_options(), providers=["CPUExecutionProvider"])
+        options = session_options()
+        for name, size in sizes_of(payload).items():
+            options.add_free_dimension_override_by_name(name, size)
+        self._session = ort.InferenceSession(payload.model, options, providers=["CPUExecutionProvider"])
         self._binding = self._session.io_binding()
         fed = [inputs[argument.name] for argument in payload.arguments if argument.role == "input"]
         self._fed = []

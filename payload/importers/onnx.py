@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from autotune.core.imported import Importer
 from payload.importers.converter import start_converter
+from payload.importers.onnx_files import external_files
 
 PACKAGES = {"torch_mlir": "import", "onnx": "import"}
 
 
-def import_onnx(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
+def read_onnx(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     """Read an ``.onnx`` file into a folder.
 
     Args:
@@ -20,3 +22,6 @@ def import_onnx(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         PayloadError: The file is no model, or one that cannot be imported; the error names the op.
     """
     start_converter("payload.importers.onnx_convert", PACKAGES, path, folder, sizes)
+
+
+import_onnx = Importer(read_onnx, external_files)

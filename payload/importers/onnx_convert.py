@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.core.imported import SEEDS, ImportedModel, ModelArgument
+from autotune.core.imported import SEEDS, ImportedModel, ModelArgument, hash_model
 from autotune.core.payload import Array
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
@@ -20,7 +20,6 @@ from payload.importers.folder import (
     MOST_WEIGHT_BYTES,
     kernel_argument,
     random_inputs,
-    sha256_of,
     versions_of,
     weight_argument,
     with_outputs,
@@ -29,6 +28,7 @@ from payload.importers.folder import (
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_lower, lower
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import use_standard_ops
+from payload.importers.onnx_files import external_files
 from payload.importers.onnx_nodes import facts_of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
@@ -86,7 +86,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     described = ImportedModel(
         arguments=(*given, *said.values()),
         source=path.name,
-        sha256=sha256_of(path),
+        sha256=hash_model(path, external_files(path)),
         importer="onnx",
         oracle=oracle,
         versions=versions_of("torch-mlir", "onnx", "numpy"),
