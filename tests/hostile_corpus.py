@@ -199,6 +199,25 @@ MOVES = {
     "gpu": "%0 = transform.gpu.map_forall_to_blocks %m : (!transform.any_op) -> !transform.any_op",
     "unknown": '"transform.evil"() : () -> ()',
     "payload-op": "%0 = arith.constant 1 : i64",
+    "unroll-2^63": "transform.loop.unroll %m {factor = 9223372036854775807 : i64} : !transform.any_op",
+    "unroll-2^25": "transform.loop.unroll %m {factor = 33554432 : i64} : !transform.any_op",
+    "jam-2^25": "transform.loop.unroll_and_jam %m {factor = 33554432 : i64} : !transform.any_op",
+    "vector-2^40": "transform.structured.vectorize %m vector_sizes [1048576, 1048576] : !transform.any_op",
+    "pack-2^40": "%p = transform.structured.pack %m packed_sizes = [1048576, 1048576] "
+    ': (!transform.any_op) -> !transform.op<"linalg.generic">',
+}
+DOUBLING = {  # of which MLIR goes through every copy
+    "attributes": "#a0 = [1, 2]\n"
+    + "".join(f"#a{i} = [#a{i - 1}, #a{i - 1}]\n" for i in range(1, 60))
+    + "module attributes {a.b = #a59} {}\n",
+    "types": "!a0 = tuple<f32>\n"
+    + "".join(f"!a{i} = tuple<!a{i - 1}, !a{i - 1}>\n" for i in range(1, 60))
+    + "func.func @f(%x: !a59) { return }\n",
+    "functions": "!a0 = (f32) -> f32\n"
+    + "".join(f"!a{i} = (!a{i - 1}, !a{i - 1}) ->\n(!a{i - 1})\n" for i in range(1, 60))
+    + "func.func @f(%x: !a59) { return }\n",
+    "locations": "module {} loc(#loc59)\n#loc0 = loc(unknown)\n"
+    + "".join(f"#loc{i} = loc(callsite(#loc{i - 1} at #loc{i - 1}))\n" for i in range(1, 60)),
 }
 
 
@@ -225,6 +244,18 @@ def texts() -> list[Attack]:
             "cpu": lambda m, text=text: m["machine"].update(cpu=text),
         }.items():
             found.append(Attack(f"{name}-in-{key}", "the reader's terminal", manifest(change)))
+    for name, change in {
+        "seed": lambda m: m.update(seed=-1),
+        "seed-text": lambda m: m.update(seed="1"),
+        "flops-bool": lambda m: m.update(flops=True),
+        "flops-least": lambda m: m.update(flops=5e-324),
+        "reduction-bool": lambda m: m.update(reduction=True),
+        "count-text": lambda m: m.update(buffers={"count": "1", "peak_bytes": 64, "naive_bytes": 64}),
+        "noise-text": lambda m: m.update(noise_floor="0.01"),
+    }.items():
+        found.append(
+            Attack(f"odd-{name}", "who takes a field for a number", manifest(change), words="as it was recorded")
+        )
     for key in ("format_version", "payload", "sha256", "seed", "samples", "tasks", "pipeline"):
         double = raw_manifest(lambda text, key=key: "{" + f'"{key}": 1, ' + text[text.index("{") + 1 :])
         found.append(Attack(f"twice-{key}", "two readers of one file", double, words="comes twice"))
@@ -311,6 +342,12 @@ def files() -> list[Attack]:
         for n, text in deep.items()
     ]
     found += [Attack(f"{name}-as-payload", "the parser", payload(text)) for name, text in odd.items()]
+    for name, text in DOUBLING.items():
+        words = "stand for"
+        found.append(Attack(f"doubling-{name}-as-payload", "its reader's time", payload(text), words=words))
+        for file in ("schedule.mlir", "tagged.mlir"):
+            edit = spoilt(replace_file(file, text))
+            found.append(Attack(f"doubling-{name}-in-{file}", "its reader's time", edit, words=words))
     for name, change in {
         "deep": lambda text: "[" * 100_000,
         "deep-objects": lambda text: '{"a":' * 100_000,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mlir import ir
 
 from autotune.compiler.concrete import SAYS_ONLY
-from autotune.compiler.laws import nesting_fault, op_fault, program_fault
+from autotune.compiler.laws import growth_fault, op_fault, program_fault, text_fault
 from autotune.compiler.lower import ARENA_PASS, PLAIN, tail
 from autotune.compiler.module import context, every_op, parse, symbol
 from autotune.compiler.normalise.asserts import ASSERT
@@ -86,7 +86,7 @@ def check_texts(bundle: BundleTexts) -> None:
     with context():
         for name, text in bundle.texts.items():
             where = f"{bundle.folder}/{name}"
-            refuse(where, nesting_fault(text))
+            refuse(where, text_fault(text))
             try:
                 module = parse(text, where) if name != RULES else parse_rules(text, where)
             except (CompileError, RuleError) as error:
@@ -117,6 +117,7 @@ def check_script(where: str, module: ir.Module) -> None:
     """A script holds transform ops, with an entry, and runs no passes but those that lower."""
     for op in every_op(module):
         refuse(where, script_fault(op))
+    refuse(where, growth_fault(module))
     if "__transform_main" not in [symbol(op) for op in module.body.operations]:
         raise BundleError(f"{where} must hold a named sequence @__transform_main, it does not; restore it")
 

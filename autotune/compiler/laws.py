@@ -4,6 +4,8 @@ A fault is the rest of a sentence that begins with where the program is: ``must 
 """
 
 import re
+from collections.abc import Iterator
+from math import prod
 
 from mlir import ir
 
@@ -30,6 +32,21 @@ ARRAYS = (ir.RankedTensorType, ir.UnrankedTensorType, ir.MemRefType, ir.Unranked
 FOREIGN = ("llvm.", "dlti.", "gpu.", "spirv.", "nvvm.", "rocdl.", "omp.")
 HARMLESS = ("llvm.emit_c_interface", "llvm.noalias")
 NO_ATTRIBUTES = ("passthrough", "personality", "garbageCollector", "section", "linkage", "target_cpu")
+STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*')
+ALIAS = re.compile(r"[#!](?:[0-9]+|[A-Za-z$._-][\w$.-]*)")
+DEFINITION = re.compile(rf"({ALIAS.pattern})\s*=(?!=)")
+OP_BEHIND = re.compile(r'(?<![:,=\s(\[{<])(?<!->)[ \t]*\n\s*(?=[A-Za-z_"%])')
+MOST_ALIAS = 1 << 20
+MOST_COPIES, MOST_ELEMENTS = 4096, 1 << 20  # of a loop's body; of a vector, or of the inner tile of a packed array
+FACTORS = {  # of ops of a script: attributes that multiply what they work on
+    "transform.loop.unroll": {"factor": MOST_COPIES},
+    "transform.loop.unroll_and_jam": {"factor": MOST_COPIES},
+    "transform.loop.pipeline": {"iteration_interval": MOST_COPIES, "read_latency": MOST_COPIES},
+    "transform.structured.vectorize": {"static_vector_sizes": MOST_ELEMENTS},
+    "transform.structured.pack": {"static_packed_sizes": MOST_ELEMENTS},
+    "transform.structured.pack_greedily": {"static_matmul_packed_sizes": MOST_ELEMENTS},
+}
 MOST_NESTING = 200  # brackets; MLIR's parser descends into each, and its stack is finite
 
 
@@ -42,6 +59,62 @@ def nesting_fault(text: str) -> str | None:
     return (
         f"must not nest deeper than {MOST_NESTING} brackets, it goes to {deepest}" if deepest > MOST_NESTING else None
     )
+
+
+def text_fault(text: str) -> str | None:
+    """What is wrong with text that a parser might not come back from; `None` if nothing is."""
+    return nesting_fault(text) or alias_fault(text)
+
+
+def alias_fault(text: str) -> str | None:
+    """What is wrong with aliases that stand for more than `MOST_ALIAS` characters, as those of aliases do that double.
+
+    ``#b = [#a, #a]`` stands for twice what ``#a`` does, and MLIR goes through all of it: 60 lines would take for ever.
+    """
+    lengths: dict[str, int] = {}
+    for name, body in alias_bodies(text):
+        used = (lengths.get(each, 0) for each in ALIAS.findall(STRING.sub("", body)))
+        lengths[name] = len(body) + sum(used)
+        if lengths[name] > MOST_ALIAS:
+            return f"must hold aliases that stand for {MOST_ALIAS} characters at most, {name[:80]} stands for more"
+    return None
+
+
+def alias_bodies(text: str) -> Iterator[tuple[str, str]]:
+    """Every alias that a text defines and what it stands for, in order.
+
+    A definition ends where the next begins, or at the end of a line behind which an op begins.
+    """
+    bare = COMMENT.sub(lambda found: found[1] or "", text)
+    starts = list(DEFINITION.finditer(bare))
+    ends = [*(start.start() for start in starts[1:]), len(bare)]
+    for start, end in zip(starts, ends, strict=False):  # no end where nothing starts
+        rest = bare[start.end() : end]
+        stop = OP_BEHIND.search(rest)
+        yield start[1], rest[: stop.start()] if stop else rest
+
+
+def growth_fault(script: ir.Module) -> str | None:
+    """What is wrong with a script that asks for more copies or elements than a program can hold; `None` if nothing.
+
+    MLIR writes out what it is asked for, however much that is: a loop unrolled 2^25 times costs all of a time limit.
+    """
+    for op in every_op(script):
+        for name, most in FACTORS.get(op.name, {}).items():
+            if name in op.attributes and (asked := product_of(op.attributes[name])) > most:
+                return f"must ask {op.name} for {name.removeprefix('static_')} of {most} at most, it asks for {asked}"
+    return None
+
+
+def product_of(attribute: ir.Attribute) -> int:
+    """A number, or the product of several; those that are known when the script runs count as one."""
+    if isinstance(attribute, ir.IntegerAttr):
+        return int(attribute.value) % (1 << 64)
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return prod(max(1, int(size)) for size in attribute)
+    if isinstance(attribute, ir.ArrayAttr):
+        return prod(max(1, product_of(each)) for each in attribute)
+    return 1
 
 
 def program_fault(module: ir.Module) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from mlir import ir
 
-from autotune.compiler.laws import nesting_fault
+from autotune.compiler.laws import text_fault
 from autotune.compiler.module import describe, every_op, parse, symbol
 from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.marks import SETS
@@ -49,7 +49,7 @@ def open_module(text: str, source: str) -> ir.Module:
 
 def parse_file(text: str, source: str) -> ir.Module:
     """A file as a module, in the current context; raises as `open_module`."""
-    if (fault := nesting_fault(text)) is not None:
+    if (fault := text_fault(text)) is not None:
         raise ScheduleError(f"{source} {fault}; write it flatter")
     try:
         return parse(text, source)

@@ -5,6 +5,7 @@ import re
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
+from autotune.compiler.laws import growth_fault
 from autotune.compiler.module import copy_module, describe, symbol
 from autotune.compiler.passes.empty_handles import ENTRY
 from autotune.compiler.trace import failing_op
@@ -30,6 +31,8 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str, source: s
     entry = next((op for op in operations if symbol(op) == ENTRY), None)
     if script is None or entry is None:
         raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one")
+    if (fault := growth_fault(script)) is not None:
+        raise CompileError("transform", f"{source} {fault}")
     before = copy_module(module)
     try:
         interpreter.apply_named_sequence(module.operation, entry, script.operation)

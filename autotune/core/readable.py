@@ -82,7 +82,7 @@ def code_of(places: tuple[str, ...], modules: int) -> Readable:
     """What Python may import; of a folder that holds other things, too, its modules alone.
 
     Args:
-        places: Where it looks for modules, ``sys.path``.
+        places: Folders in which it looks for modules, ``sys.path``.
         modules: Number of those that are loaded; asked again where it changes.
     """
     found, listed = dict.fromkeys(path for path in interpreter_paths() if os.path.exists(path)), []

@@ -21,13 +21,13 @@ from autotune.core.machine import Machine
 from autotune.core.printable import one_line
 from autotune.core.stats import Interval
 from autotune.store.records import (
-    Amount,
     ArgumentRecord,
     BaselineRecord,
     BudgetRecord,
     Buffers,
     CaseRecord,
     File,
+    Flops,
     KernelRecord,
     Name,
     Numerics,
@@ -92,10 +92,10 @@ class Manifest:
     payload: Annotated[str, Field(max_length=1000)]
     entry: Symbol
     arguments: Annotated[tuple[ArgumentRecord, ...], Field(min_length=1, max_length=1000)]
-    flops: Amount
+    flops: Flops
     reduction: Size
     sha256: dict[File, Sha256]
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
     pipeline: Text
     panels: dict[Name, Size]
     weights: tuple[WeightRecord, ...]
@@ -141,7 +141,7 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         way = "use a newer release" if isinstance(version, int) and version > FORMAT_VERSION else "tune again"
         raise BundleError(f"{where} must have format_version {FORMAT_VERSION}, got {str(version)[:50]}; {way}")
     try:
-        return MANIFEST.validate_python(plain)
+        return MANIFEST.validate_json(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = " ".join(".".join(map(str, first["loc"])).split())[:200]

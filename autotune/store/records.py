@@ -21,6 +21,7 @@ Text = Annotated[str, Field(max_length=10_000)]
 # The least is that of 2^32 calls that were compiled into one: of a program that reads nothing, such as rotary angles.
 Seconds = Annotated[float, Field(ge=1e-18, lt=1e6, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
+Flops = Annotated[float, Field(ge=1, lt=1e24, allow_inf_nan=False)] | Annotated[float, Field(ge=0, le=0)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 Share = Annotated[float, Field(ge=0, le=1)]

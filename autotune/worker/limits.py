@@ -16,6 +16,7 @@ from autotune.core.stopwatch import COMPILE, Moment
 from autotune.core.trial import Trial
 
 READ_SECONDS = 300.0  # to parse, partition or lower a text of somebody: whole models take some ten
+LEAST_READ_SECONDS, SECONDS_A_BYTE = 20.0, 5e-4  # for a text of no length, and for each of its characters
 SCRIPT_SECONDS = 60.0  # to read, write out or rehearse a user's own script
 MODEL_SECONDS = 900.0  # for a whole model: the baseline of a large one takes minutes
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
@@ -28,6 +29,11 @@ RUN_FACTOR = 200.0  # of the best: slower is hopeless, not worth verifying
 LEAST_RUN_SECONDS = 2.0
 MOST_DISTURBED = 5.0  # times a limit of processor time: a candidate that sleeps is ended then
 LATEST = 30  # trials looked at: a search asks before each of its trials
+
+
+def read_seconds(*texts: str) -> float:
+    """Seconds that texts may take to be read: some twenty for kilobytes, more for whole models."""
+    return min(READ_SECONDS, LEAST_READ_SECONDS + SECONDS_A_BYTE * sum(map(len, texts)))
 
 
 def worker_memory(workers: int = 1) -> int:

@@ -86,10 +86,10 @@ def knock(name: str, *arguments: int) -> None:
 
     Args:
         name: Name of the call, one of `NUMBERS`.
-        *arguments: Its arguments; 0 for the rest.
+        *arguments: Arguments of the call; 0 for the rest.
 
     Raises:
-        PermissionError: It is refused.
+        PermissionError: The call is refused.
     """
     number = NUMBERS[name][platform.machine() != "x86_64"]
     words = [ctypes.c_uint64(word) for word in (number, *arguments, *[0] * (6 - len(arguments)))]

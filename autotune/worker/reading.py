@@ -34,7 +34,7 @@ from autotune.core.open_script import ChosenScript, OpenScript
 from autotune.core.payload import Payload
 from autotune.registry import dialect_of, is_importable, is_registered, load_payload
 from autotune.worker.imports import import_once
-from autotune.worker.limits import READ_SECONDS, SCRIPT_SECONDS
+from autotune.worker.limits import READ_SECONDS, SCRIPT_SECONDS, read_seconds
 from autotune.worker.named import remember
 from autotune.worker.worker import Worker
 
@@ -166,9 +166,10 @@ def open_text(path: str) -> Payload:
     """
     text = read_text(path, MOST_BYTES, "a payload file must be readable MLIR text", PayloadError)
     if (dialect := dialect_of(text)) is not None:
-        written = read_apart(partial(read_written, path, dialect.name, dialect.definition), text, path, PayloadError)
+        work = partial(read_written, path, dialect.name, dialect.definition)
+        written = read_apart(work, text, path, PayloadError, seconds=read_seconds(text))
         return dialect.payload(path, written)
-    return bare(read_apart(partial(read_payload, path), text, path, PayloadError))
+    return bare(read_apart(partial(read_payload, path), text, path, PayloadError, seconds=read_seconds(text)))
 
 
 def is_path(spec: str) -> bool:
@@ -199,7 +200,7 @@ def check_bundle(texts: BundleTexts) -> None:
     Raises:
         BundleError: A file is refused; the error names it.
     """
-    read_apart(check_texts, texts, texts.folder, BundleError)
+    read_apart(check_texts, texts, texts.folder, BundleError, seconds=read_seconds(*texts.texts.values()))
 
 
 def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:

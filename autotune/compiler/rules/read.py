@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mlir import ir
 
-from autotune.compiler.laws import computes, nesting_fault
+from autotune.compiler.laws import computes, text_fault
 from autotune.compiler.module import context, every_op, parse, symbol
 from autotune.compiler.rules.natives import CONDITIONS, WRITERS
 from autotune.compiler.rules.signature import Native, kind_of
@@ -88,7 +88,7 @@ def parse_rules(text: str, source: str) -> ir.Module:
     Raises:
         RuleError: The text is none, or holds what no rule may.
     """
-    if (fault := nesting_fault(text)) is not None:
+    if (fault := text_fault(text)) is not None:
         raise RuleError(f"{source} {fault}; write it flatter")
     try:
         module = parse(text, source)

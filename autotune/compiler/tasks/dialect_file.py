@@ -7,7 +7,7 @@ from mlir import ir
 from mlir.dialects import irdl
 
 from autotune.compiler.arguments import HIGH, LOW, ROLE, number_of, said_of
-from autotune.compiler.laws import nesting_fault
+from autotune.compiler.laws import text_fault
 from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.tasks.payload_file import check, only_public_function
 from autotune.compiler.tasks.short_form import complete
@@ -38,7 +38,7 @@ def read_written(path: str, dialect: str, definition: str, text: str) -> Written
     Raises:
         PayloadError: The text does not parse, breaks what IRDL says of an op, or is not one function.
     """
-    check(path, nesting_fault(text))
+    check(path, text_fault(text))
     with context():
         irdl.load_dialects(ir.Module.parse(definition))
         try:

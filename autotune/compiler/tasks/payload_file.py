@@ -6,7 +6,7 @@ from math import prod
 from mlir import ir
 
 from autotune.compiler.arguments import ROLE, said_of
-from autotune.compiler.laws import nesting_fault, program_fault
+from autotune.compiler.laws import program_fault, text_fault
 from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
@@ -42,7 +42,7 @@ def read_payload(name: str, text: str) -> Payload:
     """
     notes: tuple[str, ...] = ()
     schedule = ""
-    check(name, nesting_fault(text))
+    check(name, text_fault(text))
     with context():
         try:
             module = parse(text, name)
