@@ -40,8 +40,8 @@ def record(
     check_timeout(timeout)
     with ProgressLine() as line:
         (opened,) = read_payloads([payload], line)
-    check_memory(opened)
     wanted, family = task_named(opened, partition(opened).tasks, task)
+    check_memory(wanted.payload)
     file = out or home() / "spaces" / f"{slug(opened.name)}{f'_{slug(task)}' if task else ''}.xz"
     with ProgressLine(opened.name, trials) as line, Worker(timeout) as worker:
         found = record_space(opened, wanted, family, file=file, options=options, evaluator=worker, listener=line)

@@ -22,6 +22,7 @@ MODEL_SECONDS = 900.0  # for a whole model: the baseline of a large one takes mi
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
 MEMORY_ALLOWANCE = 6 << 30  # for the compiler
 MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
+FLOAT64 = 8  # bytes
 ENOUGH = 5  # trials that worked, before any of them is a measure of others
 COMPILE_FACTOR = 8.0  # of what nine in ten good candidates take
 LEAST_COMPILE_SECONDS = 3.0
@@ -51,21 +52,35 @@ def count_oom_kills() -> int:
     return 0
 
 
+def needed_bytes(payload: Payload) -> int:
+    """Memory that a payload takes at least where a program of it is verified, in bytes.
+
+    Its arguments, a fenced copy of what is written, what the oracle expects at each case (float64, or as the plain
+    lowering writes it), and two float64 arrays while an output is compared; no intermediates of programs.
+    """
+    written = sum(argument.bytes for argument in payload.written)
+    elements = [int(np.prod(argument.shape, dtype=np.int64)) for argument in payload.written]
+    expected = written if payload.reference is None else FLOAT64 * sum(elements)
+    comparison = 2 * FLOAT64 * max(elements, default=0)
+    return payload.bytes + written + max(1, len(payload.cases)) * expected + comparison
+
+
 def check_memory(payload: Payload, workers: int = 1) -> None:
-    """Refuse what cannot be run here.
+    """Refuse what cannot be verified here.
 
     Args:
         payload: Payload to run.
         workers: Number of workers that run it at once.
 
     Raises:
-        PayloadError: The arguments alone take more memory than a worker may.
+        PayloadError: Its arrays and those that it is verified with take more memory than a worker may.
     """
-    most, way_out = worker_memory(workers), "choose smaller sizes" if workers == 1 else "choose fewer --jobs"
-    if payload.bytes > most:
+    most, needed = worker_memory(workers), needed_bytes(payload)
+    if needed > most:
+        way_out = "choose smaller sizes" if needed > worker_memory() else "choose fewer --jobs"
         raise PayloadError(
-            f"arguments of {payload.name} must fit the memory of a worker, {most / 2**30:.0f} GiB; "
-            f"they take {payload.bytes / 2**30:.0f} GiB; {way_out}"
+            f"arguments of {payload.name} must fit the memory of a worker, {most / 2**30:.3g} GiB, with the copies and "
+            f"expected results that they are verified with; they take {needed / 2**30:.3g} GiB; {way_out}"
         )
 
 
