@@ -12,6 +12,8 @@ from payload.comparators.onnx_graph import OnnxGraph, serialize
 from payload.comparators.onnx_model import build
 
 ERRORS_ONLY = 3
+# What a model reads whose payload has it in a wider type.
+NARROWER = {"tensor(bool)": "bool", "tensor(uint8)": "uint8", "tensor(uint16)": "uint16", "tensor(uint32)": "uint32"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class OrtModel:
         fed = [inputs[argument.name] for argument in payload.arguments if argument.role == "input"]
         self._fed = []
         for given, array in zip(self._session.get_inputs(), fed, strict=True):
-            typed = array.astype(bool) if given.type == "tensor(bool)" else array
+            typed = array.astype(NARROWER.get(given.type, array.dtype), copy=False)
             self._fed.append(ort.OrtValue.ortvalue_from_numpy(typed))
             self._binding.bind_ortvalue_input(given.name, self._fed[-1])
         for output in self._session.get_outputs():

@@ -34,6 +34,7 @@ from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
+from payload.importers.onnx_unsigned import widen_unsigned
 from payload.importers.onnx_values import (
     fold_constants,
     give_settings_back,
@@ -75,6 +76,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
     results, oracle = ask_reference(model, weights, inputs)
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
+    widen_unsigned(model, weights)
     write_plainly(model)
     decompose_sums(model)
     weights |= take_weights(graph)

@@ -171,6 +171,17 @@ def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensor
     return True
 
 
+def normalize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """LpNormalization: a vector of zeros stays one, which torch-mlir divides by its norm."""
+    x, axis = node.input[0], writer.numbers(of(node, "axis", -1))
+    is_square = of(node, "p", 2) == 2
+    total = writer.add("ReduceSum", writer.add("Mul", x, x) if is_square else writer.add("Abs", x), axis, keepdims=1)
+    norm = writer.add("Sqrt", total) if is_square else total
+    zero, one = (writer.number(value, facts.kinds[x]) for value in (0, 1))
+    writer.add("Div", x, writer.add("Where", writer.add("Equal", norm, zero), one, norm), into=node.output[0])
+    return True
+
+
 def gelu_by_tanh(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """The approximate Gelu, which torch-mlir takes for the other."""
     x = node.input[0]
@@ -235,6 +246,7 @@ REWRITES: dict[str, Rewrite] = {
     "CumSum": scan_by_steps,
     "Einsum": multiply_in_pairs,
     "Gelu": gelu_by_tanh,
+    "LpNormalization": normalize,
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,
     "Pad": pad_by_copies,

@@ -31,11 +31,12 @@ def start_from_zero(module: ir.Module) -> None:
 
 
 def fills_zeros(fill: ir.Operation) -> bool:
-    """Tell whether an op that fills does so with a constant zero."""
+    """Tell whether an op that fills does so with a constant zero, of real numbers: integers keep their fill."""
     made_by = maker(fill.operands[0])
     if made_by is None or made_by.name != "arith.constant":
         return False
-    return float(ir.FloatAttr(made_by.attributes["value"]).value) == 0.0
+    value = made_by.attributes["value"]
+    return isinstance(value, ir.FloatAttr) and float(value.value) == 0.0
 
 
 def carries_accumulators(loop: ir.Operation) -> bool:

@@ -47,6 +47,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     outside = [value for op in ops for value in captured(op)]
     everything = [*values, *(operand for op in ops for operand in op.operands), *results]
     foreign = any(not is_constant(value) and value not in read for value in outside)
+    foreign |= not all(is_tensor(value) for value in values)  # a number that is computed, as a zero point
     if foreign or not all(supported(value) for value in everything):
         return None
     extents = {extent for value in everything if (extent := extent_of(value)) is not None}
