@@ -2,6 +2,7 @@
 
 import signal
 from dataclasses import dataclass
+from errno import ENOMEM
 
 from autotune.core.evaluator import TimeLimits
 from autotune.core.stopwatch import COMPILE
@@ -67,10 +68,13 @@ def name_of(exit_code: int) -> str:
 
 
 def ran_out(report: FaultReport | None) -> bool:
-    """Tell whether a process faulted on a null pointer with its memory used up: an allocation gave it that pointer."""
-    if report is None or not report.limit_bytes or report.address >= FIRST_PAGES:
+    """Tell whether a process faulted on a null pointer that an allocation gave it.
+
+    One of all the memory at once fails while most is free: the C library's last error tells.
+    """
+    if report is None or report.address >= FIRST_PAGES:
         return False
-    return report.mapped_bytes > FULL * report.limit_bytes
+    return report.error == ENOMEM or (bool(report.limit_bytes) and report.mapped_bytes > FULL * report.limit_bytes)
 
 
 def describe(report: FaultReport) -> str:

@@ -1,7 +1,8 @@
 """Fault report of a process that dies in machine code: the address it touched, and how much memory it held.
 
 A fault in machine code runs our handler on the same thread before the process dies of the same signal. It tells an
-allocation that failed (the address is near zero, and the memory is used up) from a wild pointer.
+allocation that failed (the address is near zero, and the memory is used up or the C library's last error says so) from
+a wild pointer.
 """
 
 import ctypes
@@ -27,11 +28,13 @@ class FaultReport:
         address: Address that the process touched.
         mapped_bytes: Address space it had.
         limit_bytes: Address space it was allowed; 0 for no limit.
+        error: Number of the C library's last error in the thread that faulted, as an allocation that fails leaves it.
     """
 
     address: int
     mapped_bytes: int
     limit_bytes: int
+    error: int = 0
 
 
 class SignalAction(ctypes.Structure):
@@ -47,17 +50,20 @@ class SignalAction(ctypes.Structure):
 
 def tell_fault(number: int, info: int, context: int) -> None:
     """Write the report to stderr, and die of the same signal when this returns."""
+    error = ctypes.c_int.from_address(find_error_number()).value  # before anything else sets it
     signal.alarm(STUCK_SECONDS)
     address = ctypes.c_uint64.from_address(info + ADDRESS_OFFSET).value
     with open("/proc/self/statm", "rb", buffering=0) as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     limit = max(0, resource.getrlimit(resource.RLIMIT_AS)[0])
-    found = {"address": address, "mapped_bytes": mapped, "limit_bytes": limit}
+    found = {"address": address, "mapped_bytes": mapped, "limit_bytes": limit, "error": error}
     os.write(2, f"\n{MARK}{json.dumps(found)}\n".encode())
     ctypes.CDLL(None).signal(number, None)
     os.kill(os.getpid(), number)
 
 
+find_error_number = ctypes.CDLL(None)["__errno_location"]
+find_error_number.restype = ctypes.c_void_p
 TELL_FAULT = Handler(tell_fault)  # kept for the life of the process, as its address is in the system's table
 
 

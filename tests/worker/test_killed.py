@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import pytest
 from test_worker import FAULTS, GOOD, job
 
+from autotune.compiler.lower import PLAIN, TAIL
+from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.machine import Roofs, this_machine
+from autotune.core.payload import Argument, Payload
 from autotune.core.trial import RIGHT
 from autotune.registry import load_payload
 from autotune.worker.answers import check_roofs
@@ -119,3 +122,23 @@ def test_library_whose_process_is_killed_before_it_was_told_all_is_told_again(wo
         contestant = library(Entry("numpy", payload, NUMPY), home, worker)
         assert contestant.enter().status == "ok"
     assert len(parts) == 4
+
+
+@pytest.mark.parametrize("pipeline", [PLAIN, TAIL])
+def test_program_that_gets_no_memory_for_one_large_intermediate_is_out_of_memory(pipeline):
+    """Most of the worker's memory is free when it faults."""
+    y, big = Argument("y", "output", (1,)), "memref<40000x40000xf32>"
+    text = f"""func.func @f(%y: {y.type}) {{
+      %i = arith.constant 0 : index
+      %one = arith.constant 1.0 : f32
+      %big = memref.alloc() : {big}
+      linalg.fill ins(%one : f32) outs(%big : {big})
+      %x = memref.load %big[%i, %i] : {big}
+      memref.store %x, %y[%i] : {y.type}
+      return
+    }}"""
+    payload = Payload("big", text, "f", (y,))
+    with Worker(20.0, memory_bytes=2 << 30) as small:
+        (found,) = small.evaluate(job(Candidate(None, pipeline), payload=payload))
+    assert found.outcome == "out-of-memory", found.diagnostic
+    assert "0x0, a null pointer" in found.diagnostic
