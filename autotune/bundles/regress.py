@@ -16,6 +16,7 @@ from autotune.bundles.candidates import (
     why_unknown_here,
 )
 from autotune.bundles.finding import Look, RegressionFinding, RegressOptions
+from autotune.bundles.impossible import why_impossible
 from autotune.bundles.timing import Timing, expected_seconds, time_bundle
 from autotune.bundles.verdict import (
     BASELINE,
@@ -152,6 +153,8 @@ def look_once(
             verdict: RegressionVerdict = "inconclusive" if timing.ours.outcome in UNTOLD else "wrong"
             why = f"{timing.ours.outcome}: {timing.ours.diagnostic}"
             return replace(finding, verdict=verdict, why=why), None
+        if why := why_impossible(bundle, machine, timing.session, effort):
+            return replace(finding, verdict="wrong", why=why), None
         if not timing.session.baseline_seconds:
             return finding, None
         sessions.append(timing.session)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from autotune.bundles.candidates import (
     recorded_candidate,
     recorded_machine,
 )
+from autotune.bundles.impossible import why_impossible
 from autotune.bundles.timing import Timing, expected_seconds, time_bundle
 from autotune.core.candidate import Claim
 from autotune.core.evaluator import Effort
@@ -27,7 +28,7 @@ from autotune.store.sessions import figures_of, speedup_of
 from autotune.worker.proof import hash_stages
 from autotune.worker.worker import Worker
 
-ReplayVerdict = Literal["holds", "weaker", "stronger", "wrong", "unknown"]
+ReplayVerdict = Literal["holds", "weaker", "stronger", "wrong", "unknown", "impossible"]
 SLACK = 0.1  # beyond the recorded interval, before a speed-up counts as another one
 REPLAY_EFFORT = Effort(samples=30, seconds=3.0, sample_seconds=0.005)
 MOST_SESSIONS = 2  # a speed-up that does not hold is measured again in a fresh process before that is said
@@ -49,8 +50,8 @@ class Replay:
         recorded: The recorded speed-up and its interval.
         verdict: Whether the recorded speed-up holds: inside its interval, weaker or stronger; wrong if the schedule no
             longer computes what the oracle says, unknown without a baseline, where an interval is too wide, or where it
-            got too little memory or time.
-        why: Reason for a verdict of unknown, a sentence; else empty.
+            got too little memory or time; impossible where a time is above what the processor does.
+        why: Reason for a verdict of unknown or impossible, a sentence; else empty.
         max_error: Largest absolute difference to the oracle.
         differences: What is not as it was recorded, and what that means, a sentence each.
         same_machine: Whether the recorded speed-up was measured on a machine like this.
@@ -78,7 +79,8 @@ class Replay:
     def is_fine(self) -> bool:
         """Whether it is right, and on a machine like the recorded one as fast as recorded, which must be known."""
         claimed = self.recorded is not None and self.same_machine
-        return self.is_right and not (claimed and self.verdict in ("weaker", "unknown"))
+        fails = ("impossible", "weaker", "unknown") if claimed else ("impossible",)
+        return self.is_right and self.verdict not in fails
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -120,7 +122,9 @@ def replay(
         if again is None:
             break
         sessions.append(again)
-    return summarize(bundle, first, sessions, machine, hashes if isinstance(hashes, dict) else None)
+    found = summarize(bundle, first, sessions, machine, hashes if isinstance(hashes, dict) else None)
+    why = why_impossible(bundle, machine, sessions[-1], REPLAY_EFFORT) if sessions else ""
+    return replace(found, verdict="impossible", why=why) if why else found
 
 
 def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float, error: float | None = None) -> bool:

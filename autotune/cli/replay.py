@@ -119,6 +119,9 @@ def show_replay(found: "Replay") -> None:
     from autotune.reports.format import duration, factor, out
 
     console = out()
+    if found.verdict == "impossible":
+        show_sentence(console, f"{found.payload}: {found.why}")
+        return
     what = f"{found.outcome}: {found.diagnostic}"
     if found.is_right:
         what = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"

@@ -7,12 +7,16 @@ import pytest
 from bundle_support import edit_manifest, make_bundle, no_care
 from listener_support import Recorder
 
+from autotune.bundles.finding import RegressOptions
+from autotune.bundles.impossible import certain_flops
+from autotune.bundles.regress import regress
 from autotune.bundles.replay import compare, is_open, is_wide, replay, summarize
 from autotune.bundles.retune import recorded_options, retune_bundle
 from autotune.bundles.timing import Timing
 from autotune.cli.replay import show_replay
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
+from autotune.core.payload import Argument
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
 from autotune.store.bundle import read_bundle
@@ -95,6 +99,28 @@ def test_a_claim_that_is_not_true_is_called_so(pristine, tmp_path, factor, verdi
     alive = replay(folder)
     assert alive.is_right
     assert alive.verdict == verdict or is_wide(alive.speedup)  # no verdict on a machine too busy for one
+
+
+def test_a_time_that_cannot_be_is_refused_in_one_line(pristine, tmp_path, autotune):
+    folder = shutil.copytree(pristine, tmp_path / "bundle")
+    edit_manifest(folder, lambda m: m.update(flops=1e13))  # of which a call takes microseconds
+    code, out, _ = autotune("replay", str(folder))
+    assert code == 1
+    assert "such a time cannot be" in " ".join(out.split())
+    assert "speed-up" not in out
+    (finding,) = regress([folder], RegressOptions(quick=True, patience=0.0))
+    assert (finding.verdict, "cannot be" in finding.why) == ("wrong", True)
+
+
+def test_what_may_do_less_than_is_counted_is_left_room(pristine):
+    bundle, flops = read_bundle(pristine), read_bundle(pristine).manifest.flops
+    assert certain_flops(bundle) == flops > 0
+    winograd = replace(bundle, texts={**bundle.texts, "schedule.mlir": "transform.structured.winograd_conv2d"})
+    assert certain_flops(winograd) == flops / 4
+    narrow = replace(bundle, payload=replace(bundle.payload, graph=(), arguments=(Argument("x", "input", (4,), "i8"),)))
+    assert certain_flops(narrow) == flops / 16
+    rewritten = replace(bundle, manifest=replace(bundle.manifest, rules=object()))
+    assert certain_flops(rewritten) == 0
 
 
 def test_an_interval_that_knows_nothing_does_not_confirm_a_faked_claim(pristine, tmp_path):
