@@ -12,19 +12,19 @@ from autotune.compiler.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
 from autotune.compiler.tasks.carried import carry_in_place
 from autotune.compiler.tasks.ranges import range_of
+from autotune.compiler.tasks.written import writer_of, writer_of_read_only
 from autotune.core.errors import CompileError, PayloadError
-from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
+from autotune.core.payload import DTYPES, ROLES, WRITTEN, Argument, Payload
 
 MAIN, SEQUENCE, UNNAMED = "__transform_main", "transform.named_sequence", "transform.sequence"
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
-WRITERS = {"memref.store": 1, "memref.copy": 1, "bufferization.materialize_in_destination": 1, "vector.store": 1}
 
 
 def read_payload(name: str, text: str) -> Payload:
     """Read a payload from the text of a file; its oracle is the plain lowering of the same function.
 
-    An argument is an output if the function writes it: as the ``outs`` of a linalg op, or by a store, a copy or
-    ``bufferization.materialize_in_destination``. An argument attribute ``autotune.role = "output"`` says so too, and
+    An argument is an output if the function may write it: if an op takes it, or a view of it, that is not known to only
+    read. An argument attribute ``autotune.role = "output"`` says so too, and
     ``"state"`` says that it is read as well and kept from call to call. Its random data lie
     from ``autotune.low`` up to ``autotune.high`` (exclusive).
 
@@ -57,6 +57,10 @@ def read_payload(name: str, text: str) -> Payload:
         function = only_public_function(module, name)
         arguments = read_arguments(function, name)
         check(name, program_fault(module))
+        if (writer := writer_of_read_only(module)) is not None:
+            raise PayloadError(
+                f"buffers of {name} that are read_only must not be written, {writer} may write one; copy it"
+            )
         if carry_in_place(module, name):
             text = str(module)
         reduction = longest_reduction(function)
@@ -176,7 +180,7 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
                 f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape over "
                 f"{', '.join(DTYPES)}, got {kind}; fix its sizes"
             )
-        role = declared_role(function, index) or ("output" if is_written(value) else "input")
+        role = role_of(function, index, path)
         low, high = range_of(function, index, value)
         arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type), low, high))
     if not any(a.role in WRITTEN for a in arguments):
@@ -187,27 +191,19 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
     return tuple(arguments)
 
 
-def declared_role(function: ir.OpView, index: int) -> str | None:
-    """The argument's ``autotune.role`` attribute, if it has one."""
-    said = said_of(function, index)
-    return str(ir.StringAttr(said[ROLE]).value) if ROLE in said else None
+def role_of(function: ir.OpView, index: int, path: str) -> str:
+    """The argument's ``autotune.role`` attribute; where it has none, output or input, as it is written or not.
 
-
-def is_written(value: ir.Value) -> bool:
-    """Tell whether a use of the memref, or of a view of it, writes it."""
-    for use in value.uses:
-        op = use.owner.operation
-        if op.name.startswith("linalg.") and use.operand_number >= first_output(op):
-            return True
-        if WRITERS.get(op.name) == use.operand_number:
-            return True
-        if op.name.startswith("memref.") and op.name not in WRITERS and any(is_written(r) for r in op.results):
-            return True
-    return False
-
-
-def first_output(op: ir.Operation) -> int:
-    """Index of a linalg op's first ``outs`` operand."""
-    if "operandSegmentSizes" in op.attributes:
-        return int(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0])
-    return len(op.operands) - 1
+    Raises:
+        PayloadError: It is to be an input or a weight, memory of the caller, and is written.
+    """
+    said, writer = said_of(function, index), writer_of(function.regions[0].blocks[0].arguments[index])
+    if ROLE not in said:
+        return "input" if writer is None else "output"
+    role = str(ir.StringAttr(said[ROLE]).value)
+    if role in ROLES and role not in WRITTEN and writer is not None:
+        raise PayloadError(
+            f"argument {index} of @{symbol(function)} in {path} must only be read, as its {ROLE} is {role}, {writer} "
+            f'may write it; mark it {{{ROLE} = "state"}}, or write to another'
+        )
+    return role
