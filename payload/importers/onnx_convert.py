@@ -32,6 +32,7 @@ from payload.importers.onnx_files import external_files
 from payload.importers.onnx_nodes import facts_of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
+from payload.importers.onnx_runtime import ask_runtime
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_unsigned import widen_unsigned
@@ -74,7 +75,9 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
     say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
-    results, oracle = ask_reference(model, weights, inputs)
+    recorded = ask_reference(model, weights, inputs)
+    say_stage(f"importing {path.name}: computing what it gives, by ONNX Runtime where that is installed")
+    results, oracle = ask_runtime(path, model, weights, inputs, recorded)
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     widen_unsigned(model, weights)
     write_plainly(model)
@@ -91,7 +94,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         sha256=hash_model(path, external_files(path)),
         importer="onnx",
         oracle=oracle,
-        versions=versions_of("torch-mlir", "onnx", "numpy"),
+        versions=versions_of("torch-mlir", "onnx", "onnxruntime", "numpy"),
         notes=() if oracle else ("its results could not be computed in ONNX; the plain lowering is the oracle",),
     )
     described = with_outputs(described, [output.name for output in graph.output])

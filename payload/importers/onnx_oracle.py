@@ -1,7 +1,9 @@
 """What an ONNX model computes, as ONNX's own reference says: in float64, where that can be told."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 # Attributes that name a dtype, by op: what a model of float64 has there is float64.
 DOUBLES = {"Cast": "to", "EyeLike": "dtype"}
 NARROW = ("float16", "bfloat16", "float32")
+FATAL_ONLY = 4  # severity of what ONNX Runtime logs
 
 
 def to_array(tensor: "TensorProto") -> Array:
@@ -27,27 +30,33 @@ def ask_reference(
 ) -> tuple[list[list[Array]], str]:
     """What ONNX's reference computes, in float64 if it can; and what that was.
 
+    Nodes that it lacks or refuses, such as QuantizeLinear before version 19, are computed by ONNX Runtime where that is
+    installed, if the reference alone cannot compute the model.
+
     Args:
         model: The model; `weights` are inputs of it.
         weights: Arrays that are the same in every call, by name.
         inputs: The other inputs of every call, by name.
     """
-    for wide in (True, False):
+    helpers = (False, True) if find_spec("onnxruntime") else (False,)
+    for helped, wide in product(helpers, (True, False)):
         try:
-            results = [compute(model, {**weights, **given}, wide=wide) for given in inputs]
+            results = [compute(model, {**weights, **given}, wide=wide, helped=helped) for given in inputs]
         except Exception:  # it lacks ops, and some of its ops refuse float64
             continue
-        return results, f"onnx.reference in {'float64' if wide else 'float32'}"
+        name = f"onnx.reference in {'float64' if wide else 'float32'}"
+        return results, f"{name} and onnxruntime" if helped else name
     return [], ""
 
 
-def compute(model: "ModelProto", given: Mapping[str, Array], *, wide: bool) -> list[Array]:
+def compute(model: "ModelProto", given: Mapping[str, Array], *, wide: bool, helped: bool = False) -> list[Array]:
     """Results of a model, computed node by node: what is not read any more is given up, weights are widened one by one.
 
     Args:
         model: The model.
         given: Inputs of it, by name.
         wide: Whether floats are computed in float64.
+        helped: Whether ONNX Runtime computes the nodes that the reference does not.
     """
     graph = model.graph
     fixed = {**given, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
@@ -58,7 +67,13 @@ def compute(model: "ModelProto", given: Mapping[str, Array], *, wide: bool) -> l
         names = [name for name in dict.fromkeys(inputs_of(node)) if name in held or name in fixed]
         read = {name: held[name] if name in held else widened(fixed[name], wide=wide) for name in names}
         outputs = [name for name in node.output if name]
-        held.update(zip(outputs, compute_node(model, node, read, wide=wide), strict=True))
+        try:
+            values = compute_node(model, node, read, wide=wide)
+        except Exception:  # the reference lacks the op, or refuses what it reads
+            if not helped:
+                raise
+            values = [widened(array, wide=wide) for array in run_node(model, node, read)]
+        held.update(zip(outputs, values, strict=True))
         for name in [*read, *outputs]:
             if last.get(name, number) <= number and name not in results:
                 held.pop(name, None)
@@ -103,13 +118,57 @@ def compute_node(
             total = sum(squares[:, first : first + x.shape[1]] for first in range(size))
             return (x / (bias + alpha / size * total) ** beta,)
 
+    class LpNormalization(OpRun):  # type: ignore[misc]
+        """The reference's own adds up signed values where p is 1."""
+
+        def _run(self, x: Array, axis: int = -1, p: int = 2) -> tuple[Array]:
+            norm = (np.abs(x) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
+            return (x / np.where(norm == 0, 1, norm),)
+
     inputs, outputs = ([ValueInfoProto(name=name) for name in names if name] for names in (read, node.output))
     graph = helper.make_graph([node], "node", inputs, outputs)
     if wide:
         name_doubles(graph.node[0])
     versions = {opset.domain: opset.version for opset in model.opset_import}
-    reference = ReferenceEvaluator(graph, versions, list(model.functions), new_ops=[GatherElements, LRN])
+    reference = ReferenceEvaluator(
+        graph, versions, list(model.functions), new_ops=[GatherElements, LRN, LpNormalization]
+    )
     return [np.asarray(found) for found in reference.run(None, dict(read))]
+
+
+def run_node(model: "ModelProto", node: "NodeProto", read: Mapping[str, Array]) -> list[Array]:
+    """What one node of a model gives by ONNX Runtime, in float32.
+
+    Args:
+        model: The model, whose versions of ops are meant.
+        node: The node.
+        read: What it reads, and what graphs inside it read, by name; float64 is rounded to float32.
+
+    Raises:
+        Exception: ONNX Runtime lacks the op, too, or refuses what it reads.
+    """
+    from onnx import ValueInfoProto, helper  # noqa: PLC0415 - comes with an extra
+
+    given = {name: array.astype(np.float32) if array.dtype == np.float64 else array for name, array in read.items()}
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in given.items()
+    ]
+    graph = helper.make_graph([node], "node", inputs, [ValueInfoProto(name=name) for name in node.output if name])
+    single = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    return [np.asarray(array) for array in open_session(single.SerializeToString()).run(None, given)]
+
+
+def open_session(model: str | bytes) -> Any:  # noqa: ANN401 - of a library without types
+    """A session on one thread that computes a model, a file or its bytes, node by node as it stands."""
+    import onnxruntime as ort  # noqa: PLC0415 - comes with an extra
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = FATAL_ONLY
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def name_doubles(node: "NodeProto") -> None:

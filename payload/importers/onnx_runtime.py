@@ -1,0 +1,137 @@
+"""ONNX Runtime as a second oracle: it runs the user's own file, not what the importer made of it.
+
+The reference computes the model as it was rewritten here (domains, functions, versions of operators), so that it cannot
+tell of an error of that rewriting. ONNX Runtime reads the file itself.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_domains import every_node
+from payload.importers.onnx_oracle import open_session
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+NAME = "onnxruntime"
+SECONDS = 60  # after which a model has no second oracle
+MOST_BYTES = 1 << 30  # of weights: larger models have none, as it holds them once more
+TOLERANCE = 5e-3  # of the largest value: sums of f32 in another order, against f64
+LOOSE = 5e-2  # the same where values are rounded on the way, to f16 or to 8 bits
+FEW = 1e-3  # part of the integers and booleans that may differ, as rounding decides comparisons
+RANDOM = ("Random", "Multinomial", "Bernoulli", "Dropout")  # what ops that may draw numbers begin with
+
+
+def run_file(path: Path, inputs: Sequence[Mapping[str, Array]]) -> list[list[Array]] | None:
+    """Results of a model's file, of each set of inputs; `None` where ONNX Runtime is missing or does not run it.
+
+    It runs in a forked process: a model on which it crashes or takes longer than `SECONDS` is no error of the import.
+    """
+    if find_spec(NAME) is None:
+        return None
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=send_results, args=(sender, path, inputs))
+    process.start()
+    sender.close()
+    try:
+        results: list[list[Array]] | None = receiver.recv()
+    except EOFError:  # the process ended before it sent anything
+        results = None
+    process.join()
+    return results
+
+
+def send_results(sender: Connection, path: Path, inputs: Sequence[Mapping[str, Array]]) -> None:
+    """Send the results of a model's file, or `None`."""
+    signal.alarm(SECONDS)
+    try:
+        session = open_session(str(path))
+        results = [session.run(None, dict(given)) for given in inputs]
+    except Exception:  # it lacks an op or a dtype, or refuses the file
+        results = None
+    tensors = results is not None and all(isinstance(array, np.ndarray) for found in results for array in found)
+    sender.send(results if tensors else None)
+
+
+def ask_runtime(
+    path: Path,
+    model: "ModelProto",
+    weights: Mapping[str, Array],
+    inputs: Sequence[Mapping[str, Array]],
+    recorded: tuple[list[list[Array]], str],
+) -> tuple[list[list[Array]], str]:
+    """Compare the reference's results with ONNX Runtime's of the file; take the latter where there are none.
+
+    Args:
+        path: The user's own file.
+        model: The model, as the reference computed it.
+        weights: Its weights, by name.
+        inputs: The inputs of every call, by name.
+        recorded: The results of every call and the name of what computed them; empty if nothing could.
+
+    Returns:
+        Results and the name of what computed them, to record.
+
+    Raises:
+        UnsupportedError: They disagree.
+    """
+    results, oracle = recorded
+    draws = any(node.op_type.startswith(RANDOM) for node in every_node(model.graph))
+    if draws or sum(array.nbytes for array in weights.values()) > MOST_BYTES:
+        return recorded
+    theirs = run_file(path, inputs[:1] if oracle else inputs)
+    if theirs is None:
+        return recorded
+    if not oracle:
+        return theirs, NAME
+    tolerance = LOOSE if is_rounded(model, [*weights.values(), *inputs[0].values(), *theirs[0]]) else TOLERANCE
+    for output, ours, other in zip(model.graph.output, results[0], theirs[0], strict=True):
+        for difference in differences(ours, other, tolerance):
+            raise UnsupportedError(
+                f"output {output.name} must be what ONNX Runtime computes of the file, it differs: {difference}; "
+                "export the model by other ops"
+            )
+    return recorded
+
+
+def is_rounded(model: "ModelProto", arrays: Sequence[Array]) -> bool:
+    """Tell whether a model rounds values on the way: to 8 bits, or to 16 as its arrays are."""
+    quantised = any("Quantize" in node.op_type or node.op_type == "Round" for node in every_node(model.graph))
+    return quantised or any(array.dtype.name in ("float16", "bfloat16") for array in arrays)
+
+
+def differences(ours: Array, theirs: Array, tolerance: float) -> Iterator[str]:
+    """In words, how far results are from those of ONNX Runtime; nothing if they agree.
+
+    Args:
+        ours: Results of the reference.
+        theirs: Results of ONNX Runtime. What is not finite here is not compared: f32 ends before f64 does.
+        tolerance: How far floats may be, as part of the largest.
+    """
+    if ours.shape != theirs.shape:
+        yield f"its shape is {theirs.shape} there, {ours.shape} by ONNX's reference"
+        return
+    if not theirs.size:
+        return
+    if theirs.dtype.kind in "iub":
+        apart = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+        part = float(np.mean(apart > (1 if theirs.dtype.itemsize == 1 and theirs.dtype.kind in "iu" else 0)))
+        if part > FEW:
+            yield f"{part:.2g} of its elements are others, by up to {apart.max():g}"
+        return
+    finite = np.isfinite(theirs)
+    exact = theirs[finite].astype(np.float64)
+    apart, largest = np.abs(ours[finite].astype(np.float64) - exact), float(np.max(np.abs(exact), initial=0.0))
+    worst = float(np.max(apart, initial=0.0))
+    if not worst <= tolerance * largest:
+        yield f"by up to {worst:.3g} where values are at most {largest:.3g}, {tolerance:g} of which is allowed"
