@@ -52,7 +52,7 @@ def block_type(size: int) -> Any:  # noqa: ANN401 - a class of ctypes, of which 
 
         Attributes:
             memory: Array that owns them.
-            free: Where the memory goes when nothing refers to the block any more.
+            free: List that takes the memory when nothing refers to the block any more.
         """
 
         memory: Array

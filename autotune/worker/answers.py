@@ -56,9 +56,9 @@ class ErrorRecord:
 
     Attributes:
         name: Name of its class, a key of `ERRORS`.
-        said: Its message.
+        said: Message of the error.
         first: Argument before the message, of a class of `FIRST_ARGUMENT`.
-        notes: Its notes.
+        notes: Notes of the error.
     """
 
     name: str
@@ -132,7 +132,7 @@ def error_of(record: ErrorRecord) -> Exception:
     """The error of a record.
 
     Raises:
-        AnswerError: Its class is not one of `ERRORS`, or its texts are longer than any.
+        AnswerError: The class of the error is not one of `ERRORS`, or its texts are longer than any.
     """
     kind = ERRORS.get(record.name)
     if kind is None or len(record.notes) > MOST_NOTES:
@@ -198,7 +198,7 @@ def check_roofs(roofs: Roofs) -> Roofs:
     """Roofs that a process answered with.
 
     Raises:
-        MachineError: They are no rates.
+        MachineError: A rate is not a finite number above zero.
     """
     rates = (roofs.flops, roofs.dram_bytes, roofs.l2_bytes)
     if not all(isfinite(rate) and rate > 0 for rate in rates):

@@ -38,7 +38,7 @@ def enter_library(entry: Entry) -> Standing | None:
     """Prepare a library, call it and verify what it gives; the process remembers it for its turns.
 
     Returns:
-        Its standing; `None` if this process was not told all that is expected.
+        Outcome of the library; `None` if this process was not told all that is expected.
 
     Raises:
         TypeError: The entry is a program of ours.

@@ -73,7 +73,7 @@ def check_memory(payload: Payload, workers: int = 1) -> None:
         workers: Number of workers that run it at once.
 
     Raises:
-        PayloadError: Its arrays and those that it is verified with take more memory than a worker may.
+        PayloadError: The arrays of the payload and those that it is verified with take more memory than a worker may.
     """
     most, needed = worker_memory(workers), needed_bytes(payload)
     if needed > most:

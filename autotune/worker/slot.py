@@ -215,7 +215,7 @@ def read_delivery(data: object, request: SlotRequest) -> Delivery:
     """What a slot delivered.
 
     Raises:
-        AnswerError: It is no answer to the request.
+        AnswerError: The message does not answer the request.
     """
     if not isinstance(data, bytes):
         raise AnswerError(f"a slot must deliver bytes, one delivered {type(data).__name__}")

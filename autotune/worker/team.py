@@ -172,7 +172,7 @@ class Team:
         """What a slot delivered on a request; `None` where Dask gave up, since worker after worker ended over it.
 
         Raises:
-            AnswerError: That is no answer to the request.
+            AnswerError: The message does not answer the request.
             MachineError: The scheduler is gone, or a worker could not do it.
         """
         status = future.status

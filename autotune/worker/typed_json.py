@@ -72,7 +72,7 @@ class Raw:
         """The bytes that something stands for; all that are taken are no more than came.
 
         Raises:
-            AnswerError: They are not there, or there are no bytes to be had any more.
+            AnswerError: The message holds no such bytes, or none are left.
         """
         at, size = about.get("at"), about.get("bytes")
         if type(at) is not int or type(size) is not int or at < 0 or not 0 <= size <= self._left:
@@ -96,7 +96,7 @@ def dump(value: object, kind: object) -> list[memoryview]:
     """A value of a type as the parts of a message.
 
     Raises:
-        Exception: It is of another type, which pydantic names.
+        Exception: The value is of another type, which pydantic names.
     """
     raw = Raw(memoryview(b""))
     text = codec(kind).writer.to_json((value,), context=raw, warnings="none")
@@ -108,7 +108,7 @@ def load(data: bytes | memoryview, kind: object) -> Loaded:
     """The value of a type that a message holds; its arrays are views of the message, which cannot be written to.
 
     Raises:
-        AnswerError: It holds no such value.
+        AnswerError: The message holds no such value.
     """
     view = memoryview(data)
     try:
@@ -156,7 +156,7 @@ def narrowed(schema: Schema, field: str = "") -> Schema:
         field: Field of a dataclass that it is of; empty for none.
 
     Raises:
-        TypeError: It is of what is no data.
+        TypeError: The type holds what is no data.
     """
     if isinstance(schema, list):
         return [narrowed(each, field) for each in schema]
@@ -222,7 +222,7 @@ def or_end(value: object, read: Callable[[object], object]) -> object:
     """A value of a dict; no other one is read where it is wrong.
 
     Raises:
-        AnswerError: It is wrong.
+        AnswerError: The value is wrong.
     """
     try:
         return read(value)
@@ -248,7 +248,7 @@ def read_text(data: object, info: ValidationInfo) -> str:
     """A text.
 
     Raises:
-        AnswerError: It is none.
+        AnswerError: The data are no text.
     """
     if isinstance(data, dict):
         return str(raw_of(info).take(data), "utf-8")
@@ -268,7 +268,7 @@ def read_bytes(data: object, info: ValidationInfo) -> bytes:
     """Bytes.
 
     Raises:
-        AnswerError: They are none.
+        AnswerError: The data are no bytes.
     """
     if not isinstance(data, dict):
         raise AnswerError(f"an answer must be as promised: bytes, got {type(data).__name__}")
@@ -287,7 +287,7 @@ def read_array(data: object, info: ValidationInfo) -> Array:
     """An array over the message itself; of numbers alone, so that no byte is ever taken for the address of an object.
 
     Raises:
-        AnswerError: It is none.
+        AnswerError: The data are no array.
     """
     dtype, shape = (data.get("dtype"), data.get("shape")) if isinstance(data, dict) else (None, None)
     if not isinstance(data, dict) or not isinstance(dtype, str) or dtype not in DTYPES:

@@ -244,7 +244,7 @@ class Worker(Closing):
         Args:
             process: The process.
             time_limits: Limits of the call.
-            deadline: When the time of the whole call ends, in seconds of the monotonic clock.
+            deadline: Time at which the whole call must end, in seconds of the monotonic clock.
             oom_kills: Processes that the kernel had killed for want of memory when the call began.
         """
         now = time.monotonic()
