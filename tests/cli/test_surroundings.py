@@ -16,7 +16,7 @@ import resource
 
 from autotune.worker.worker import Worker
 with Worker() as worker:
-    print(worker.call(resource.getrlimit, resource.RLIMIT_AS))
+    print(tuple(worker.call(resource.getrlimit, resource.RLIMIT_AS)))
 """
 ONE_MEASUREMENT = """
 import autotune as at
