@@ -55,7 +55,8 @@ class Accepted:
         """What an argument of a payload takes: whole numbers in its range."""
         dtype, bounds = DTYPES[argument.dtype], None
         if dtype.kind == "i":
-            low, high, held = int(argument.low), int(argument.high), np.iinfo(dtype)
+            low, high = argument.accepts or (int(argument.low), int(argument.high))
+            held = np.iinfo(dtype)
             bounds = None if low <= held.min and high > held.max else (low, high)
         return cls(argument.name, argument.shape, dtype, bounds, way_out)
 

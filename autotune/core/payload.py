@@ -55,6 +55,8 @@ class Argument:
         dtype: MLIR element type, one of `DTYPES`.
         low: Smallest value that random data takes.
         high: Upper end (exclusive) of random data: for token ids, the vocabulary size.
+        accepts: Least whole number that a call may give, and the one above the largest: others would be read at
+            indices that there are not. `None`: those of random data.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Argument:
     dtype: str = "f32"
     low: float = -1.0
     high: float = 1.0
+    accepts: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from autotune.core.payload import ROLES, SYMBOL, Argument, Case
 
@@ -23,6 +23,7 @@ Seconds = Annotated[float, Field(ge=1e-18, lt=1e6, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Flops = Annotated[float, Field(ge=1, lt=1e24, allow_inf_nan=False)] | Annotated[float, Field(ge=0, le=0)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
+Bound = Annotated[int, Field(ge=-(2**63), le=2**63)]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Size = Annotated[int, Field(ge=1, lt=2**40)]
@@ -30,6 +31,17 @@ SampleSeconds = Annotated[tuple[Seconds, ...], Field(max_length=100_000)]
 KnobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
 Spelled = Annotated[str, Field(pattern=r"^[ -~]{1,1000}$")]  # a name, or an attribute as MLIR spells it
 KnobValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)] | Spelled
+
+
+def check_accepted(accepts: tuple[int, int]) -> tuple[int, int]:
+    """Whole numbers that calls accept, if there are some.
+
+    Raises:
+        ValueError: There are none.
+    """
+    if accepts[0] >= accepts[1]:
+        raise ValueError(f"accepts must begin below its end, got {accepts}")
+    return accepts
 
 
 @dataclass(frozen=True)
@@ -42,10 +54,13 @@ class ArgumentRecord:
     dtype: Name
     low: Number
     high: Number
+    accepts: Annotated[tuple[Bound, Bound], AfterValidator(check_accepted)] | None = (
+        None  # as of 2026-11; what was recorded before accepts what is drawn
+    )
 
     def restore(self) -> Argument:
         """The argument."""
-        return Argument(self.name, self.role, self.shape, self.dtype, self.low, self.high)
+        return Argument(self.name, self.role, self.shape, self.dtype, self.low, self.high, self.accepts)
 
 
 @dataclass(frozen=True)

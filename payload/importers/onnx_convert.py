@@ -69,7 +69,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_steps(model, weights)
     weights |= take_weights(graph)
     fix_sizes(model, {}, weights)
-    places = places_of(graph, weights)
+    known = facts_of(graph)
+    places = places_of(graph, known.shapes, known.kinds)
     asked = [tensor for tensor in graph.input if tensor.name not in weights]
     given = [argument_of(tensor, places) for tensor in asked]
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}

@@ -23,6 +23,20 @@ SETTINGS: Mapping[str, tuple[int, ...]] = {
     "Range": (0, 1, 2),
 }
 
+# Ops that read the first input at indices that the second holds, each with the dimension; `None`: an attribute has it.
+INDEXED: Mapping[str, int | None] = {
+    "Gather": None,
+    "GatherElements": None,
+    "GatherND": 0,
+    "ScatterElements": None,
+    "ScatterND": 0,
+    "ReverseSequence": None,
+    "NegativeLogLikelihoodLoss": 1,
+    "SoftmaxCrossEntropyLoss": 1,
+}
+SEVERAL = ("GatherND", "ScatterND")  # at indices of several dimensions
+WHOLE = (2, 3, 4, 5, 6, 7, 12, 13)  # ONNX's numbers of types of whole numbers
+
 
 def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:
     """Compute what depends on no input, in place: masks, positions, shapes and rotary angles become initializers.
@@ -128,18 +142,33 @@ def is_plain(node: "NodeProto") -> bool:
     return all(attribute.i == 1 for attribute in node.attribute if attribute.name == "group")
 
 
-def places_of(graph: "GraphProto", weights: Mapping[str, Array]) -> dict[str, int]:
-    """For every tensor that an op takes places from: how many there are. Reshaped and cast tensors are followed."""
-    shapes = {name: list(array.shape) for name, array in weights.items()}
-    shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+def places_of(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Mapping[str, int]) -> dict[str, int]:
+    """For every tensor that an op takes indices from: how many there are. What indices are computed from is followed.
+
+    Args:
+        graph: The graph.
+        shapes: Shapes of its tensors, by name.
+        kinds: ONNX's numbers of their types, by name.
+    """
     bounds: dict[str, int] = {}
     for node in reversed(graph.node):
-        if node.op_type in ("Gather", "GatherElements") and node.input[0] in shapes:
-            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-            size = shapes[node.input[0]][axis]
+        size = indexed(node, shapes)
+        if size is not None:
             bounds[node.input[1]] = min(size, bounds.get(node.input[1], size))
-        elif node.op_type in ("Cast", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten"):
-            bound = bounds.get(node.output[0])
-            if bound is not None:
-                bounds[node.input[0]] = min(bound, bounds.get(node.input[0], bound))
+            continue
+        found = [bounds[name] for name in node.output if name in bounds]
+        for name in inputs_of(node) if found else ():
+            if kinds.get(name) in WHOLE:
+                bounds[name] = min(*found, bounds.get(name, found[0]))
     return bounds
+
+
+def indexed(node: "NodeProto", shapes: Mapping[str, list[int]]) -> int | None:
+    """How many elements there are where a node reads the first input at indices that the second holds."""
+    shape = shapes.get(node.input[0]) if len(node.input) > 1 else None
+    if not shape or node.op_type not in INDEXED:
+        return None
+    axis = INDEXED[node.op_type]
+    if axis is None:
+        axis = next((a.i for a in node.attribute if a.name in ("axis", "time_axis")), 0)
+    return min(shape) if node.op_type in SEVERAL else shape[min(axis, len(shape) - 1)]

@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
 ASSERTS = "assert"  # in the names of ops that only check
-KEEPS_PLACES = (
-    "view",
-    "reshape",
-    "_unsafe_view",
-    "unsqueeze",
-    "squeeze",
-    "clone",
-    "expand",
-    "slice",
-    "_to_copy",
-    "alias",
-)
 
 
 def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tuple[Graph, dict[str, Array]]":
@@ -122,7 +110,7 @@ def to_torch(array: Array) -> "Tensor":
 
 
 def places_of(graph: "Graph") -> dict[str, int]:
-    """For every tensor that an op takes places from: how many there are. Reshaped and cast tensors are followed."""
+    """For every tensor that an op takes indices from: how many there are. What those are computed from is followed."""
     bounds: dict[str, int] = {}
     for node in reversed(list(graph.nodes)):
         name = getattr(node.target, "__name__", "").partition(".")[0]
@@ -134,9 +122,19 @@ def places_of(graph: "Graph") -> dict[str, int]:
             for place, used in enumerate(node.args[1]):
                 if used is not None:
                     note(bounds, used, node.args[0].meta["val"].shape[place])
-        elif name in KEEPS_PLACES and node.name in bounds:
-            note(bounds, node.args[0], bounds[node.name])
+        elif name.startswith("nll_loss"):
+            note(bounds, node.args[1], node.args[0].meta["val"].shape[-1 if node.args[0].meta["val"].ndim == 1 else 1])
+        elif node.name in bounds:
+            for used in node.all_input_nodes:
+                if is_integer(used):
+                    note(bounds, used, bounds[node.name])
     return bounds
+
+
+def is_integer(node: "Node") -> bool:
+    """Tell whether a node gives whole numbers; truth values are none."""
+    kind = getattr(node.meta.get("val"), "dtype", None)
+    return kind is not None and not kind.is_floating_point and not kind.is_complex and str(kind) != "torch.bool"
 
 
 def note(bounds: dict[str, int], node: "Node", size: int) -> None:

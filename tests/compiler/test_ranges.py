@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import autotune as at
 from autotune.core.errors import PayloadError
 from autotune.worker.reading import open_payload
 
@@ -50,3 +51,43 @@ def test_a_file_says_the_range_of_an_argument(tmp_path):
 def test_a_range_that_holds_nothing_is_refused(tmp_path):
     with pytest.raises(PayloadError, match=r"autotune.low of argument 0 must be below autotune.high, got 4 and 2"):
         loaded(tmp_path, " {autotune.low = 4 : i64, autotune.high = 2 : i64}")
+
+
+def test_a_call_gives_indices_that_there_are_and_negative_ones_where_they_count_from_the_end(tmp_path):
+    assert loaded(tmp_path).arguments[0].accepts == (-7, 7)
+    said = loaded(tmp_path, " {autotune.low = 2 : i64, autotune.high = 4 : i64}")
+    assert said.arguments[0].accepts == (-7, 7)
+
+
+@pytest.mark.parametrize(
+    ("row", "accepts"),
+    [
+        ("%row = arith.addi %id, %zero : i64", (0, 7)),
+        ("%row = arith.subi %id, %seven : i64", (7, 14)),
+        ("%row = arith.minsi %id, %two : i64", (0, 2**63)),
+        ("%row = arith.muli %id, %two : i64", (0, 4)),
+        ("%row = arith.remsi %id, %seven : i64", (0, 2**63)),
+        ("%c = arith.maxsi %id, %zero : i64\n %row = arith.minsi %c, %two : i64", (-(2**63), 2**63)),
+        ("%row = arith.xori %id, %two : i64", (0, 7)),  # what is not understood: the range of random data
+    ],
+)
+def test_a_call_gives_what_is_an_index_in_the_end(tmp_path, row, accepts):
+    text = GATHER.format(said="")
+    first, last = text.index("    %from_end"), text.index("    %place")
+    text = text[:first] + row + "\n" + text[last:]
+    path = tmp_path / "rows.mlir"
+    path.write_text(text.replace("  %seven =", "  %two = arith.constant 2 : i64\n  %seven ="))
+    assert open_payload(path).arguments[0].accepts == accepts
+
+
+def test_integers_that_are_no_indices_take_every_value(tmp_path):
+    path = tmp_path / "plain.mlir"
+    path.write_text("""func.func @plain(%x: tensor<5xi32>) -> tensor<5xi32> {
+  %e = tensor.empty() : tensor<5xi32>
+  %y = linalg.add ins(%x, %x : tensor<5xi32>, tensor<5xi32>) outs(%e : tensor<5xi32>) -> tensor<5xi32>
+  return %y : tensor<5xi32>
+}""")
+    argument = open_payload(path).arguments[0]
+    assert (argument.low, argument.high, argument.accepts) == (-8, 8, (-(2**31), 2**31))
+    x = np.array([2000, -9, 8, 0, 1 << 20], np.int32)
+    np.testing.assert_array_equal(at.compile(path)(x), 2 * x)

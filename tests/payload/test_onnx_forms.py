@@ -9,6 +9,7 @@ from model_zoo import FLOAT, INT64, TensorProto, helper, numpy_helper
 
 from autotune.core.errors import PayloadError
 from autotune.worker.importing import import_model
+from autotune.worker.reading import open_payload
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_convert import read_model
@@ -333,3 +334,23 @@ def test_an_input_of_a_type_that_is_not_read_is_refused_by_its_name(tmp_path):
     path = write(tmp_path / "model.onnx", [helper.make_node("Neg", ["x"], ["y"])], given, ["y"], kind=TensorProto.INT16)
     with pytest.raises(PayloadError, match="input x must not hold integers of 16 bits"):
         import_model(str(path), tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes", "ranges"),
+    [
+        ("Gather", [4], {"axis": 1}, (7, (0, 7))),
+        ("GatherElements", [5, 2], {"axis": 1}, (7, (0, 7))),
+        ("NegativeLogLikelihoodLoss", [5], {}, (7, (0, 7))),
+        ("SoftmaxCrossEntropyLoss", [5], {}, (7, (0, 7))),
+        ("ReverseSequence", [7], {"time_axis": 0, "batch_axis": 1}, (5, (-8, 8))),
+    ],
+)
+def test_indices_of_a_computed_tensor_have_its_range(op, shape, attributes, ranges, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node(op, ["r", "i"], ["y"], **attributes)]
+    given = [helper.make_tensor_value_info("x", FLOAT, [5, 7]), helper.make_tensor_value_info("i", INT64, shape)]
+    graph = helper.make_graph(nodes, "g", given, [helper.make_tensor_value_info("y", FLOAT, None)])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    indices = open_payload(path).arguments[1]
+    assert (indices.high, indices.accepts) == ranges

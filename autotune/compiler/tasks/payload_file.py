@@ -1,6 +1,7 @@
 """A user's own ``.mlir`` file as a payload: one public function over statically shaped memrefs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from mlir import ir
@@ -11,6 +12,7 @@ from autotune.compiler.module import context, parse, symbol
 from autotune.compiler.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
 from autotune.compiler.tasks.carried import carry_in_place
+from autotune.compiler.tasks.index_ranges import accepted_ranges
 from autotune.compiler.tasks.ranges import range_of
 from autotune.compiler.tasks.written import writer_of, writer_of_read_only
 from autotune.core.errors import CompileError, PayloadError
@@ -188,7 +190,16 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
             f"@{symbol(function)} in {path} must write at least one argument, it writes none; "
             f'mark one with {{{ROLE} = "output"}}'
         )
-    return tuple(arguments)
+    return with_accepted(function, arguments)
+
+
+def with_accepted(function: ir.OpView, arguments: list[Argument]) -> tuple[Argument, ...]:
+    """Arguments, with the whole numbers that calls may give for those that are only read."""
+    values = function.regions[0].blocks[0].arguments
+    whole = [a.dtype.startswith("i") and a.role not in WRITTEN for a in arguments]
+    drawn = {v: (int(a.low), int(a.high)) for v, a, each in zip(values, arguments, whole, strict=True) if each}
+    accepted = accepted_ranges(function, drawn)
+    return tuple(replace(a, accepts=accepted.get(v)) for v, a in zip(values, arguments, strict=True))
 
 
 def role_of(function: ir.OpView, index: int, path: str) -> str:

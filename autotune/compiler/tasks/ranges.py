@@ -45,7 +45,9 @@ def sizes_read_at(value: ir.Value) -> Iterator[int]:
         for use in waiting.pop().uses:
             op, number = use.owner.operation, use.operand_number
             if op.name == "tensor.extract" and number > 0:
-                yield ir.RankedTensorType(op.operands[0].type).shape[number - 1]
+                kind = ir.RankedTensorType(op.operands[0].type)
+                if not kind.is_dynamic_dim(number - 1):
+                    yield kind.get_dim_size(number - 1)
                 continue
             found = [v for v in onward(op, number) if v not in seen and holds_integers(v)]
             seen.update(found)
