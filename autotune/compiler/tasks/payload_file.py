@@ -206,7 +206,7 @@ def role_of(function: ir.OpView, index: int, path: str) -> str:
     """The argument's ``autotune.role`` attribute; where it has none, output or input, as it is written or not.
 
     Raises:
-        PayloadError: It is to be an input or a weight, memory of the caller, and is written.
+        PayloadError: An argument that is declared an input or a weight may be written.
     """
     said, writer = said_of(function, index), writer_of(function.regions[0].blocks[0].arguments[index])
     if ROLE not in said:
