@@ -75,7 +75,7 @@ def ask_runtime(
     Args:
         path: The user's own file.
         model: The model, as the reference computed it.
-        weights: Its weights, by name.
+        weights: Weights of the model, by name.
         inputs: The inputs of every call, by name.
         recorded: The results of every call and the name of what computed them; empty if nothing could.
 
@@ -83,7 +83,7 @@ def ask_runtime(
         Results and the name of what computed them, to record.
 
     Raises:
-        UnsupportedError: They disagree.
+        UnsupportedError: The results disagree.
     """
     results, oracle = recorded
     draws = any(node.op_type.startswith(RANDOM) for node in every_node(model.graph))
