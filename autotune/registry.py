@@ -1,5 +1,6 @@
 """Content by name, through Python entry points: payloads, schedules, baselines, ... Plug-ins count."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
 GENERATORS, IMPORTERS, DIALECTS = "autotune.generators", "autotune.importers", "autotune.dialects"
 BACKENDS, COSTS, PRECISIONS = "autotune.backends", "autotune.costs", "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 SEARCHED = (SCHEDULES, PRECISIONS, BACKENDS)  # whatever may compute a task
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, *SEARCHED, COSTS, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
@@ -80,6 +82,12 @@ def load_payload(spec: str) -> Payload:
 def is_registered(spec: str) -> bool:
     """Whether a spec begins with the name of a payload."""
     return spec.partition(",")[0] in registered(PAYLOADS)
+
+
+def may_open_file(spec: str) -> bool:
+    """Whether a parameter of a registered payload is more than a word or a number, and so may be a path."""
+    values = [value for _, equals, value in (each.partition("=") for each in spec.split(",")[1:]) if equals]
+    return any(not PLAIN_VALUE.fullmatch(value) or os.path.lexists(value) for value in values)
 
 
 def is_importable(spec: str) -> bool:

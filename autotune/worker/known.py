@@ -6,7 +6,7 @@ from dataclasses import replace
 from autotune.core.errors import AutotuneError, PayloadError
 from autotune.core.payload import Payload
 from autotune.core.printable import one_line
-from autotune.registry import is_importable, is_registered, load_payload
+from autotune.registry import is_importable, is_registered, load_payload, may_open_file
 from autotune.worker.imports import imported_before
 from autotune.worker.named import is_named, places_of
 from autotune.worker.reading import open_model, open_place
@@ -18,20 +18,24 @@ def reopen_payload(spec: str) -> Payload:
     Raises:
         PayloadError: The record names neither, or what the user named is no payload any more.
     """
-    if is_registered(spec):
+    installed = is_registered(spec)
+    if installed and not may_open_file(spec):
         return load_payload(spec)
     if not is_named(spec):
         raise PayloadError(
             f"a payload that a record names must be installed, or named by you before, {one_line(spec)[:200]!r} is "
             "neither; where it is yours, `autotune show` it once"
         )
+    if installed:
+        return load_payload(spec)
     return open_model(imported_before(spec), spec) if is_importable(spec) else open_place(spec)
 
 
 def known_payload(recorded: Payload) -> Payload:
     """The payload of a record with the functions that it has here, if it is known here; else as it is.
 
-    What its name leads to is never opened, unless that is an installed payload: only what the user named, of that text.
+    What its name leads to is never opened, unless that is an installed payload whose parameters are words and numbers:
+    only what the user named, of that text.
     """
     installed = is_registered(recorded.name)
     for spec in [recorded.name] if installed else places_of(recorded.sha256):

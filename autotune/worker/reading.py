@@ -32,7 +32,7 @@ from autotune.core.files import read_text
 from autotune.core.imported import DESCRIPTION, TEXT
 from autotune.core.open_script import ChosenScript, OpenScript
 from autotune.core.payload import Payload
-from autotune.registry import dialect_of, is_importable, is_registered, load_payload
+from autotune.registry import dialect_of, is_importable, is_registered, load_payload, may_open_file
 from autotune.worker.imports import import_once
 from autotune.worker.limits import READ_SECONDS, SCRIPT_SECONDS, read_seconds
 from autotune.worker.named import remember
@@ -114,9 +114,11 @@ def open_payload(source: str | Path) -> Payload:
         PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
     """
     spec = str(source)
-    if is_registered(spec):
+    if is_registered(spec) and not may_open_file(spec):
         return load_payload(spec)
-    if is_importable(spec):
+    if is_registered(spec):
+        found = load_payload(spec)
+    elif is_importable(spec):
         found = open_model(import_once(spec), spec)
     elif is_path(spec) or is_folder(spec):
         found = open_place(spec)

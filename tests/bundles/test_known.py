@@ -13,6 +13,7 @@ from autotune.bundles.replay import replay
 from autotune.core.errors import BundleError, PayloadError
 from autotune.core.machine import this_machine
 from autotune.store.bundle import read_bundle
+from autotune.worker.known import reopen_payload
 from autotune.worker.named import is_named, names, places_of, remember
 from autotune.worker.reading import open_payload
 
@@ -136,3 +137,19 @@ def test_names_are_kept_the_last_first_and_damage_loses_them_at_most():
     names().mkdir()
     remember("one.mlir", "a" * 64)
     assert not is_named("one.mlir")
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("value", ["{}/weights", "{}/weights.safetensors", "weights.safetensors"])
+def test_a_path_among_parameters_of_a_record_is_not_opened(tmp_path, monkeypatch, value):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "weights")
+    (tmp_path / "weights.safetensors").write_bytes(b"x" * 100)
+    OPENED.clear()
+    with pytest.raises(PayloadError, match="named by you before"):
+        reopen_payload(f"gpt2,weights={value.format(tmp_path)}")
+    assert not [path for path in OPENED if "/weights" in str(path) or str(path).startswith("weights")]
+
+
+def test_words_and_numbers_among_parameters_of_a_record_are_taken():
+    assert reopen_payload("matmul,m=4,n=4,k=4").name == "matmul,m=4,n=4,k=4"
