@@ -261,8 +261,10 @@ at.compile(sys.argv[1], listener=Printer())
 """
     command = [sys.executable, "-c", program, str(mlp(tmp_path / "model.onnx"))]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [line for line in said if line.startswith("importing model.onnx: ")] == said[1:4]
-    assert [said[0].split()[0], *(line.split()[0] for line in said[4:])] == [
+    importing = [line for line in said if line.startswith("importing model.onnx: ")]
+    assert len(importing) > 2
+    assert importing == said[1 : 1 + len(importing)]
+    assert [said[0].split()[0], *(line.split()[0] for line in said[1 + len(importing) :])] == [
         "reading",
         "partitioning",
         "scheduling",
