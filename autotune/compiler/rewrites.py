@@ -194,10 +194,10 @@ AFTER_SCRIPT = (
     Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),
     Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
-    Rewrite("zeros", 2, lambda unit: start_from_zero(unit.module)),
+    Rewrite("zeros", 3, lambda unit: start_from_zero(unit.module)),
     Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),
     Rewrite("prefetch-rows", 1, lambda unit: prefetch_rows(unit.module)),
-    Rewrite("vector-math", 1, lambda unit: approximate(unit.module)),
+    Rewrite("vector-math", 2, lambda unit: approximate(unit.module)),
     Rewrite("panel-loads", 1, panel_loads),
 )
 ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
