@@ -13,7 +13,7 @@ from autotune.core.errors import BundleError
 from autotune.core.foreign_kernel import kernel_files
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine, this_machine
-from autotune.core.payload import Payload
+from autotune.core.payload import REFERENCE, Payload
 from autotune.core.script import write_step
 from autotune.core.task import Task
 from autotune.registry import family_for, is_registered
@@ -78,7 +78,7 @@ def differences_now(
 
 def lacks_reference(bundle: BundleFiles) -> bool:
     """Tell whether a bundle was verified against a reference that is not known here."""
-    return bundle.manifest.numerics.oracle == "reference" and bundle.payload.reference is None
+    return bundle.manifest.numerics.oracle == REFERENCE and bundle.payload.reference is None
 
 
 def why_unknown_here(bundle: BundleFiles) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from autotune.bundles.verdict import ALARMS, RegressionVerdict
 from autotune.core.options import check_real
+from autotune.core.payload import REFERENCE
 from autotune.core.stats import Interval
 from autotune.store.records import ProcessTimes
 
@@ -70,6 +71,8 @@ class RegressionFinding:
         samples: Raw times in seconds a call, an entry a process: of the last look, or of all that an alarm needed.
         notes: Differences from the recording, a sentence each.
         seconds: Wall-clock time of the check, in seconds.
+        oracle: What results were compared with, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
     """
 
     bundle: str
@@ -82,6 +85,8 @@ class RegressionFinding:
     samples: tuple[ProcessTimes, ...] = ()
     notes: tuple[str, ...] = field(default=())
     seconds: float = 0.0
+    oracle: str = REFERENCE
+    unproved: bool = False
 
     @property
     def alarms(self) -> bool:

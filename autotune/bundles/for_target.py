@@ -17,7 +17,7 @@ from autotune.core.c_names import c_name
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Evaluation
-from autotune.core.payload import Payload
+from autotune.core.payload import REFERENCE, Payload
 from autotune.core.target import Target
 from autotune.core.trial import RIGHT, Outcome
 from autotune.tuning.default_program import default_candidate
@@ -62,6 +62,8 @@ class TargetCheck:
         diagnostic: What went wrong, if anything did.
         max_error: Largest absolute difference to the oracle; `None` where nothing came back.
         emulator: What ran it, such as ``qemu-aarch64 -cpu neoverse-n1``.
+        oracle: What results were compared with, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
     """
 
     payload: str
@@ -70,6 +72,8 @@ class TargetCheck:
     diagnostic: str
     max_error: float | None
     emulator: str
+    oracle: str = REFERENCE
+    unproved: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -149,9 +153,11 @@ def verify_emulated(
     if isinstance(verdict, Evaluation):
         return failed(program, emulator, verdict.outcome, verdict.diagnostic)
     about = (payload.name, target.name, verdict.outcome, verdict.diagnostic, verdict.max_error)
-    return TargetCheck(*about, emulator.about)
+    return TargetCheck(*about, emulator.about, payload.oracle, payload.unproved)
 
 
 def failed(program: TargetProgram, emulator: Emulator, outcome: Outcome, why: str) -> TargetCheck:
     """What is known of a program that gave nothing back."""
-    return TargetCheck(program.payload.name, program.target.name, outcome, why, None, emulator.about)
+    payload = program.payload
+    about = (payload.name, program.target.name, outcome, why, None, emulator.about)
+    return TargetCheck(*about, payload.oracle, payload.unproved)

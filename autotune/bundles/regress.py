@@ -97,7 +97,15 @@ def cost(bundle: BundleFiles) -> float:
 
 def left_out(bundle: BundleFiles) -> RegressionFinding:
     """Finding for a bundle that the time limit left out."""
-    return RegressionFinding(str(bundle.folder), bundle.payload.name, "inconclusive", "left out by --quick")
+    payload = bundle.payload
+    return RegressionFinding(
+        str(bundle.folder),
+        payload.name,
+        "inconclusive",
+        "left out by --quick",
+        oracle=payload.oracle,
+        unproved=payload.unproved,
+    )
 
 
 def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, until: float = inf) -> RegressionFinding:
@@ -117,6 +125,8 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
         f"no baseline runs ({manifest.baseline.why_not})" if manifest.baseline.why_not else "no baseline runs",
         recorded=quiet_speedup(manifest.samples, manifest.baseline.part_error),
         notes=differences_now(bundle, machine),
+        oracle=bundle.payload.oracle,
+        unproved=bundle.payload.unproved,
     )
     looks: list[Look] = []
     for pause in (*pauses_within(0.0 if options.update else options.wait), inf):

@@ -18,7 +18,7 @@ from autotune.core.evaluator import Effort
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import Machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
-from autotune.core.payload import Payload
+from autotune.core.payload import REFERENCE, Payload
 from autotune.core.stats import Interval
 from autotune.core.trial import RIGHT, UNTOLD, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
@@ -55,6 +55,8 @@ class Replay:
         max_error: Largest absolute difference to the oracle.
         differences: What is not as it was recorded, and what that means, a sentence each.
         same_machine: Whether the recorded speed-up was measured on a machine like this.
+        oracle: What results were compared with, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
     """
 
     payload: str
@@ -69,6 +71,8 @@ class Replay:
     max_error: float | None
     differences: tuple[str, ...]
     same_machine: bool
+    oracle: str = REFERENCE
+    unproved: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -172,6 +176,8 @@ def summarize(
         max_error=ours.max_error,
         differences=differences_now(bundle, machine, hashes),
         same_machine=manifest.fingerprint == machine.fingerprint,
+        oracle=bundle.payload.oracle,
+        unproved=bundle.payload.unproved,
     )
 
 

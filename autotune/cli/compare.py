@@ -65,13 +65,15 @@ def compare(
 def show_comparison(found: "Comparison") -> None:
     """Print a row a contestant, and what exactly each of them was; notes have been said before."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
+    from autotune.core.payload import REFERENCE, UNPROVED
     from autotune.reports.format import factor, out, time_span
 
     console = out()
     several = found.machine.threads > 1
     threads = f"{found.machine.threads} threads" if several else "one thread"
     roof = f"{threads}, FMA roof {found.roofs.flops / 1e9:.1f} GFLOP/s"
-    show_sentence(console, f"{found.payload}: {roof}; gaps below {found.noise_floor:.1%} are noise")
+    said = f"; {UNPROVED}" if found.unproved else f"; errors beside the {found.oracle}" * (found.oracle != REFERENCE)
+    show_sentence(console, f"{found.payload}: {roof}; gaps below {found.noise_floor:.1%} are noise{said}")
     over = f"over {found.ratio_to or 'nothing'} [95 %]"
     heads = ("time [95 %]", *(["efficiency"] if several else []), "of roof", over, "max error")
     rows = (

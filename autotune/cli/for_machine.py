@@ -73,7 +73,7 @@ def show_chosen(
 ) -> None:
     """Print what models chose, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import out
+    from autotune.reports.format import error_beside, out
     from autotune.tuning.for_machine import notes_of
 
     console = out()
@@ -83,7 +83,8 @@ def show_chosen(
     if check is None:
         show_sentence(console, f"not verified: {why_not}", 2)
     elif check.is_right:
-        show_sentence(console, f"right, max error {check.max_error:.2g}, under {check.emulator}", 2)
+        beside = error_beside(check.max_error, check.oracle, unproved=check.unproved)
+        show_sentence(console, f"right, {beside}, under {check.emulator}", 2)
     else:
         show_sentence(console, f"{check.outcome}: {check.diagnostic}, under {check.emulator}", 2)
     for note in notes_of(found.tasks):

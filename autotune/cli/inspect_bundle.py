@@ -6,7 +6,18 @@ from rich.console import Console
 
 from autotune.cli.inspect_store import LEGEND, config_text, spell
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
-from autotune.reports.format import above_roof, agreement, duration, factor, out, percent, size, time_span, times
+from autotune.reports.format import (
+    above_roof,
+    agreement,
+    duration,
+    error_beside,
+    factor,
+    out,
+    percent,
+    size,
+    time_span,
+    times,
+)
 from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
 from autotune.reports.winner import Winner
@@ -26,7 +37,8 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     share = f", {percent(winner.roof_fraction)} of the FMA roof" if winner.roof_fraction else ""
     show_sentence(console, f"{winner.payload}: {time_span(winner.seconds)}{share}")
     over = f"{factor(winner.speedup)} over {winner.baseline} ({duration(winner.baseline_seconds)})"
-    show_sentence(console, f"{over}, max error {winner.max_error:.2g}; {winner.cpu}, {winner.isa}", 2)
+    error = error_beside(winner.max_error, winner.oracle, unproved=winner.unproved)
+    show_sentence(console, f"{over}, {error}; {winner.cpu}, {winner.isa}", 2)
     rows = tuple(task_row(task, winner.seconds.estimate, full=full) for task in tasks)
     show_table(console, Table("task", COLUMNS, rows, "" if full else "not as by default"))
     legend = f"call: share of a call; roof: share of the FMA roof; gain: over {winner.baseline}"

@@ -8,6 +8,7 @@ from rich.console import Console
 from autotune.cli.curve import draw_curve
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
 from autotune.core.machine import Roofs
+from autotune.core.payload import UNPROVED
 from autotune.core.space import Config
 from autotune.core.task_names import tell_apart
 from autotune.reports.format import above_roof, duration, out, percent
@@ -44,6 +45,8 @@ def show_overview(overview: Overview, *, full: bool = False) -> None:
     for payload in dict.fromkeys(sweep["payload"] for sweep in sweeps):
         mine = [sweep for sweep in sweeps if sweep["payload"] == payload]
         show_table(console, sweep_table(payload, mine, overview.names(payload), full=full))
+        if any(sweep["unproved"] for sweep in mine):
+            show_sentence(console, UNPROVED, 2)
         for line in draw_curve(overview.courses(payload), console.width):
             console.print(line, markup=False)
         console.print()

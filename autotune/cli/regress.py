@@ -69,9 +69,14 @@ def show_findings(findings: "Sequence[RegressionFinding]") -> None:
     rows = []
     for finding in findings:
         now, then = (f"{i.estimate:.4g}x" if i is not None else "-" for i in (finding.speedup, finding.recorded))
-        rows.append(TextRow(finding.payload, (finding.verdict, now, then), finding.why))
+        rows.append(TextRow(finding.payload, (verdict_of(finding), now, then), finding.why))
     columns = tuple(map(Column, ("verdict", "speed-up", "recorded")))
     show_table(console, Table("payload", columns, tuple(rows), "why"))
     for finding in findings:
         for note in finding.notes:
             show_sentence(console, f"{finding.payload}: {note}", 2)
+
+
+def verdict_of(finding: "RegressionFinding") -> str:
+    """A verdict; whether that is proved by nothing but the payload's own lowering."""
+    return f"{finding.verdict}, unproved" if finding.unproved else finding.verdict

@@ -116,7 +116,7 @@ def replay_for(folder: Path, target: "Target", *, as_json: bool) -> None:
 def show_replay(found: "Replay") -> None:
     """Print what a replay found."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import duration, factor, out
+    from autotune.reports.format import duration, error_beside, factor, out
 
     console = out()
     if found.verdict == "impossible":
@@ -124,7 +124,8 @@ def show_replay(found: "Replay") -> None:
         return
     what = f"{found.outcome}: {found.diagnostic}"
     if found.is_right:
-        what = f"right, max error {found.max_error:.2g}, {duration(found.best_seconds)}"
+        beside = error_beside(found.max_error, found.oracle, unproved=found.unproved)
+        what = f"right, {beside}, {duration(found.best_seconds)}"
     show_sentence(console, f"{found.payload}: {what}")
     show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
     why = f", for {found.why}" if found.why else ""

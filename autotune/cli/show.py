@@ -73,5 +73,5 @@ def show(
         output.write_text(shown.text.rstrip() + "\n")
     else:
         print_code(shown.text.rstrip(), is_diff=diff is not None)
-    if shown.note:
-        typer.echo(one_line(shown.note), err=True)
+    for sentence in filter(None, (shown.note, shown.doubt)):
+        typer.echo(one_line(sentence), err=True)

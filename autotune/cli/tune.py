@@ -175,13 +175,13 @@ def wait_for_room(sentence: str) -> None:
 def show_result(result: "TuneResult") -> None:
     """Print the summary of a tuning run."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import agreement, duration, factor, out
+    from autotune.reports.format import agreement, duration, error_beside, factor, out
 
     console = out()
     share = f", {result.roof_fraction:.1%} of the FMA roof" if result.roof_fraction else ""
     show_sentence(console, f"{result.payload}: {duration(result.best_seconds)}{share}")
     over = f"{factor(result.speedup)} over {result.baseline_name} ({duration(result.baseline_seconds)})"
-    show_sentence(console, f"{over}, max error {result.max_error:.2g}", 2)
+    show_sentence(console, f"{over}, {error_beside(result.max_error, result.oracle, unproved=result.unproved)}", 2)
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.trials.items()))
     rate = 60 * result.evaluated / result.search_seconds if result.search_seconds else 0.0
     show_sentence(

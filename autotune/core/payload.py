@@ -19,6 +19,8 @@ Array = npt.NDArray[Any]
 
 ROLES = ("input", "weight", "state", "output")
 WRITTEN = ("state", "output")  # what a call leaves a result in; a state is read too, and kept from call to call
+REFERENCE, PLAIN_LOWERING = "reference", "plain lowering"  # what says what a payload's results must be
+UNPROVED = "unproved: nothing but the plain lowering of the imported text says what is right"
 SYMBOL = "[A-Za-z_][A-Za-z0-9_.$-]{0,200}"  # what MLIR takes as the name of a function without quotes
 DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype("float32"),
@@ -113,6 +115,7 @@ class Payload:
         foreign: Whether others wrote the text: what importers write is then undone before tasks are found.
         rules: Rewrite rules that are applied before that; the oracle stays with the text before.
         error: What results may be off besides what the order of sums explains, relative to the largest of an output.
+        derived: Whether the text was made from something else, such as a model's file, that says what it must compute.
     """
 
     name: str
@@ -132,6 +135,7 @@ class Payload:
     foreign: bool = False
     rules: Rules = field(default_factory=Rules)
     error: float = 0.0
+    derived: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(SYMBOL, self.entry):
@@ -142,6 +146,20 @@ class Payload:
         if self.graph:
             given = [argument.name for argument in self.arguments if argument.role != "output"]
             check_graph(self.graph, given, {a.name: a.shape for a in self.outputs}, self.name)
+
+    @property
+    def oracle(self) -> str:
+        """What says what results must be: `REFERENCE` or `PLAIN_LOWERING`."""
+        return REFERENCE if self.reference is not None else PLAIN_LOWERING
+
+    @property
+    def unproved(self) -> bool:
+        """Whether nothing but its own plain lowering says what a text must compute that was made from something else.
+
+        Programs that are right then compute what the text says; whether the text says what its source does is not
+        known. A text that the user wrote is its own source.
+        """
+        return self.derived and self.reference is None
 
     @property
     def outputs(self) -> tuple[Argument, ...]:

@@ -135,6 +135,8 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         ratio_to=next((name for name in ANCHORS if name in times), None),
         seed=options.seed,
         notes=tuple(told.notes),
+        oracle=payload.oracle,
+        unproved=payload.unproved,
     )
 
 

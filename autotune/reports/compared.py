@@ -70,12 +70,14 @@ class RecordedComparison:
         machine: The host.
         ratio_to: Name of the row that ratios are to; `None` if it has no time.
         rows: The contestants.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
     """
 
     payload: str
     machine: RecordedMachine
     ratio_to: str | None
     rows: Annotated[tuple[RecordedRow, ...], Field(max_length=100)]
+    unproved: bool = False
 
 
 COMPARISON: TypeAdapter[RecordedComparison] = TypeAdapter(RecordedComparison)

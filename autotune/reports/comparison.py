@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any
 
 from autotune.core.machine import Machine, Roofs
+from autotune.core.payload import REFERENCE
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
 from autotune.worker.entry import EntryStatus
@@ -71,6 +72,8 @@ class Comparison:
         ratio_to: Name of the row that ratios are to; `None` if it has no time.
         seed: Seed of the input data.
         notes: Notes for the reader, a sentence each.
+        oracle: What results were compared with, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right.
     """
 
     payload: str
@@ -81,6 +84,8 @@ class Comparison:
     ratio_to: str | None
     seed: int
     notes: tuple[str, ...] = ()
+    oracle: str = REFERENCE
+    unproved: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -98,5 +103,7 @@ class Comparison:
             "seed": self.seed,
             "ratio_to": self.ratio_to,
             "rows": [row.to_json() for row in self.rows],
+            "oracle": self.oracle,
+            "unproved": self.unproved,
             "notes": list(self.notes),
         }

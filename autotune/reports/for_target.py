@@ -11,6 +11,7 @@ from autotune.compiler.object_code import disassemble
 from autotune.core.payload import Payload
 from autotune.core.target import Target
 from autotune.core.task_names import readable_name
+from autotune.reports.format import error_beside
 from autotune.store.bundle import read_bundle
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.reading import partition
@@ -56,7 +57,8 @@ class TargetReport:
     def lines(self) -> list[str]:
         """Lines for people; those below the first begin with a blank."""
         check, target = self.check, self.target
-        what = f"right, max error {check.max_error:.2g}" if check.is_right else f"{check.outcome}: {check.diagnostic}"
+        beside = error_beside(check.max_error, check.oracle, unproved=check.unproved)
+        what = f"right, {beside}" if check.is_right else f"{check.outcome}: {check.diagnostic}"
         found = [f"{check.payload} for {target.name}: {what}, under {check.emulator}; nothing was measured"]
         found.append(f" {target.summary}")
         for loop in self.loops:

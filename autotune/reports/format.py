@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.text import Text
 
+from autotune.core.payload import REFERENCE
 from autotune.core.printable import is_plain, lines
 from autotune.core.stats import Interval
 
@@ -136,6 +137,21 @@ def size(count: float) -> str:
         if count >= scale:
             return f"{count / scale:.3g} {unit}"
     return f"{count:.0f} B"
+
+
+def error_beside(error: float | None, oracle: str, *, unproved: bool) -> str:
+    """The largest error, and beside what, where that is no reference.
+
+    Example:
+        >>> error_beside(1.2e-07, "reference", unproved=False)
+        'max error 1.2e-07'
+        >>> error_beside(1.2e-07, "plain lowering", unproved=True)
+        'max error 1.2e-07 beside its own plain lowering, unproved'
+    """
+    said = f"max error {error:.2g}" if error is not None else "max error -"
+    if unproved:
+        return f"{said} beside its own {oracle}, unproved"
+    return said if oracle == REFERENCE else f"{said} beside the {oracle}"
 
 
 def agreement(agrees: float, wanted: float, rows: int) -> str:

@@ -111,6 +111,7 @@ def figures_of(name: str, about: Mapping[str, Any], study: int, answers: Answers
         phases={phase: sum(total.phases[phase] for total in counted) for phase in PHASES},
         best=tuple(described),
         course=Course(sum(outcomes.values()), places, seconds),
+        unproved=bool(about.get("unproved")),
     )
 
 

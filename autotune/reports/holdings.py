@@ -41,6 +41,7 @@ class Holdings:
         summaries: Results of the finished runs, oldest first, as `TuneResult.to_json` writes them.
         defaults: Default configs by the name of the sweep, where they are recorded.
         task_names: Names of tasks for people by payload and tag, where they are recorded.
+        unproved: Names of the sweeps of payloads that nothing but their own plain lowering says the results of.
     """
 
     frame: pd.DataFrame
@@ -48,6 +49,7 @@ class Holdings:
     summaries: tuple[dict[str, Any], ...] = ()
     defaults: Mapping[str, DefaultConfig] = field(default_factory=dict)
     task_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    unproved: frozenset[str] = frozenset()
 
     def names(self, payload: str) -> dict[str, str]:
         """A name for people for every task of a payload, by tag; where none is recorded, what the tag alone tells."""
@@ -85,7 +87,8 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
     frame = to_frame([(trial, about) for sweep, about in sweeps for trial in sweep.trials()])
     defaults = {about["sweep"]: default_of(sweep, about["default"]) for sweep, about in sweeps if "default" in about}
     names = {(about["payload"], about["task"]): about["name"] for _, about in sweeps if "name" in about}
-    return select(Holdings(frame, roofs_of(summaries), tuple(summaries), defaults, names), payload, where)
+    doubts = frozenset(about["sweep"] for _, about in sweeps if about.get("unproved"))
+    return select(Holdings(frame, roofs_of(summaries), tuple(summaries), defaults, names, doubts), payload, where)
 
 
 def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdings:

@@ -1,7 +1,7 @@
 """What a store holds as plain data: what each sweep tried, found and spent, and how it got there."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -31,6 +31,7 @@ class SweepFigures:
         phases: Seconds that the worker spent in each phase.
         best: The best trials as `describe_trial` gives them, fastest first.
         course: How the search came along.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right.
     """
 
     payload: str
@@ -41,6 +42,7 @@ class SweepFigures:
     phases: Mapping[str, float]
     best: tuple[dict[str, Any], ...]
     course: Course
+    unproved: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,16 @@ class Overview:
 
 def overview_of(holdings: Holdings, top: int) -> Overview:
     """An overview of trials that were read."""
-    figures = figures_of(holdings.frame, top, holdings.roofs, holdings.defaults)
+    figures = figures_of(holdings.frame, top, holdings.roofs, holdings.defaults, holdings.unproved)
     return Overview(figures, top, holdings.roofs, holdings.task_names)
 
 
 def figures_of(
-    frame: pd.DataFrame, top: int, roofs: Roofs | None, defaults: Mapping[str, DefaultConfig]
+    frame: pd.DataFrame,
+    top: int,
+    roofs: Roofs | None,
+    defaults: Mapping[str, DefaultConfig],
+    unproved: Collection[str] = (),
 ) -> tuple[SweepFigures, ...]:
     """What trials come to, study by study.
 
@@ -92,6 +98,7 @@ def figures_of(
         top: Most configs of a task.
         roofs: Roofs of the machine; `None` leaves shares of the FMA roof unknown.
         defaults: Default configs by the name of the sweep; without, what differs from them and its gain are unknown.
+        unproved: Names of the sweeps of payloads that nothing but their own plain lowering says the results of.
     """
     found = []
     for (payload, task, machine, compiler, sweep), rows in frame.groupby([*SWEEP, "sweep"], sort=False):
@@ -99,7 +106,8 @@ def figures_of(
         described = tuple(describe_trial(row, roofs, defaults.get(str(sweep))) for _, row in best.iterrows())
         outcomes = {str(k): int(v) for k, v in rows["outcome"].value_counts().items()}
         key = (str(payload), str(task), str(machine), str(compiler))
-        found.append(SweepFigures(*key, outcomes, phase_seconds(rows), described, course_of(rows)))
+        doubt = str(sweep) in unproved
+        found.append(SweepFigures(*key, outcomes, phase_seconds(rows), described, course_of(rows), doubt))
     return tuple(found)
 
 
@@ -108,7 +116,9 @@ def describe_sweep(figures: Iterable[SweepFigures], top: int) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     spent = dict.fromkeys(PHASES, 0.0)
     best: list[dict[str, Any]] = []
+    unproved = False
     for each in figures:
+        unproved = each.unproved  # as the newest says
         counts.update(each.outcomes)
         spent = {phase: spent[phase] + each.phases[phase] for phase in PHASES}
         best += each.best
@@ -116,6 +126,7 @@ def describe_sweep(figures: Iterable[SweepFigures], top: int) -> dict[str, Any]:
     run = trials - counts["duplicate"]
     return {
         "trials": trials,
+        "unproved": unproved,
         "outcomes": dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
         "seconds_per_trial": total / trials if trials else 0.0,
         "phase_seconds": spent,

@@ -15,7 +15,7 @@ from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
 from autotune.core.opened.script import open_text
 from autotune.core.own_family import OwnFamily
-from autotune.core.payload import Payload
+from autotune.core.payload import UNPROVED, Payload
 from autotune.core.task import Task
 from autotune.registry import families_for, load_family
 from autotune.reports.analysis.text import analyse_and_describe
@@ -42,10 +42,12 @@ class Shown:
     Attributes:
         text: The stage's text.
         note: A line about buffers, from the stage on at which there are any; empty before.
+        doubt: What nothing proves of the payload, a sentence; empty where all is proved.
     """
 
     text: str
     note: str = ""
+    doubt: str = ""
 
 
 def show(
@@ -88,6 +90,24 @@ def show(
         raise ScheduleError(f"--open must go with stage schedule, got {stage}; drop one")
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
     payload = named_payload(source, bundle, rules, exact=exact)
+    shown = show_stage(
+        payload, bundle, stage, task=task, config=config, schedule=schedule, family=family, opened=opened
+    )
+    return replace(shown, doubt=UNPROVED if payload.unproved else "")
+
+
+def show_stage(
+    payload: Payload,
+    bundle: BundleFiles | None,
+    stage: str,
+    *,
+    task: str | None,
+    config: str | None,
+    schedule: Path | None,
+    family: str,
+    opened: bool,
+) -> Shown:
+    """A stage of a payload that was read, with its bundle where it is of one; arguments and errors as of `show`."""
     if stage == REWRITTEN:
         return Shown(*rewritten(payload))
     recorded = recorded_tasks(bundle) if bundle is not None else None

@@ -54,7 +54,7 @@ def read_overview(
             rows = frame[evaluate(frame, where)] if where is not None and len(frame) else frame
             writer.write(rows)
             defaults = {sweep.name: default_of(sweep, about["default"])} if "default" in about else {}
-            figures += figures_of(rows, top, roofs, defaults)
+            figures += figures_of(rows, top, roofs, defaults, (sweep.name,) if about.get("unproved") else ())
     check_payload(payload, every, found=seen > 0)
     if where is not None and seen and not figures:
         raise nothing_left(where, seen)

@@ -73,6 +73,8 @@ class Winner:
         speedup: Time of the baseline over time of the whole, interleaved.
         roof_fraction: Share of the FMA roof, by the kernel that ran between the samples; `None` where that is unknown.
         max_error: Largest absolute difference to the oracle.
+        oracle: What results were compared with, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
         noise_floor: Relative difference below which two times are a tie.
         buffers: Intermediates, ``count``, ``peak_bytes`` and ``naive_bytes``; `None` where no arena is planned.
         tasks: Tasks in the order of the payload.
@@ -95,6 +97,8 @@ class Winner:
     speedup: Interval | None
     roof_fraction: float | None
     max_error: float
+    oracle: str
+    unproved: bool
     noise_floor: float
     buffers: dict[str, int] | None
     tasks: tuple[TimedTask, ...]
@@ -145,6 +149,8 @@ def describe(bundle: BundleFiles) -> Winner:
         speedup=data.speedup,
         roof_fraction=share,
         max_error=max(output.max_error for output in data.numerics.outputs.values()),
+        oracle=data.numerics.oracle,
+        unproved=data.numerics.unproved,
         noise_floor=data.noise_floor,
         buffers=asdict(data.buffers) if data.buffers is not None else None,
         tasks=tuple(timed_task(tag, names[tag], task) for tag, task in data.tasks.items()),

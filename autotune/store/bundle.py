@@ -9,18 +9,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.compiler.guard import PASSES, RULES, BundleTexts, check_pipeline, passes_of
 from autotune.core.errors import BundleError
 from autotune.core.foreign_kernel import ForeignKernel, MadeObject, kernel_files
-from autotune.core.payload import Payload
+from autotune.core.payload import REFERENCE, Payload
 from autotune.core.rules import NO_RULES, Rules
 from autotune.registry import BASELINES, is_registered, load_baseline, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
 from autotune.store.manifest_checks import check_manifest
-from autotune.worker.known import is_same, known_payload
+from autotune.worker.known import as_recorded, is_same, known_payload
 from autotune.worker.reading import check_bundle
 
 PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
@@ -142,6 +142,7 @@ def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
         foreign=not is_registered(manifest.payload),
         rules=recorded_rules(manifest, texts),
         error=manifest.budget.error if manifest.budget is not None else 0.0,
+        derived=manifest.numerics.oracle == REFERENCE or manifest.numerics.unproved,
     )
     check_bundle(BundleTexts(str(folder), texts, payload))
     return BundleFiles(folder, with_reference(payload, named), texts, manifest, kernels)
@@ -209,7 +210,7 @@ def with_reference(recorded: Payload, named: Payload | None) -> Payload:
         raise BundleError(
             f"--payload must be what the bundle computes, {recorded.name}, {named.name} has another text or arguments"
         )
-    return replace(named, name=recorded.name, rules=recorded.rules, error=recorded.error)
+    return as_recorded(named, recorded)
 
 
 def digest(data: str | bytes) -> str:

@@ -7,7 +7,7 @@ import psutil
 
 from autotune.core.errors import BundleError
 from autotune.core.foreign_kernel import kernel_files
-from autotune.core.payload import DTYPES, WRITTEN
+from autotune.core.payload import DTYPES, REFERENCE, WRITTEN
 from autotune.core.stats import Interval
 from autotune.store.manifest import Manifest
 from autotune.store.records import BudgetRecord
@@ -54,12 +54,7 @@ def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
     total = sum(prod(a.shape) * DTYPES[a.dtype].itemsize for a in manifest.arguments)
     if total > psutil.virtual_memory().total:
         yield f"arguments must fit this machine's memory, they take {total / 2**30:.0f} GiB"
-    outputs = [argument.name for argument in manifest.arguments if argument.role in WRITTEN]
-    if sorted(manifest.numerics.outputs) != sorted(outputs):
-        yield f"numerics must be of the outputs {', '.join(outputs)}, got {', '.join(manifest.numerics.outputs)}"
-    for name, output in manifest.numerics.outputs.items():
-        if output.max_error > output.tolerance:
-            yield f"max_error of {name} must be within its tolerance {output.tolerance:g}, got {output.max_error:g}"
+    yield from broken_laws_of_numerics(manifest)
     if manifest.budget is not None:
         yield from broken_laws_of_budget(manifest.budget)
     for weight in manifest.weights:
@@ -68,6 +63,18 @@ def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
             yield f"stored_shape of weight {weight.argument} must follow from its shape, got {weight.stored_shape}"
         if weight.argument not in names:
             yield f"weights must be made from arguments, got {weight.argument!r}"
+
+
+def broken_laws_of_numerics(manifest: Manifest) -> Iterator[str]:
+    """Every output has errors, within what is allowed."""
+    outputs = [argument.name for argument in manifest.arguments if argument.role in WRITTEN]
+    if sorted(manifest.numerics.outputs) != sorted(outputs):
+        yield f"numerics must be of the outputs {', '.join(outputs)}, got {', '.join(manifest.numerics.outputs)}"
+    for name, output in manifest.numerics.outputs.items():
+        if output.max_error > output.tolerance:
+            yield f"max_error of {name} must be within its tolerance {output.tolerance:g}, got {output.max_error:g}"
+    if manifest.numerics.unproved and manifest.numerics.oracle == REFERENCE:
+        yield "numerics.unproved must be false where the oracle is a reference, got true"
 
 
 def broken_laws_of_budget(budget: BudgetRecord) -> Iterator[str]:

@@ -230,11 +230,13 @@ class Numerics:
         oracle: ``reference``, in float64, or ``plain lowering``.
         seed: Seed of the input data.
         outputs: Errors of each output, by name of the argument.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
     """
 
     oracle: Annotated[str, Field(pattern="^(reference|plain lowering)$")]
     seed: int
     outputs: dict[Name, OutputNumerics]
+    unproved: bool = False
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ class Store(Closing):
         name: str = "",
         script: dict[str, str] | None = None,
         rules: dict[str, str] | None = None,
+        unproved: bool | None = None,
     ) -> Sweep:
         """Open the study of a task, or create it.
 
@@ -139,6 +140,8 @@ class Store(Closing):
             name: Name of the task for people; empty keeps what is recorded.
             script: ``source``, ``text`` and ``tasks`` of a user's own script; `None` keeps what is recorded.
             rules: ``source`` and ``text`` of rewrite rules that fired on the payload; `None` keeps what is recorded.
+            unproved: Whether nothing but its own plain lowering says what the payload must compute, which was imported;
+                `None` keeps what is recorded.
 
         Raises:
             StoreError: The write is refused.
@@ -152,6 +155,7 @@ class Store(Closing):
                 "name": name or about.get("name"),
                 "script": script or about.get("script"),
                 "rules": rules or about.get("rules"),
+                "unproved": (about.get("unproved") if unproved is None else unproved) or None,
             }
             wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
             wanted |= {key: value for key, value in told.items() if value is not None}

@@ -105,7 +105,8 @@ class Sweep:
 
         Sweeps of older releases lack ``default``, the default config, and ``name``, the task's for people. A sweep of a
         user's own script has it as ``script``: its ``source``, ``text`` and ``tasks``.
-        One of a payload that rules were applied to has those as ``rules``: ``source`` and ``text``.
+        One of a payload that rules were applied to has those as ``rules``: ``source`` and ``text``. One of an imported
+        payload whose only oracle is its own plain lowering has ``unproved``.
         """
         return {"sweep": self.name, **self._facts}
 

@@ -111,6 +111,7 @@ def open_searches(
                 recordings=start.recordings,
                 rules=rules,
                 objective=options.goal,
+                unproved=payload.unproved,
             )
             searches.append(opened)
     return searches

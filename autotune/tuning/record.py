@@ -234,9 +234,8 @@ def weight_record(payload: Payload, weight: PanelWeight) -> WeightRecord:
 
 def numerics(payload: Payload, seed: int, errors: Sequence[OutputError]) -> Numerics:
     """How exact every output is."""
-    oracle = "reference" if payload.reference is not None else "plain lowering"
     outputs = {e.name: OutputNumerics(e.max_error, e.tolerance, e.magnitude, e.rms_error) for e in errors}
-    return Numerics(oracle, seed, outputs)
+    return Numerics(payload.oracle, seed, outputs, payload.unproved)
 
 
 def versions() -> Versions:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autotune.core.machine import Machine, Roofs
+from autotune.core.payload import REFERENCE
 from autotune.core.space import Value
 from autotune.core.stats import Interval
 
@@ -55,6 +56,8 @@ class TuneResult:
         notes: Notes on what did not go as hoped, a sentence each.
         bundle: Folder of the bundle.
         spent: What became of the error budget; `None` where nothing is rounded.
+        oracle: What results were compared with, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
     """
 
     payload: str
@@ -76,6 +79,8 @@ class TuneResult:
     notes: tuple[str, ...] = ()
     bundle: str = ""
     spent: Spent | None = None
+    oracle: str = REFERENCE
+    unproved: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, as `tune --json` prints it."""
@@ -88,6 +93,8 @@ class TuneResult:
             "speedup": self.speedup.estimate if self.speedup else None,
             "speedup_interval": [self.speedup.low, self.speedup.high] if self.speedup else None,
             "max_error": self.max_error,
+            "oracle": self.oracle,
+            "unproved": self.unproved,
             "trials": self.trials,
             "evaluated": self.evaluated,
             "seconds": self.seconds,

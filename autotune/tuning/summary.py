@@ -89,6 +89,8 @@ def summarize(
         noise_floor=floor,
         notes=(*notes, *assembly.notes),
         spent=spent,
+        oracle=payload.oracle,
+        unproved=payload.unproved,
     )
 
 

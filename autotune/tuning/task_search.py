@@ -87,6 +87,7 @@ class TaskSearch:
         recordings: Sequence[Recording] = (),
         rules: dict[str, str] | None = None,
         objective: Objective = PLAIN,
+        unproved: bool | None = None,
     ) -> "TaskSearch":
         """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
         space = family.space(task, machine)
@@ -95,7 +96,16 @@ class TaskSearch:
         default, name = family.default(task, machine), readable_name(task.tag, task.payload.text)
         own = family.record() if isinstance(family, OwnFamily) else None
         sweep = store.sweep(
-            payload, task.tag, identity, flops=flops, size=size, default=default, name=name, script=own, rules=rules
+            payload,
+            task.tag,
+            identity,
+            flops=flops,
+            size=size,
+            default=default,
+            name=name,
+            script=own,
+            rules=rules,
+            unproved=unproved,
         )
         search = Search(
             space,

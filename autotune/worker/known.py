@@ -42,8 +42,14 @@ def known_payload(recorded: Payload) -> Payload:
         with suppress(AutotuneError):
             built = reopen_payload(spec)
             if is_same(built, recorded):
-                return replace(built, name=recorded.name, rules=recorded.rules, error=recorded.error)
+                return as_recorded(built, recorded)
     return recorded
+
+
+def as_recorded(payload: Payload, recorded: Payload) -> Payload:
+    """A payload that is known here, under the name of a record that computes the same, and as exact as that."""
+    derived = payload.derived or recorded.derived
+    return replace(payload, name=recorded.name, rules=recorded.rules, error=recorded.error, derived=derived)
 
 
 def is_same(payload: Payload, other: Payload) -> bool:

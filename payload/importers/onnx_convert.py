@@ -96,7 +96,6 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         importer="onnx",
         oracle=oracle,
         versions=versions_of("torch-mlir", "onnx", "onnxruntime", "numpy"),
-        notes=() if oracle else ("its results could not be computed in ONNX; the plain lowering is the oracle",),
     )
     described = with_outputs(described, [output.name for output in graph.output])
     keep = partial(keep_model, path, sizes)

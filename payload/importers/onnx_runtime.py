@@ -6,7 +6,7 @@ tell of an error of that rewriting. ONNX Runtime reads the file itself.
 
 import multiprocessing
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
+from payload.importers.differences import LOOSE, TOLERANCE, differences
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_domains import every_node
 from payload.importers.onnx_oracle import open_session
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 NAME = "onnxruntime"
 SECONDS = 60  # after which a model has no second oracle
 MOST_BYTES = 1 << 30  # of weights: larger models have none, as it holds them once more
-TOLERANCE = 5e-3  # of the largest value: sums of f32 in another order, against f64
-LOOSE = 5e-2  # the same where values are rounded on the way, to f16 or to 8 bits
-FEW = 1e-3  # part of the integers and booleans that may differ, as rounding decides comparisons
 RANDOM = ("Random", "Multinomial", "Bernoulli", "Dropout")  # what ops that may draw numbers begin with
 
 
@@ -108,30 +106,3 @@ def is_rounded(model: "ModelProto", arrays: Sequence[Array]) -> bool:
     """Tell whether a model rounds values on the way: to 8 bits, or to 16 as its arrays are."""
     quantised = any("Quantize" in node.op_type or node.op_type == "Round" for node in every_node(model.graph))
     return quantised or any(array.dtype.name in ("float16", "bfloat16") for array in arrays)
-
-
-def differences(ours: Array, theirs: Array, tolerance: float) -> Iterator[str]:
-    """In words, how far results are from those of ONNX Runtime; nothing if they agree.
-
-    Args:
-        ours: Results of the reference.
-        theirs: Results of ONNX Runtime. What is not finite here is not compared: f32 ends before f64 does.
-        tolerance: How far floats may be, as part of the largest.
-    """
-    if ours.shape != theirs.shape:
-        yield f"its shape is {theirs.shape} there, {ours.shape} by ONNX's reference"
-        return
-    if not theirs.size:
-        return
-    if theirs.dtype.kind in "iub":
-        apart = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
-        part = float(np.mean(apart > (1 if theirs.dtype.itemsize == 1 and theirs.dtype.kind in "iu" else 0)))
-        if part > FEW:
-            yield f"{part:.2g} of its elements are others, by up to {apart.max():g}"
-        return
-    finite = np.isfinite(theirs)
-    exact = theirs[finite].astype(np.float64)
-    apart, largest = np.abs(ours[finite].astype(np.float64) - exact), float(np.max(np.abs(exact), initial=0.0))
-    worst = float(np.max(apart, initial=0.0))
-    if not worst <= tolerance * largest:
-        yield f"by up to {worst:.3g} where values are at most {largest:.3g}, {tolerance:g} of which is allowed"

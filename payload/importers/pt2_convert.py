@@ -25,6 +25,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_origins import drop_settings, name_places
 from payload.importers.pt2_scan import multiply_along, sum_along
@@ -54,7 +55,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         UnsupportedError: The file is no exported program, or one that cannot be imported.
     """
     say_stage(f"importing {path.name}: reading it, with PyTorch")
-    program = read_program(path)
+    exported = load_exported(path)
+    program = decomposed(exported)
     weights = weights_of(program)
     graph, more = fold_constants(program.graph_module, held_by(program))
     weights |= more
@@ -69,6 +71,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     data = [random_inputs(given, kinds, seed) for seed in SEEDS]
     say_stage(f"importing {path.name}: computing what it gives, by PyTorch")
     results = [computed(graph, {**each, **weights}) for each in data]
+    say_stage(f"importing {path.name}: computing what it gives, by the program as it was exported")
+    check_program(exported, [data[0][node.name] for node in inputs], results[0], weights)
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
     said = {argument.name: argument for argument in given}
@@ -108,15 +112,12 @@ def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
         ) from error
 
 
-def read_program(path: Path) -> "ExportedProgram":
-    """Load a program, and write its ops in those that torch-mlir lowers.
+def load_exported(path: Path) -> "ExportedProgram":
+    """Load a program as it was exported.
 
     Raises:
         UnsupportedError: The file is no program, or one that changes what it is given.
     """
-    import torch  # noqa: PLC0415 - comes with an extra
-    from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
-
     try:
         program = load_program(path)
     except Exception as error:  # zip files, pickles and versions each raise their own
@@ -136,6 +137,14 @@ def read_program(path: Path) -> "ExportedProgram":
             f"its weights must take at most {MOST_WEIGHT_BYTES / 2**30:g} GiB, they take {held / 2**30:.1f} GiB; "
             "export fewer layers"
         )
+    return program
+
+
+def decomposed(program: "ExportedProgram") -> "ExportedProgram":
+    """A program in the ops that torch-mlir lowers."""
+    import torch  # noqa: PLC0415 - comes with an extra
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
+
     ours = {
         torch.ops.aten.cumsum.default: sum_along,
         torch.ops.aten.cumprod.default: multiply_along,

@@ -25,7 +25,7 @@ from autotune.core.imported import (
     input_key,
     result_key,
 )
-from autotune.core.payload import Argument, Array, Payload, random_array
+from autotune.core.payload import UNPROVED, Argument, Array, Payload, random_array
 from autotune.core.printable import one_line
 from autotune.core.readable import allow_reading
 
@@ -57,14 +57,17 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
     weights = folder / WEIGHTS if (folder / WEIGHTS).exists() or model.importer != "mlir" else None
     check_weights(weights, arguments, dict(tensors))
     allow_reading(*filter(None, (weights, recorded)))
+    derived = model.importer != "mlir"  # that one's text is the user's own
+    doubts = (UNPROVED,) if derived and recorded is None else ()
     return replace(
         text,
         name=name,
         arguments=arguments,
         inputs=partial(make_inputs, arguments, tensors, weights, recorded),
         reference=partial(recorded_results, recorded, tensors, len(text.outputs)) if recorded is not None else None,
-        notes=(*text.notes, *model.notes),
+        notes=(*text.notes, *model.notes, *doubts),
         model=str(folder / model.file) if (folder / model.file).is_file() else "",
+        derived=derived,
     )
 
 

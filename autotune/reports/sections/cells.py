@@ -31,6 +31,6 @@ def count_cell(count: int | None) -> TableCell:
     return TableCell(str(count) if count is not None else "-", count)
 
 
-def error_cell(error: float | None) -> TableCell:
-    """An absolute error; a dash where it is unknown."""
-    return TableCell(f"{error:.2g}" if error is not None else "-", error)
+def error_cell(error: float | None, *, unproved: bool = False) -> TableCell:
+    """An absolute error, and that it proves nothing of the import; a dash where it is unknown."""
+    return TableCell((f"{error:.2g}" if error is not None else "-") + ", unproved" * unproved, error)

@@ -65,6 +65,7 @@ class FinishedRun:
         speedup: Time of the baseline over that of the winner; `None` without a baseline.
         speedup_interval: 95 % interval of the speed-up.
         max_error: Largest absolute difference to the oracle.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
     """
 
     payload: Label
@@ -74,6 +75,7 @@ class FinishedRun:
     speedup: Factor | None
     speedup_interval: tuple[Factor, Factor] | None
     max_error: Error | None
+    unproved: bool = False
 
     @property
     def factor(self) -> Interval | None:
@@ -133,7 +135,7 @@ def run_row(run: FinishedRun) -> TableRow:
         time_cell(run.best.seconds),
         TableCell(f"{factor(run.factor)}, {run.baseline.name}", run.speedup),
         share_cell(run.best.roof_fraction),
-        error_cell(run.max_error),
+        error_cell(run.max_error, unproved=run.unproved),
         TableCell(run.machine.cpu),
     ]
     return TableRow(cells)

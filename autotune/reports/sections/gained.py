@@ -4,6 +4,7 @@ from statistics import median
 
 import pandas as pd
 
+from autotune.core.payload import UNPROVED
 from autotune.core.stats import Interval
 from autotune.reports.compared import RecordedComparison, RecordedRow
 from autotune.reports.format import bounds, duration, percent, size, time_span, times
@@ -55,7 +56,7 @@ def headline(bundle: BundleFiles, winner: Winner) -> list[Tile]:
     worst = max(numerics.outputs.values(), key=lambda output: output.max_error)
     gain = winner.speedup.estimate if winner.speedup else None
     over = f"{ends(winner.speedup)}; {winner.baseline}: {duration(winner.baseline_seconds)}"
-    against = ORACLES[numerics.oracle]
+    against = "unproved: its own plain lowering as oracle" if numerics.unproved else ORACLES[numerics.oracle]
     roof = f"of {winner.roofs['flops'] / 1e9:.1f} GFLOP/s, one core"
     return [
         Tile("time of a call", duration(winner.seconds.estimate), interval_text(winner.seconds)),
@@ -124,6 +125,8 @@ def rival_table(compared: RecordedComparison) -> DataTable:
     rows = sorted(compared.rows, key=lambda row: row.seconds or float("inf"))
     heads = ("program", "time of a call", f"over {compared.ratio_to or 'nothing'}", "of the roof", "largest error")
     caption = "As autotune compare recorded it on this machine; brackets are 95 % intervals."
+    if compared.unproved:
+        caption += f" Errors are {UNPROVED}."
     return DataTable(caption, [TableColumn(head, head != heads[0]) for head in heads], [rival_row(row) for row in rows])
 
 

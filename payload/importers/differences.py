@@ -1,0 +1,38 @@
+"""How far an oracle is from a framework that ran the user's own file: two oracles of one import must agree."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from autotune.core.payload import Array
+
+TOLERANCE = 5e-3  # of the largest value: sums of f32 in another order, against f64
+LOOSE = 5e-2  # the same where values are rounded on the way, to f16 or to 8 bits
+FEW = 1e-3  # part of the integers and booleans that may differ, as rounding decides comparisons
+
+
+def differences(ours: Array, theirs: Array, tolerance: float) -> Iterator[str]:
+    """In words, how far results are from those of a framework that ran the user's file; nothing if they agree.
+
+    Args:
+        ours: Results of the oracle, which computes what was read of the file.
+        theirs: Results of the framework. What is not finite here is not compared: f32 ends before f64 does.
+        tolerance: How far floats may be, as part of the largest.
+    """
+    if ours.shape != theirs.shape:
+        yield f"its shape is {theirs.shape} there, {ours.shape} by the oracle"
+        return
+    if not theirs.size:
+        return
+    if theirs.dtype.kind in "iub":
+        apart = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+        part = float(np.mean(apart > (1 if theirs.dtype.itemsize == 1 and theirs.dtype.kind in "iu" else 0)))
+        if part > FEW:
+            yield f"{part:.2g} of its elements are others, by up to {apart.max():g}"
+        return
+    finite = np.isfinite(theirs)
+    exact = theirs[finite].astype(np.float64)
+    apart, largest = np.abs(ours[finite].astype(np.float64) - exact), float(np.max(np.abs(exact), initial=0.0))
+    worst = float(np.max(apart, initial=0.0))
+    if not worst <= tolerance * largest:
+        yield f"by up to {worst:.3g} where values are at most {largest:.3g}, {tolerance:g} of which is allowed"
