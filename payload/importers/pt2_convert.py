@@ -29,7 +29,7 @@ from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_origins import drop_settings, name_places
 from payload.importers.pt2_scan import multiply_along, sum_along
-from payload.importers.pt2_softmax import trust_softmaxes
+from payload.importers.pt2_softmax import write_guards
 from payload.importers.pt2_values import (
     arrange_kernel,
     compute,
@@ -61,7 +61,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     graph, more = fold_constants(program.graph_module, held_by(program))
     weights |= more
     drop_settings(graph)
-    trust_softmaxes(graph, weights)
+    write_guards(graph)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
     for node in inputs:
         check_fixed(node)

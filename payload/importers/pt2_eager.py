@@ -1,7 +1,7 @@
 """PyTorch as a second oracle of exported programs: it runs the user's own program, before any op is written otherwise.
 
-The first one, in float64, computes what the importer made of it: decomposed, with constants folded and softmaxes
-trusted.
+The first one, in float64, computes what the importer made of it: decomposed, constants folded, guards of softmaxes
+written otherwise.
 """
 
 from collections.abc import Mapping, Sequence

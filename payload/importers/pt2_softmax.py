@@ -1,84 +1,84 @@
-"""Softmaxes that PyTorch guards against rows that are hidden whole: plain ones, where no row can be.
+"""Softmaxes that PyTorch guards against rows that are hidden whole, written so that such rows are zero by themselves.
 
-where(all(x == -inf), 0, softmax(x))   ->   softmax(x)
+where(all(x == -inf), 0, softmax(x))   ->   m = max(max(x), lowest);  e = exp(x - m);  e / (sum(e) + tiny)
+
+Under a finite maximum each e of a row of -inf is 0, and so is the quotient. Any other row has an e of 1, beside which
+the smallest normal number is nothing. A maximum and a sum that start from these numbers take no pass more than others.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from autotune.core.payload import Array
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
 ALL = (("all", "eq"), ("logical_not", "any", "logical_not", "eq"))  # from where's condition back to what is compared
-PRODUCTS = ("mm", "bmm", "addmm", "matmul", "_softmax", "convolution")  # of finite numbers they give finite numbers
+KINDS = ("torch.float32", "torch.float64")  # narrower ones are computed in another type
 
 
-def trust_softmaxes(graph: "Graph", weights: Mapping[str, Array]) -> None:
-    """Drop guards where some number of each row is finite, in place.
+def write_guards(graph: "Graph") -> None:
+    """Write guarded softmaxes by ops that need no guard, in place.
 
     Args:
         graph: The program, constants folded.
-        weights: Values of its placeholders that are no inputs.
     """
     for node in list(graph.nodes):
-        guarded = guarded_of(node)
-        if guarded is not None and shows_each_row(guarded, weights):
-            node.replace_all_uses_with(node.args[2])
+        if is_guarded(node):
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(write_softmax(graph, node.args[2]))
     graph.eliminate_dead_code()
 
 
-def name_of(node: "Node") -> str:
+def name_of(node: Any) -> str:  # noqa: ANN401 - an argument of a node
     """Name of a node's op, without overload; empty for what computes nothing."""
-    return getattr(node.target, "__name__", "").partition(".")[0] if node.op == "call_function" else ""
+    called = getattr(node, "op", "") == "call_function"
+    return getattr(node.target, "__name__", "").partition(".")[0] if called else ""
 
 
-def guarded_of(node: "Node") -> "Node | None":
-    """What a guarded softmax is of; `None` for any other node."""
-    if name_of(node) != "where" or name_of(node.args[2]) != "_softmax":
-        return None
+def is_guarded(node: "Node") -> bool:
+    """Tell whether a node is a softmax, and 0 in rows that are -inf all over."""
+    if name_of(node) != "where" or name_of(node.args[2]) != "_softmax" or not is_zero(node.args[1]):
+        return False
+    (guarded, dim, widened), rank = node.args[2].args, node.meta["val"].dim()
     condition, names = node.args[0], list[str]()
     while name_of(condition) not in ("", "eq"):
         names.append(name_of(condition))
+        if names[-1] in ("any", "all") and (len(condition.args) < 3 or condition.args[1] % rank != dim % rank):
+            return False
         condition = condition.args[0]
-    (guarded, *_), compared = node.args[2].args, condition.args[:2]
-    return guarded if (*names, "eq") in ALL and compared == (guarded, -np.inf) else None
+    of_rows = (*names, name_of(condition)) in ALL and condition.args[:2] == (guarded, -np.inf)
+    return of_rows and not widened and str(node.meta["val"].dtype) in KINDS
 
 
-def shows_each_row(node: "Node", weights: Mapping[str, Array]) -> bool:
-    """Tell whether each row of a value holds a finite number, as far as can be told."""
-    if not any(lows_of(node, weights)):
-        return True
-    if name_of(node) != "add":
-        return False
-    sides = [side for side in node.args if hasattr(side, "op")]
-    hidden = [side for side in sides if any(lows_of(side, weights))]
-    if len(hidden) != 1:
-        return False
-    mask = source_of(hidden[0])
-    return mask.name in weights and bool(np.isfinite(weights[mask.name]).any(axis=-1).all())
+def is_zero(node: Any) -> bool:  # noqa: ANN401
+    """Tell whether an argument is 0 everywhere."""
+    return name_of(node) in ("full", "full_like", "scalar_tensor") and next(
+        value == 0 for value in reversed(node.args) if isinstance(value, int | float)
+    )
 
 
-def source_of(node: "Node") -> "Node":
-    """Where a value comes from that is expanded or seen in another shape at most; rows stay rows."""
-    while name_of(node) in ("expand", "unsqueeze", "clone", "alias"):
-        node = node.args[0]
-    return node
+def write_softmax(graph: "Graph", softmax: "Node") -> "Node":
+    """A softmax that is 0 in rows that are -inf all over, before the node at hand; the maximum and sum come first.
+
+    The numbers are next to the reductions that are to start from them.
+    """
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    (x, dim, _), aten = softmax.args, torch.ops.aten
+    limits = torch.finfo(softmax.meta["val"].dtype)
+
+    def call(op: Any, *args: Any) -> "Node":  # noqa: ANN401 - of PyTorch
+        node = graph.call_function(op, args)
+        node.meta["val"] = op(*(each.meta["val"] if hasattr(each, "meta") else each for each in args))
+        return node
+
+    largest = call(aten.clamp.default, call(aten.amax.default, x, [dim], False), limits.min)
+    powers = call(aten.exp.default, call(aten.sub.Tensor, x, call(aten.unsqueeze.default, largest, dim % rank_of(x))))
+    total = call(aten.add.Scalar, call(aten.sum.dim_IntList, powers, [dim], False), limits.tiny)
+    return call(aten.div.Tensor, powers, call(aten.unsqueeze.default, total, dim % rank_of(x)))
 
 
-def lows_of(node: "Node", weights: Mapping[str, Array]) -> Iterator[bool]:
-    """Whether each source of a value may hold minus infinity; products of finite numbers are finite."""
-    seen, left = set[Any](), [node]
-    while left:
-        each = left.pop()
-        if each in seen or name_of(each) in PRODUCTS:
-            continue
-        seen.add(each)
-        if each.op == "placeholder":
-            yield each.name not in weights or not np.isfinite(weights[each.name]).all()
-        else:
-            yield any(value == -np.inf for value in each.args if isinstance(value, int | float))
-        left += each.all_input_nodes
+def rank_of(node: "Node") -> int:
+    """Dimensions of what a node gives."""
+    return int(node.meta["val"].dim())

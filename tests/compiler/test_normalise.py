@@ -13,6 +13,7 @@ from autotune.compiler.normalise.powers import multiply_powers
 from autotune.compiler.normalise.results import write_results_in_shape
 from autotune.compiler.normalise.shared_matrices import share_matrices
 from autotune.compiler.normalise.simplify import SIMPLIFY
+from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
 from autotune.compiler.normalise.window_sums import write_windows_out
@@ -138,6 +139,32 @@ EXPANDED = """func.func @f(%x: tensor<6x8xf32>) -> tensor<1x6x8xf32> {
   %r = tensor.expand_shape %y [[0, 1], [2]] output_shape [1, 6, 8] : tensor<6x8xf32> into tensor<1x6x8xf32>
   return %r : tensor<1x6x8xf32>
 }"""
+START = """func.func @f(%x: tensor<6x8xf32>) -> tensor<6xf32> {
+  %start = arith.constant NEUTRAL : f32
+  %half = arith.constant 0.5 : f32
+  %e = tensor.empty() : tensor<6xf32>
+  %z = linalg.fill ins(%start : f32) outs(%e : tensor<6xf32>) -> tensor<6xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+                       iterator_types = ["parallel", "reduction"]} ins(%x : tensor<6x8xf32>) outs(%z : tensor<6xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %c = COMBINE %v, %o : f32
+    linalg.yield %c : f32
+  } -> tensor<6xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                       iterator_types = ["parallel"]} ins(%s : tensor<6xf32>) outs(%e : tensor<6xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    AGAIN
+    linalg.yield %c : f32
+  } -> tensor<6xf32>
+  return %r : tensor<6xf32>
+}"""
+LOWER = "%l = arith.cmpf olt, %v, %half : f32\n    %c = arith.select %l, %half, %v : f32"
+
+
+def start(neutral, combine, again):
+    return START.replace("NEUTRAL", neutral).replace("COMBINE", combine).replace("AGAIN", again)
+
+
 CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
@@ -156,6 +183,17 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "results": (write_results_in_shape, EXPANDED, "expand_shape"),
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
+    "start of a sum": (
+        start_from_constants,
+        start("0.0", "arith.addf", "%c = arith.addf %v, %half : f32"),
+        '["parallel"]',
+    ),
+    "start of a maximum": (start_from_constants, start("0xFF800000", "arith.maximumf", LOWER), "arith.select"),
+    "start of a minimum": (
+        start_from_constants,
+        start("0x7F800000", "arith.minimumf", LOWER.replace("olt", "ogt")),
+        "arith.select",
+    ),
 }
 
 
@@ -177,6 +215,21 @@ def test_a_rewrite_undoes_its_pattern_and_changes_no_result(name, tmp_path):
     inputs = payload.make_inputs(0)
     expected = run(payload, inputs, None, PLAIN)
     agrees(payload, run(payload, inputs, None, PLAIN, text=simple), expected)
+
+
+@pytest.mark.parametrize(
+    ("neutral", "combine", "again"),
+    [
+        ("0.0", "arith.addf", LOWER),
+        ("1.0", "arith.addf", "%c = arith.addf %v, %half : f32"),
+        ("0.0", "arith.addf", "%c = arith.addf %v, %v : f32"),
+        ("0xFF800000", "arith.maximumf", LOWER.replace("%l, %half, %v", "%l, %v, %half")),
+    ],
+    ids=["other op", "other start", "no constant", "other bound"],
+)
+def test_a_reduction_keeps_its_start_where_its_result_is_combined_otherwise(neutral, combine, again, tmp_path):
+    text = loaded(tmp_path, start(neutral, combine, again)).text
+    assert rewritten(text, start_from_constants).count("linalg.generic") == text.count("linalg.generic") == 2
 
 
 @pytest.mark.parametrize("rewrite", SIMPLIFY)

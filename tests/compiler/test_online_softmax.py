@@ -89,6 +89,25 @@ def candidate(task):
     return candidate_alone(script_of(task, this_machine(), online=64, rows=32))
 
 
+def test_rows_that_are_hidden_whole_are_zero_where_the_sum_starts_from_next_to_nothing():
+    """Online, which starts from the lowest finite maximum by itself, as otherwise."""
+    payload = load_payload(ATTENTION)
+    text = payload.text.replace("0xFF800000", "-3.40282347E+38")
+    start = "%probabilities_sum_start = arith.constant"
+    text = text.replace(f"{start} 0.0", f"{start} 1.17549435E-38")
+    assert text.count("E-38") == text.count("E+38") == 1
+    task = attention_task(replace(payload, text=text, reference=None))
+    names = [argument.name for argument in task.payload.arguments]
+    inputs = payload.make_inputs(0)
+    inputs["q"][0, 3], inputs["k"][0] = np.inf, -np.abs(inputs["k"][0])
+    given = dict(zip(names, inputs.values(), strict=False))
+    expected = payload.reference(**{**inputs, "q": np.nan_to_num(inputs["q"], posinf=0)})[0]
+    expected[0, 3] = 0
+    for script in (candidate(task).script, candidate_alone(script_of(task, this_machine(), online=0)).script):
+        (found,) = run(task.payload, given, script, TAIL)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "spec", ["softmax,rows=64,cols=256", "layer_norm,rows=64,cols=256", "gelu,rows=64,cols=256", "matmul,m=128,k=128"]
 )

@@ -21,7 +21,7 @@ from autotune.worker.reading import open_payload  # noqa: E402
 from autotune.worker.worker import Worker  # noqa: E402
 from payload import zoo  # noqa: E402
 from payload.importers.pt2_convert import held_by  # noqa: E402
-from payload.importers.pt2_softmax import trust_softmaxes  # noqa: E402
+from payload.importers.pt2_softmax import write_guards  # noqa: E402
 from payload.importers.pt2_values import compute, fold_constants  # noqa: E402
 
 
@@ -131,26 +131,46 @@ class Masked(nn.Module):
 
 HIDDEN = torch.zeros(6, 6).masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf)
 ROWLESS = HIDDEN.index_fill(0, torch.tensor([2]), -torch.inf)
-GUARDED = {
-    "no mask": (Masked(), (), False),
-    "a mask that shows each row": (Masked(HIDDEN), (), False),
-    "a mask that hides a row": (Masked(ROWLESS), (), True),
-    "a mask that is given": (Masked(), (HIDDEN,), True),
-}
+MASKS = {"none": None, "one that shows each row": HIDDEN, "one that hides a row": ROWLESS}
+HELD = {f"{name}, held": (Masked(mask), ()) for name, mask in MASKS.items()}
+GIVEN = {f"{name}, given": (Masked(), (mask,)) for name, mask in MASKS.items() if mask is not None}
 
 
-@pytest.mark.parametrize("name", GUARDED)
-def test_softmaxes_lose_their_guard_where_no_row_is_hidden_whole(name):
-    model, more, guarded = GUARDED[name]
-    inputs = (torch.randn(1, 2, 6, 4), *more)
-    program = torch.export.export(model.eval(), inputs).run_decompositions()
+@pytest.mark.parametrize("name", {**HELD, **GIVEN})
+def test_softmaxes_that_are_guarded_against_hidden_rows_need_no_guard(name):
+    model, more = {**HELD, **GIVEN}[name]
+    x = torch.randn(1, 2, 6, 4)
+    program = torch.export.export(model.eval(), (x, *more)).run_decompositions()
     graph, weights = fold_constants(program.graph_module, held_by(program))
     given = [n.name for n in graph.nodes if n.op == "placeholder" and n.name not in weights]
-    values = {**weights, **{name: x.numpy() for name, x in zip(given, inputs, strict=True)}}
+    values = {**weights, **{name: x.numpy() for name, x in zip(given, (x, *more), strict=True)}}
     before = compute(graph, values)
-    trust_softmaxes(graph, weights)
-    assert any("where" in str(node.target) for node in graph.nodes) == guarded
-    np.testing.assert_array_equal(compute(graph, values), before)
+    assert any("where" in str(node.target) for node in graph.nodes)
+    write_guards(graph)
+    assert not any("where" in str(node.target) for node in graph.nodes)
+    np.testing.assert_allclose(compute(graph, values)[0], before[0], rtol=0, atol=1e-14)
+
+
+class Scored(nn.Module):
+    """Attention of three inputs."""
+
+    def forward(self, q, k, v):
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def test_rows_of_scores_that_are_hidden_whole_are_zero_as_pytorch_has_them(tmp_path):
+    torch.manual_seed(0)
+    q, k, v = (torch.rand(1, 2, 64, 16) for _ in range(3))
+    torch.export.save(torch.export.export(Scored(), (q, k, v)), tmp_path / "model.pt2")
+    import_model(str(tmp_path / "model.pt2"), tmp_path / "model")
+    payload = open_payload(str(tmp_path / "model"))
+    assert len([task for task in partition(payload).tasks if len(task.contractions) == 2]) == 1
+    q[0, 0, 3, 5], q[0, 0, 4, 5], q[0, 0, 5, 5] = -torch.inf, torch.inf, torch.nan  # all scores of their rows
+    k[0, 1, 9, 2] = -torch.inf  # one score of each row
+    got = compile_payload(payload)(q.numpy(), k.numpy(), v.numpy())
+    expected = nn.functional.scaled_dot_product_attention(q, k, v).numpy()
+    assert not expected[0, 0, 3].any()
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_pickles_in_a_program_are_not_run(tmp_path, refused):

@@ -70,12 +70,15 @@ def split(op: ir.Operation, loop: int) -> None:
 
     with ir.InsertionPoint(op), op.location:
         most = generic([x], start, [read, written], list(nest.iterators), combine)
+        op.results[0].replace_all_uses_with(most)
+        if not list(op.results[1].uses):
+            op.erase()
+            return
         far = filled(first.type.shape, kind, arith.constant(kind, last))
         line, along = tensor.empty([last + 1], kind), ir.AffineMap.get(read.n_dims, 0, [dims(read.n_dims)[loop]])
         one = [ir.AffineMap.get_identity(1)]
         places = generic([], line, one, ["parallel"], lambda _: arith.index_cast(kind, linalg.IndexOp(0).result))
         maps = [read, written, along, written]
         found = generic([x, most, places], far, maps, list(nest.iterators), nearer)
-    op.results[0].replace_all_uses_with(most)
     op.results[1].replace_all_uses_with(found)
     op.erase()

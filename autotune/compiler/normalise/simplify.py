@@ -14,6 +14,7 @@ from autotune.compiler.normalise.reshaped_products import reshape_after_elementw
 from autotune.compiler.normalise.results import write_results_in_shape
 from autotune.compiler.normalise.shared_matrices import share_matrices
 from autotune.compiler.normalise.slices import read_elements_of_wholes
+from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.stored import read_as_stored
 from autotune.compiler.normalise.transposes import read_in_place
 from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
@@ -23,6 +24,7 @@ SIMPLIFY = (
     multiply_powers,
     narrow_floats,
     find_places_apart,
+    start_from_constants,
     read_places_before_repeating,
     read_elements_of_wholes,
     read_by_maps,

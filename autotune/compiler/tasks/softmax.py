@@ -11,6 +11,8 @@ from autotune.compiler.tasks.causal import body, column_loops
 from autotune.compiler.tasks.groups import shape_of
 from autotune.compiler.tasks.outline import is_fresh, start_value
 
+NEGLIGIBLE = 2.0**-30  # beside 1, in f32
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -75,12 +77,14 @@ def is_shifted_exponential(op: ir.Operation) -> bool:
 
 
 def is_linear(op: ir.Operation, exponential: ir.Operation) -> bool:
-    """Tell whether a reduction adds up exponentials from zero, alone or times something else."""
-    return (
-        start_value(op) == 0.0
-        and op.operands[0] == exponential.results[0]
-        and (adds(op) or bool(linalg.isa_contraction_op(op)))
-    )
+    """Tell whether a reduction adds up exponentials from zero, alone or times something else.
+
+    Alone from next to zero, too: the largest of a row is 1, beside which that is nothing.
+    """
+    start = start_value(op)
+    if op.operands[0] != exponential.results[0]:
+        return False
+    return (adds(op) and 0.0 <= start <= NEGLIGIBLE) or (start == 0.0 and bool(linalg.isa_contraction_op(op)))
 
 
 def adds(op: ir.Operation) -> bool:
