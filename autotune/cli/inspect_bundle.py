@@ -17,6 +17,7 @@ from autotune.reports.format import (
     size,
     time_span,
     times,
+    uncovered,
 )
 from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
@@ -47,6 +48,8 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
         show_sentence(console, above, 2)
     if winner.rounded:
         show_budget(console, winner)
+    if said := uncovered([(each.name, each.why, each.share) for each in winner.uncovered]):
+        show_sentence(console, said, 2)
     for note in winner.notes:
         show_sentence(console, f"note: {note}", 2)
     if winner.buffers and winner.buffers["count"]:

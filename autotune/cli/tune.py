@@ -175,7 +175,7 @@ def wait_for_room(sentence: str) -> None:
 def show_result(result: "TuneResult") -> None:
     """Print the summary of a tuning run."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import agreement, duration, error_beside, factor, out
+    from autotune.reports.format import agreement, duration, error_beside, factor, out, uncovered
 
     console = out()
     share = f", {result.roof_fraction:.1%} of the FMA roof" if result.roof_fraction else ""
@@ -194,6 +194,8 @@ def show_result(result: "TuneResult") -> None:
         show_sentence(console, f"error {budget.spent:.2g} of {budget.error:.2g} allowed, {many} in lower precision", 2)
         if budget.rows:
             show_sentence(console, agreement(budget.agrees, budget.agreement, budget.rows), 2)
+    if said := uncovered([(each.op.name, each.op.why, each.share) for each in result.uncovered]):
+        show_sentence(console, said, 2)
     for note in result.notes:
         show_sentence(console, f"note: {note}", 2)
     for line in (f"bundle: {result.bundle}", f"replay: autotune replay {result.bundle}"):

@@ -1,7 +1,7 @@
 """Numbers for people: times with their unit, factors and shares with their intervals, bytes."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.text import Text
@@ -11,6 +11,8 @@ from autotune.core.printable import is_plain, lines
 from autotune.core.stats import Interval
 
 PIPE_WIDTH = 80
+WORTH_SAYING = 0.02  # of a call
+MOST_NAMED = 4
 
 
 class PrintableText(RenderHook):
@@ -152,6 +154,22 @@ def error_beside(error: float | None, oracle: str, *, unproved: bool) -> str:
     if unproved:
         return f"{said} beside its own {oracle}, unproved"
     return said if oracle == REFERENCE else f"{said} beside the {oracle}"
+
+
+def uncovered(parts: Sequence[tuple[str, str, float | None]]) -> str:
+    """A sentence on what no schedule changes, for below a table; empty where there is nothing of any weight.
+
+    Args:
+        parts: Name, why it is so, and part of a call of each, the heaviest first.
+
+    Example:
+        >>> uncovered([("pad 8x8", "tensor.pad has no schedules", 0.31), ("copy 8", "it copies", 0.001)])
+        'no schedule changes pad 8x8, 31.0% of a call (tensor.pad has no schedules)'
+    """
+    heavy = [part for part in parts if part[2] is None or part[2] >= WORTH_SAYING]
+    said = [f"{name}, {percent(share)} of a call ({why})" for name, why, share in heavy[:MOST_NAMED]]
+    more = [f"{len(heavy) - MOST_NAMED} more"] if len(heavy) > MOST_NAMED else []
+    return f"no schedule changes {'; '.join([*said, *more])}" if said else ""
 
 
 def agreement(agrees: float, wanted: float, rows: int) -> str:

@@ -17,6 +17,7 @@ from autotune.core.opened.script import open_text
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import UNPROVED, Payload
 from autotune.core.task import Task
+from autotune.core.uncovered import UncoveredOp
 from autotune.registry import families_for, load_family
 from autotune.reports.analysis.text import analyse_and_describe
 from autotune.reports.hot_loop import describe_hot_loop
@@ -124,7 +125,8 @@ def show_stage(
         chosen = with_knobs(alone, config, machine) if config else alone
         return show_opened(chosen, machine) if opened else show_tasks(stage, chosen.task.payload, [chosen], machine)
     if stage == "tasks":
-        return Shown("\n".join(list_tasks(parts.tasks, recorded, machine, own)))
+        listed = [*list_tasks(parts.tasks, recorded, machine, own), *list_uncovered(parts.uncovered)]
+        return Shown("\n".join(listed))
     if bundle is not None and stage != ANALYSIS and (own is None or stage != "scheduled"):
         return render(stage, payload, recorded_candidate(bundle), machine)
     whole = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
@@ -143,6 +145,12 @@ def list_tasks(
     for task in tasks:
         record = as_recorded(task, None, machine, own).record()
         yield describe(task.tag, record) + others(task, record["schedule"])
+
+
+def list_uncovered(ops: Sequence[UncoveredOp]) -> Iterator[str]:
+    """A line for everything that no task covers."""
+    for op in ops:
+        yield f"no task: {op.name}  runs {op.runs}, {op.operations:.3g} operations  {op.why}"
 
 
 def named_payload(source: str, bundle: BundleFiles | None, rules: str, *, exact: bool) -> Payload:

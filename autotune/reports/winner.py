@@ -11,7 +11,7 @@ from autotune.core.stats import Interval, median_interval
 from autotune.core.task_names import readable_names
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
-from autotune.store.records import BudgetRecord, TaskRecord
+from autotune.store.records import BudgetRecord, TaskRecord, UncoveredRecord
 from autotune.store.sessions import SessionFigures, figures_of
 from autotune.tuning.roofline import share_beside, why_above
 
@@ -84,6 +84,7 @@ class Winner:
         rounded: Tasks that round their operands.
         error: Error that outputs may have for that; 0 where none is allowed.
         spent: Error that they have, on inputs that the search had not seen.
+        uncovered: What no schedule changes, with its part of a call.
         agreement: Share of rows whose largest element keeps its place, the least that was asked for, and their number.
     """
 
@@ -108,6 +109,7 @@ class Winner:
     rounded: tuple[RoundedTask, ...] = ()
     error: float = 0.0
     spent: float = 0.0
+    uncovered: tuple[UncoveredRecord, ...] = ()
     agreement: tuple[float, float, int] = (1.0, 0.0, 0)
 
     def to_json(self) -> dict[str, Any]:
@@ -160,6 +162,7 @@ def describe(bundle: BundleFiles) -> Winner:
         rounded=tuple(rounded_task(names[tag], data.tasks[tag], error) for tag, error in budget.tasks.items()),
         error=budget.error if data.budget is not None else 0.0,
         spent=budget.spent,
+        uncovered=data.uncovered,
         agreement=(budget.agrees, budget.agreement, budget.rows),
     )
 

@@ -40,6 +40,7 @@ from autotune.store.records import (
     Symbol,
     TaskRecord,
     Text,
+    UncoveredRecord,
     Versions,
     WeightRecord,
 )
@@ -86,6 +87,7 @@ class Manifest:
         rules: Rewrite rules that fired on the payload, rules.mlir; `None` where none did.
         kernels: Code of back ends, by the tag of the task that it computes.
         budget: Error budget of which tasks spend some; `None` where none rounds its operands.
+        uncovered: What no schedule changes; empty in bundles of before 2026-11, too.
     """
 
     format_version: int
@@ -120,6 +122,7 @@ class Manifest:
     rules: RulesRecord | None = None
     kernels: dict[Name, KernelRecord] = field(default_factory=dict)
     budget: BudgetRecord | None = None
+    uncovered: Annotated[tuple[UncoveredRecord, ...], Field(max_length=1000)] = field(default=())
 
 
 MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)

@@ -240,6 +240,25 @@ class Numerics:
 
 
 @dataclass(frozen=True)
+class UncoveredRecord:
+    """What no schedule changes, as `autotune.core.uncovered` describes it.
+
+    Attributes:
+        name: Kind and sizes.
+        runs: Executions in one call.
+        operations: Scalar operations of all of them in a call.
+        why: Why no task or family has it.
+        share: Part of a call's time; `None` where that was not measured.
+    """
+
+    name: Text
+    runs: Count
+    operations: Amount
+    why: Text
+    share: Share | None
+
+
+@dataclass(frozen=True)
 class Buffers:
     """What intermediates take: how many, in one arena, and apart; bytes."""
 

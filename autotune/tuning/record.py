@@ -40,6 +40,7 @@ from autotune.store.records import (
     RulesRecord,
     ScriptRecord,
     TaskRecord,
+    UncoveredRecord,
     Versions,
     WeightRecord,
 )
@@ -121,6 +122,7 @@ def record(
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
         budget=BudgetRecord(**asdict(spent)) if spent is not None else None,
+        uncovered=tuple(UncoveredRecord(**asdict(each.op), share=each.share) for each in result.uncovered),
     )
     remember_kernels(assembly.kernels)
     return texts, manifest

@@ -7,6 +7,7 @@ from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import REFERENCE
 from autotune.core.space import Value
 from autotune.core.stats import Interval
+from autotune.core.uncovered import UncoveredShare
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class TuneResult:
         spent: What became of the error budget; `None` where nothing is rounded.
         oracle: What results were compared with, `reference` or `plain lowering`.
         unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
+        uncovered: What no schedule changes, with its part of a call, that of most operations first.
     """
 
     payload: str
@@ -81,6 +83,7 @@ class TuneResult:
     spent: Spent | None = None
     oracle: str = REFERENCE
     unproved: bool = False
+    uncovered: tuple[UncoveredShare, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, as `tune --json` prints it."""
@@ -101,6 +104,7 @@ class TuneResult:
             "search_seconds": self.search_seconds,
             "overhead_seconds": self.overhead_seconds,
             "noise_floor": self.noise_floor,
+            "uncovered": [asdict(each.op) | {"share": each.share} for each in self.uncovered],
             "notes": list(self.notes),
             "bundle": self.bundle,
             **({"budget": asdict(self.spent)} if self.spent is not None else {}),

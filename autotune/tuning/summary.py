@@ -4,11 +4,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
+from autotune.compiler.tasks.partition import Partition
 from autotune.core.family import Baseline
 from autotune.core.machine import Machine, Roofs
 from autotune.core.payload import Payload
+from autotune.core.task import Task
 from autotune.core.task_names import readable_name
+from autotune.core.uncovered import NO_FAMILY, UncoveredOp, UncoveredShare, divide
 from autotune.store.sessions import SessionFigures
 from autotune.tuning.assemble import Assembly
 from autotune.tuning.choose import Choice
@@ -40,6 +44,7 @@ def summarize(
     roofs: Roofs,
     baseline: Baseline,
     *,
+    parts: Partition,
     searches: Sequence[TaskSearch],
     choices: Sequence[Choice],
     assembly: Assembly,
@@ -91,7 +96,32 @@ def summarize(
         spent=spent,
         oracle=payload.oracle,
         unproved=payload.unproved,
+        uncovered=uncovered_shares(parts, choices, figures.best_seconds),
     )
+
+
+def uncovered_shares(parts: Partition, choices: Sequence[Choice], call_seconds: float) -> tuple[UncoveredShare, ...]:
+    """What no schedule changes, with its part of a call: what the tasks that were chosen for do not take of it.
+
+    Args:
+        parts: Partition of the payload.
+        choices: What was chosen, of all tasks that a family covers.
+        call_seconds: Seconds of one call of the whole.
+    """
+    chosen = {choice.search.task.tag for choice in choices}
+    alone = [task for task in parts.tasks if task.tag not in chosen]
+    without = (
+        UncoveredOp(readable_name(task.tag, task.payload.text), task.count, task.count * work_of(task), NO_FAMILY)
+        for task in alone
+    )
+    times = [(c.search.task.count, c.samples.median) for c in choices if c.samples is not None]
+    seconds = sum(count * each for count, each in times) if len(times) == len(choices) else None
+    return divide((*parts.uncovered, *without), call_seconds, seconds)
+
+
+def work_of(task: Task) -> float:
+    """Operations of a task without a family: those of its sums, at least one an element."""
+    return max(task.payload.flops, float(prod(task.nest.sizes)))
 
 
 def fronts_of(searches: Sequence[TaskSearch]) -> tuple[str, ...]:

@@ -128,6 +128,7 @@ def tune(
             machine,
             roofs,
             baseline,
+            parts=parts,
             searches=searches,
             choices=choices,
             assembly=assembly,

@@ -24,6 +24,7 @@ from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
 from autotune.compiler.tasks.stencils import periods_of
+from autotune.compiler.tasks.uncovered import uncovered_ops
 from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.compiler.values import fill_of
@@ -33,6 +34,7 @@ from autotune.core.oracle import ContractionOracle
 from autotune.core.payload import Case, Payload
 from autotune.core.rules import NO_RULES, Rewriting
 from autotune.core.task import Member, Task
+from autotune.core.uncovered import UncoveredOp
 
 # Element-wise neighbours become one op before units are counted.
 FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
@@ -50,11 +52,13 @@ class Partition:
         payload: The same computation; every tunable op carries ``autotune.task``.
         tasks: One for each distinct tag, in order of first appearance.
         rewriting: What rewrite rules made of the payload before.
+        uncovered: Ops that no task covers.
     """
 
     payload: Payload
     tasks: tuple[Task, ...]
     rewriting: Rewriting = field(default_factory=Rewriting)
+    uncovered: tuple[UncoveredOp, ...] = ()
 
 
 def partition(payload: Payload) -> Partition:
@@ -76,20 +80,23 @@ def partition(payload: Payload) -> Partition:
         tasks: dict[str, Task] = {}
         seen: Counter[str] = Counter()
         counts: Counter[str] = Counter()
+        covered: set[ir.Operation] = set()
         roles = [argument.role for argument in payload.arguments]
         for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
             for unit in (group, *group.alone()):
                 task = make_task(unit, roles)
                 if task is not None:
                     mark(unit, task)
+                    covered.update(unit.ops)
                     tasks.setdefault(task.tag, task)
                     seen[task.tag] += 1
                     counts[task.tag] += group.trips
                     if unit is group:
                         break
+        uncovered = uncovered_ops(function.operation, covered)
         text = str(module)
     counted = (replace(task, ops=seen[tag], count=counts[tag]) for tag, task in tasks.items())
-    return Partition(replace(payload, text=text), tuple(counted), rewriting)
+    return Partition(replace(payload, text=text), tuple(counted), rewriting, uncovered)
 
 
 def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
