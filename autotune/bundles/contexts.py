@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from autotune.bundles.results import Results
+from autotune.compiler.array_calls import ArrayCall
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program
-from autotune.core.arrays import HEAD, POINTER_AT, Accepted, is_frozen, point, reads
+from autotune.core.arrays import Accepted, is_frozen
 from autotune.core.cores import physical_cores
 from autotune.core.errors import PayloadError
 from autotune.core.machine import Machine
@@ -150,9 +151,10 @@ class CallContext:
         self._bound = program.bind([shape_of(argument) for argument in (*payload.arguments, *packed)])
         self._slots = dict(zip((a.name for a in payload.arguments), self._bound.slots, strict=False))
         self._panel_slots = self._bound.slots[len(payload.arguments) :]
-        self._written = [
-            (Results(*results[a.name], pages), a.name, a.role == "state", self._slots[a.name]) for a in payload.written
-        ]
+        written = [a.name for a in payload.written]
+        self._results = tuple(Results(*results[name], pages) for name in written)
+        self._outputs = [Accepted(name, *results[name]) for name in written]
+        self._states = [(number, a.name) for number, a in enumerate(payload.written) if a.role == "state"]
         self._plan: CallPlan | None = None
         self._given: dict[str, GivenWeight] = {}
 
@@ -168,24 +170,24 @@ class CallContext:
         """
         if plan is not self._plan:
             self._adopt(plan)
-        copies = point(arrays, self._reads)
-        starts = self._more(plan, arrays, copies) if len(arrays) > plan.needed else {}
+        written = [results.empty() for results in self._results]
+        if self._is_plain and len(arrays) == plan.needed:
+            self._call.run((*arrays, *written))
+            return written
+        copies = self._call.point((*arrays[: plan.needed], *written))
+        starts = self._more(plan, arrays, copies)
         for number, weight in self._packing:
             weight.store(plan.takes[number].convert(arrays[number]))
-        written = []
-        for results, name, is_state, slot in self._written:
-            array = results.empty()
-            if is_state:
-                array[...] = starts.get(name, 0)
-            slot.value = POINTER_AT(id(array) + HEAD).value
-            written.append(array)
+        for number, name in self._states:
+            written[number][...] = starts.get(name, 0)
         self._bound.run()
         return written
 
     def _adopt(self, plan: CallPlan) -> None:
         """Point to what a plan holds."""
         needed = plan.takes[: plan.needed]
-        self._reads = reads(needed, [self._slots[each.name] for each in needed])
+        wanted = [*needed, *self._outputs]
+        self._call = ArrayCall(self._bound, [self._slots[each.name] for each in wanted], wanted)
         self._packing = []
         for name, array in plan.held.items():
             self._slots[name].value = array.ctypes.data
@@ -194,6 +196,7 @@ class CallContext:
         for number, each in enumerate(needed):
             if (weight := self._give(each.name)) is not None:
                 self._packing.append((number, weight))
+        self._is_plain = not self._packing and not self._states
         self._plan = plan
 
     def _give(self, name: str) -> GivenWeight | None:
@@ -219,7 +222,8 @@ class CallContext:
                 starts[each.name] = array
                 continue
             self._plan = None  # what is held is pointed to again by the next call
-            copies += [array, *point([array], reads([each], [self._slots[each.name]]))]
+            self._slots[each.name].value = array.ctypes.data
+            copies.append(array)
             if (weight := self._give(each.name)) is not None:
                 weight.store(array)
         return starts

@@ -6,9 +6,10 @@ from pathlib import Path
 from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import choose_candidate
 from autotune.bundles.contexts import shape_of
+from autotune.compiler.array_calls import ArrayCall
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.program import Program
-from autotune.core.arrays import Accepted, point, reads
+from autotune.core.arrays import Accepted
 from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.listener import SILENT, Listener
 from autotune.core.machine import this_machine
@@ -113,11 +114,12 @@ class SessionFunction:
     def __init__(self, payload: Payload, program: Program, arrays: dict[str, Array], panels: list[Array]) -> None:
         self.payload = payload
         inputs = [Accepted.of(argument) for argument in payload.arguments if argument.role == "input"]
-        self._inputs = [each.name for each in inputs]
+        self._inputs = tuple(each.name for each in inputs)
+        self._names = frozenset(self._inputs)
         self._outputs = tuple(arrays[argument.name] for argument in payload.outputs)
-        self._bound = program.bind([*arrays.values(), *panels])
-        slots = dict(zip(arrays, self._bound.slots, strict=False))
-        self._reads = reads(inputs, [slots[name] for name in self._inputs])
+        bound = program.bind([*arrays.values(), *panels])
+        slots = dict(zip(arrays, bound.slots, strict=False))
+        self._call = ArrayCall(bound, [slots[name] for name in self._inputs], inputs)
 
     def __call__(self, **inputs: Array) -> tuple[Array, ...]:
         """Call it once.
@@ -128,14 +130,12 @@ class SessionFunction:
         Raises:
             GenerationError: An input is missing, unknown, of another shape, or out of range; nothing is changed then.
         """
-        if inputs.keys() != set(self._inputs):
+        if inputs.keys() != self._names:
             raise GenerationError(
                 f"inputs of {self.payload.name} must be {', '.join(self._inputs)}; got {', '.join(inputs) or 'none'}"
             )
         try:
-            copies = point([inputs[name] for name in self._inputs], self._reads)
+            self._call.run(tuple([inputs[name] for name in self._inputs]))
         except PayloadError as error:
             raise GenerationError(str(error)) from error
-        self._bound.run()
-        del copies  # which the program has read by now
         return self._outputs

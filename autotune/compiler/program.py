@@ -37,6 +37,7 @@ class Program:
         phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
         threads: Threads that its parallel loops run on; 1 where it has none.
         part: What is known of it where it is a part of a program.
+        address: Address of the loop over calls.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Program:
         self._engine = engine  # owns the machine code
         self.weights = weights
         self.buffers = buffers
+        self.address = address
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
         self.phases = phases
         self.threads = threads
@@ -68,6 +70,8 @@ class BoundProgram:
 
     Attributes:
         slots: Addresses of the arguments' elements, in order; whoever changes one keeps what it points to.
+        code: Address of the code that `run` calls.
+        given: Address of what it is called with.
     """
 
     def __init__(self, program: Program, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
@@ -80,6 +84,7 @@ class BoundProgram:
         self._calls = ctypes.c_int64(1)
         addresses = [ctypes.cast(pointer, ctypes.c_void_p).value for pointer in self._pointers]
         self._packed = (ctypes.c_void_p * (len(arrays) + 1))(*addresses, ctypes.addressof(self._calls))
+        self.code, self.given = program.address, ctypes.addressof(self._packed)
 
     def run(self, calls: int = 1) -> None:
         """Call the entry function `calls` times in a compiled loop."""
@@ -144,12 +149,19 @@ def compile_program(
 
 
 def link(
-    module: ir.Module, *, parallel: bool = False, kernels: Sequence[ForeignKernel] = ()
+    module: ir.Module,
+    *,
+    entry: str = f"_mlir_ciface_{LOOP}",
+    level: int = 3,
+    parallel: bool = False,
+    kernels: Sequence[ForeignKernel] = (),
 ) -> tuple[ExecutionEngine, int]:
-    """The machine code of a module in the LLVM dialect, and where its loop over calls begins.
+    """The machine code of a module in the LLVM dialect, and where one of its functions begins.
 
     Args:
         module: The module.
+        entry: The function, by default the loop over calls; it takes the addresses of its arguments, in an array.
+        level: Level of LLVM's optimisation, from 0 to 3.
         parallel: Whether it calls an OpenMP runtime.
         kernels: Code of others that it calls.
 
@@ -157,10 +169,10 @@ def link(
         CompileError: LLVM refuses it, or something that it calls is nowhere.
     """
     try:
-        engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries(parallel=parallel))
+        engine = ExecutionEngine(module, opt_level=level, shared_libs=runner_libraries(parallel=parallel))
         add_kernels(engine, kernels)
         engine.initialize()
-        address = engine.raw_lookup(f"_mlir_ciface_{LOOP}")
+        address = engine.raw_lookup(entry)
     except (RuntimeError, ValueError, ir.MLIRError) as error:
         text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
         raise CompileError("jit", first_lines(text.lstrip(": "))) from error

@@ -1,7 +1,5 @@
 """Arrays as compiled code reads them: what one must be, where its elements lie, which whole numbers it may hold."""
 
-import ctypes
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +8,8 @@ import numpy as np
 from autotune.core.errors import AutotuneError, PayloadError
 from autotune.core.payload import DTYPES, Argument, Array
 
-# NumPy's ABI: the address of the elements is the first field behind the head of the object, as `PyArray_DATA` reads it.
-HEAD = object.__basicsize__
-POINTER_AT = ctypes.c_void_p.from_address
-PLAIN = 0x1 | 0x100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
 CHOOSE = "choose another"
 FEW = 16  # elements that Python compares sooner than NumPy
-
-_probe = np.zeros(1)
-if POINTER_AT(id(_probe) + HEAD).value != _probe.ctypes.data:
-    raise ImportError("arrays must lie as NumPy's ABI says, here they do not; use CPython and a release of NumPy")
 
 
 class NotExactlyError(Exception):
@@ -124,40 +114,6 @@ def lie_within(array: Array, low: int, high: int) -> bool:
     if low == 0 and array.dtype.kind == "i" and array.dtype.isnative:  # a negative one is a huge one without its sign
         return int(array.view(f"u{array.itemsize}").max()) < high
     return bool(low <= array.min() and array.max() < high)
-
-
-Read = tuple[np.dtype[Any], tuple[int, ...], tuple[int, int] | None, ctypes.c_void_p, Accepted]
-
-
-def reads(accepted: Iterable[Accepted], slots: Iterable[ctypes.c_void_p]) -> list[Read]:
-    """What `point` looks at, once for all calls: what each array must be, and where compiled code has its address."""
-    return [(each.dtype, each.shape, each.bounds, slot, each) for each, slot in zip(accepted, slots, strict=True)]
-
-
-def point(arrays: Sequence[object], wanted: Sequence[Read]) -> list[Array]:
-    """Write the address of each array's elements into its slot; an array that cannot be read as it lies is copied.
-
-    Returns:
-        The copies, which must live as long as their addresses are used.
-
-    Raises:
-        AutotuneError: An array is of another shape or kind, or out of range.
-        NotExactlyError: An array is for another program.
-    """
-    copies = []
-    for array, (dtype, shape, bounds, slot, accepted) in zip(arrays, wanted):  # noqa: B905 - `strict` takes 0.1 us
-        if (
-            type(array) is not np.ndarray
-            or array.dtype is not dtype
-            or array.shape != shape
-            or array.flags.num & PLAIN != PLAIN
-        ):
-            array = accepted.convert(array)  # noqa: PLW2901 - from here on it is the copy
-            copies.append(array)
-        elif bounds is not None:
-            accepted.check(array)
-        slot.value = POINTER_AT(id(array) + HEAD).value
-    return copies
 
 
 def is_frozen(array: Array) -> bool:

@@ -11,9 +11,11 @@ from import_support import import_product
 
 import autotune as at
 from autotune.bundles import contexts
+from autotune.compiler import array_calls
+from autotune.compiler.array_calls import ArrayCall
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within, point, reads
-from autotune.core.payload import Argument
+from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within
+from autotune.core.payload import DTYPES, Argument
 
 RNG = np.random.default_rng(0)
 SPEC = "matmul,m=24,n=32,k=16,constant_b=1"
@@ -53,9 +55,17 @@ def looked_at(monkeypatch):
     return seen
 
 
-def slots_for(arrays, arguments):
-    slots = [ctypes.c_void_p() for _ in arrays]
-    return slots, point(arrays, reads(map(Accepted.of, arguments), slots))
+@pytest.fixture(scope="module")
+def slots_for(shared):
+    """Points to arrays; gives their addresses, and the copies."""
+    shared(A, B)
+    (context,) = shared._caller._contexts._free
+
+    def point(arrays, arguments):
+        slots = [ctypes.c_void_p() for _ in arguments]
+        return slots, ArrayCall(context._bound, slots, list(map(Accepted.of, arguments))).point(tuple(arrays))
+
+    return point
 
 
 def odd_layouts(array):
@@ -78,7 +88,7 @@ def odd_layouts(array):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i32"])
-def test_an_array_that_lies_as_it_is_read_is_not_copied(dtype):
+def test_an_array_that_lies_as_it_is_read_is_not_copied(dtype, slots_for):
     argument = Argument("x", "input", (4, 6), dtype, low=0.0, high=9.0)
     array = RNG.integers(0, 9, (4, 6)).astype({"f32": np.float32, "i32": np.int32}[dtype])
     array.flags.writeable = False
@@ -88,11 +98,62 @@ def test_an_array_that_lies_as_it_is_read_is_not_copied(dtype):
 
 
 @pytest.mark.parametrize("layout", odd_layouts(A))
-def test_an_array_that_lies_otherwise_is_copied_as_it_is_read(layout):
+def test_an_array_that_lies_otherwise_is_copied_as_it_is_read(layout, slots_for):
     (slot,), (copy,) = slots_for([odd_layouts(A)[layout]], [Argument("a", "input", A.shape)])
     assert slot.value == copy.ctypes.data
     assert copy.dtype == np.float32
     np.testing.assert_array_equal(copy, A)
+
+
+def test_arrays_around_one_that_is_copied_are_not(slots_for):
+    shapes = [(), (3,), (1, 2, 3, 4, 5), (2, 2)]
+    arrays = [RNG.standard_normal(shape).astype(np.float32) for shape in shapes]
+    crooked = [arrays[0], arrays[1].astype(np.float64), arrays[2], np.asfortranarray(arrays[3])]
+    arguments = [Argument(f"x{n}", "input", shape) for n, shape in enumerate(shapes)]
+    slots, copies = slots_for(crooked, arguments)
+    where = [arrays[0], copies[0], arrays[2], copies[1]]
+    assert [slot.value for slot in slots] == [each.ctypes.data for each in where]
+    for copy, array in zip(copies, (arrays[1], arrays[3]), strict=True):
+        np.testing.assert_array_equal(copy, array)
+
+
+@pytest.mark.parametrize("value", [None, 3, "ab", (1.0, 2.0), object(), np.float32(3)])
+def test_what_is_no_array_is_not_read_as_one(value, slots_for):
+    scalar = Argument("x", "input", ())
+    if isinstance(value, (int, np.floating)):
+        _, (copy,) = slots_for([value], [scalar])
+        assert copy == value
+    else:
+        with pytest.raises(at.AutotuneError, match=r"^x must"):
+            slots_for([value], [scalar])
+
+
+def test_fewer_arrays_than_there_are_slots_are_no_call(slots_for):
+    with pytest.raises(IndexError):
+        slots_for([A], [Argument("a", "input", A.shape), Argument("b", "input", B.shape)])
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0, 9), (-9, 0), (-3, 120), (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1), (5, 2**63)]
+)
+@pytest.mark.parametrize("dtype", ["i8", "i32", "i64"])
+@pytest.mark.parametrize("columns", [50, array_calls.FEW])
+def test_whole_numbers_out_of_bounds_are_refused_wherever_they_lie(dtype, bounds, columns, slots_for):
+    held = np.iinfo(DTYPES[dtype])
+    low, high = bounds
+    argument = Argument("x", "input", (2, columns), dtype, accepts=bounds)
+    for value in (held.min, low - 1, low, 0, high - 1, high, held.max):
+        if not held.min <= value <= held.max:
+            continue
+        for number in (0, columns + 7, -1):
+            array = np.full((2, columns), min(max(low, held.min), held.max), DTYPES[dtype])
+            array.flat[number] = value
+            if low <= value < high and low <= array.min():
+                (slot,), _ = slots_for([array], [argument])
+                assert slot.value == array.ctypes.data
+            else:
+                with pytest.raises(at.AutotuneError, match=rf"x must be from {low} to {high - 1}, got"):
+                    slots_for([array], [argument])
 
 
 @pytest.mark.parametrize("layout", odd_layouts(A))
