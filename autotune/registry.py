@@ -3,34 +3,44 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from autotune.core.comparator import Comparator
 from autotune.core.dialect import Dialect
-from autotune.core.errors import AutotuneError, ComparatorError, GenerationError, PayloadError, ScheduleError
+from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, ScheduleError
 from autotune.core.family import Baseline, Family
-from autotune.core.generator import Generator
 from autotune.core.guarded_family import GuardedFamily
 from autotune.core.imported import Importer
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.core.technique import Technique
+from autotune.core.verb import Listing, Verb, VerbOption
 
+T = TypeVar("T")
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
-GENERATORS, IMPORTERS, DIALECTS = "autotune.generators", "autotune.importers", "autotune.dialects"
-BACKENDS, COSTS, PRECISIONS = "autotune.backends", "autotune.costs", "autotune.precisions"
+IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
+VERBS, OPTIONS = "autotune.verbs", "autotune.options"
+STAGES, LISTS = "autotune.stages", "autotune.lists"
+BACKENDS, PRECISIONS = "autotune.backends", "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 SEARCHED = (SCHEDULES, PRECISIONS, BACKENDS)  # whatever may compute a task
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, *SEARCHED, COSTS, TECHNIQUES, BASELINES, COMPARATORS, GENERATORS)
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, *SEARCHED, TECHNIQUES, BASELINES, COMPARATORS)
+OF_COMMANDS = (VERBS, OPTIONS, STAGES, LISTS)  # of the command line, which no payload needs
+
+
+def groups() -> tuple[str, ...]:
+    """Groups of what payloads, searches and comparisons name: our own first, then those that features open."""
+    opened = {group for group in entry_points().groups if group.startswith("autotune.")}
+    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS}))
 
 
 @cache
@@ -251,13 +261,35 @@ def load_comparator(name: str) -> Comparator:
     return cast(Comparator, find_point(COMPARATORS, "comparator", name, ComparatorError).load())
 
 
-def load_generator(name: str) -> Generator:
-    """The generator of the model called `name`.
+def plugged_verbs(on_fault: Callable[[str], None]) -> dict[str, Verb]:
+    """Verbs that plug-ins add to the command line, by name; those that do not load are told of and left out."""
+    return {point.name: verb for point, verb in loaded_points(VERBS, Verb, on_fault)}
 
-    Raises:
-        GenerationError: There is none.
-    """
-    return cast(Generator, find_point(GENERATORS, "model", name, GenerationError).load())
+
+def plugged_options(on_fault: Callable[[str], None]) -> tuple[VerbOption, ...]:
+    """Options that plug-ins add to verbs; those that do not load are told of and left out."""
+    return tuple(option for _, option in loaded_points(OPTIONS, VerbOption, on_fault))
+
+
+def listings(on_fault: Callable[[str], None]) -> dict[str, dict[str, str]]:
+    """What plug-ins have by name, by kind: a line for each name."""
+    return {point.name: found.lines() for point, found in loaded_points(LISTS, Listing, on_fault)}
+
+
+def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) -> Iterator[tuple[EntryPoint, T]]:
+    """Entry points of a group with what they hold: a broken one costs a line, not the command."""
+    for point in registered(group).values():
+        try:
+            loaded = point.load()
+        except Exception as error:  # a plug-in raises whatever it raises
+            on_fault(
+                f"plug-in {point.name!r} of {group} must load, {point.value} raised {error}; reinstall or remove it"
+            )
+            continue
+        if isinstance(loaded, kind):
+            yield point, loaded
+        else:
+            on_fault(f"plug-in {point.name!r} of {group} must be a {kind.__name__}, {point.value} is none; remove it")
 
 
 def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> EntryPoint:

@@ -16,9 +16,9 @@ from typing import Any
 import typer
 from blocks import Only, keep, read, serve, table
 
+from autotune.contrib.analysis.analysed import Analysis, analyse_program
+from autotune.contrib.analysis.text import needed
 from autotune.core.machine import this_machine
-from autotune.reports.analysis.analysed import Analysis, analyse_program
-from autotune.reports.analysis.text import needed
 from autotune.reports.format import size
 from autotune.reports.scheduled import as_recorded, candidate_of
 from autotune.worker.reading import open_payload, partition

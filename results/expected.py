@@ -15,7 +15,8 @@ from typing import Annotated, Any
 import typer
 from blocks import Only, home, keep, read, run, serve, slug, table
 
-from autotune.bundles.pace import Pace, cache_gain
+from autotune.contrib.generate.gpt import PRESETS
+from autotune.contrib.generate.pace import Pace, cache_gain
 from autotune.core.candidate import Candidate
 from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
@@ -28,7 +29,6 @@ from autotune.store.bundle import read_bundle
 from autotune.tuning.roofline import needed_flops
 from autotune.tuning.slow_baseline import part_for
 from autotune.worker.reading import open_payload, partition
-from payload.generate import PRESETS
 
 TUTORIAL = "[chapter 14](https://github.com/zhwa/mlir-example/tree/main/ch.14.GPT-Optimized)"
 MODELS = ("nano", "gpt2")

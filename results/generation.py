@@ -14,10 +14,10 @@ from typing import Annotated, Any
 import typer
 from blocks import home, keep, read, run, serve, slug, table
 
-from autotune.bundles.pace import Pace, cache_gain
+from autotune.contrib.generate.gpt import PRESETS
+from autotune.contrib.generate.pace import Pace, cache_gain
 from autotune.core.stats import Interval, ratio_interval
 from autotune.reports.format import duration
-from payload.generate import PRESETS
 
 SHOWN = "gpt2"
 POSITION = 127

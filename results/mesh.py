@@ -11,13 +11,13 @@ from typing import Any
 import typer
 from blocks import Only, keep, read, serve, table
 
-from autotune.core.cost_function import CostFunction
+from autotune.contrib.costs.cost_function import CostFunction, open_cost
+from autotune.contrib.costs.mesh.cost import amount
+from autotune.contrib.costs.tune import tune_by_cost
 from autotune.core.errors import MachineError
 from autotune.reports.format import duration
-from autotune.tuning.by_cost import open_cost, tune_by_cost
 from autotune.tuning.options import TuneOptions
 from autotune.worker.reading import open_payload
-from costs.mesh.cost import amount
 
 FOLDER = Path("results/payloads")
 PAYLOADS = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from blocks import ROOT, home, serve, table
 
+from autotune.contrib.selftest.figures import Figure
 from autotune.store.places import home as written
-from autotune.tuning.selftest_figures import Figure
 
 BROKEN = 1  # exit code where a promise is broken, which is a result too
 

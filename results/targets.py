@@ -15,21 +15,21 @@ import typer
 from blocks import Only, keep, read, serve, table
 from scipy.stats import spearmanr
 
-from autotune.bundles.for_target import compile_default, verify_emulated
+from autotune.contrib.targets.emulator import find_emulator
+from autotune.contrib.targets.program import compile_default, verify_emulated
+from autotune.contrib.targets.report import judge_loops
+from autotune.contrib.targets.target_file import shipped_targets
+from autotune.contrib.targets.this_target import this_target
+from autotune.contrib.targets.tune import ModelSearch
 from autotune.core.evaluator import Job
 from autotune.core.script import write_step
 from autotune.core.target import Target
-from autotune.core.target_file import shipped_targets
 from autotune.registry import family_for
-from autotune.reports.for_target import judge_loops
 from autotune.reports.format import duration
 from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.for_machine import ModelSearch
 from autotune.tuning.search import Search
 from autotune.tuning.task_search import SEARCH_EFFORT
-from autotune.worker.emulator import find_emulator
 from autotune.worker.reading import open_payload, partition
-from autotune.worker.this_target import this_target
 from autotune.worker.worker import Worker
 
 MODEL = "gpt,d_model=16,heads=2,d_ff=32,vocab=17,seq=5,layers=2"

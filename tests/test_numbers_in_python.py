@@ -7,8 +7,8 @@ import pytest
 import autotune as at
 from autotune.bundles.finding import RegressOptions
 from autotune.bundles.session import Session
+from autotune.contrib.generate.generator import GenerationRequest, Sampling
 from autotune.core.errors import AutotuneError
-from autotune.core.generator import GenerationRequest, Sampling
 
 SPEC = "matmul,m=8,n=8,k=8"
 NUMBERS = (int, float, "int", "float", "float | None", float | None)

@@ -15,7 +15,7 @@ import pytest
 from warm_pythons import WITHOUT_CARE
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("autotune", "costs", "payload", "schedules")
+PACKAGES = ("autotune", "payload", "schedules")
 IMPORT_ALL = f"""
 from importlib import import_module
 from pkgutil import walk_packages

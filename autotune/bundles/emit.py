@@ -4,7 +4,6 @@ from pathlib import Path
 
 from autotune.bundles.c_header import c_header
 from autotune.bundles.candidates import recorded_candidate, recorded_machine
-from autotune.bundles.for_target import TargetProgram, compile_default
 from autotune.compiler.emit import Emission, emit_program
 from autotune.compiler.object_code import disassemble
 from autotune.core.c_names import c_name
@@ -12,7 +11,6 @@ from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import this_machine
-from autotune.core.target import Target
 from autotune.store.bundle import read_bundle
 from autotune.worker.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
@@ -20,15 +18,13 @@ from autotune.worker.worker import Worker
 KINDS = {"object": ".o", "llvm": ".ll", "asm": ".s"}
 
 
-def emit_bundle(folder: Path, kind: str, output: Path, target: Target | None = None) -> list[Path]:
+def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     """Write a bundle's program and its header.
 
     Args:
         folder: The bundle.
         kind: ``object``, ``llvm`` or ``asm``.
         output: Folder to write to.
-        target: Machine that it is compiled for, with the default configs for that machine; `None` for this host, with
-            the configs that the bundle records.
 
     Returns:
         What was written.
@@ -36,12 +32,8 @@ def emit_bundle(folder: Path, kind: str, output: Path, target: Target | None = N
     Raises:
         BundleError: The bundle is refused, or does not compile here.
     """
-    if kind not in KINDS:
-        raise BundleError(f"--emit must be one of {', '.join(KINDS)}; got {kind!r}")
+    check_kind(kind)
     bundle = read_bundle(folder)
-    if target is not None:
-        with Worker(MODEL_SECONDS) as worker:
-            return write_program(compile_default(bundle.payload, target, worker, kind), kind, output)
     output.mkdir(parents=True, exist_ok=True)
     stem = c_name(bundle.payload.entry)
     path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
@@ -59,11 +51,11 @@ def emit_bundle(folder: Path, kind: str, output: Path, target: Target | None = N
     return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]
 
 
-def write_program(program: TargetProgram, kind: str, output: Path) -> list[Path]:
-    """Write a program for another machine, and its header; gives what was written."""
-    output.mkdir(parents=True, exist_ok=True)
-    stem, entry = c_name(program.payload.entry), program.payload.entry
-    path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
-    path.write_bytes(disassemble(program.data, entry).encode() if kind == "asm" else program.data)
-    header.write_text(program.header)
-    return [path, header]
+def check_kind(kind: str) -> None:
+    """Refuse a kind of file that is not written.
+
+    Raises:
+        BundleError: The kind is none of `KINDS`.
+    """
+    if kind not in KINDS:
+        raise BundleError(f"--emit must be one of {', '.join(KINDS)}; got {kind!r}")

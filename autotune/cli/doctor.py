@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,26 +24,17 @@ def doctor(
     cluster: Annotated[
         str, typer.Option(metavar="ADDRESS", help="List the machines of a cluster: tcp://HOST:8786, a scheduler file.")
     ] = "",
-    write: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write what this machine is to a file that --target takes, and stop."),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure this machine's roofs and noise, say what is missing and what to change. Exit 1 if something is missing.
 
     With --cluster, do so for every machine of a cluster, and say which are not used and why.
 
-    With --write, nothing is measured: other machines can then compile for this one.
-
     Example: autotune doctor
     """
     from autotune.worker.doctor import A_A_PAIRS, MANY_PAIRS, examine
     from autotune.worker.noise import write_floor
 
-    if write is not None:
-        write_machine(write)
-        return
     if cluster:
         if noise:
             raise typer.BadParameter("--noise is of this machine; those of a cluster measure theirs when they join")
@@ -62,15 +52,6 @@ def doctor(
         show_diagnosis(found)
     if found.missing:
         raise typer.Exit(1)
-
-
-def write_machine(path: Path) -> None:
-    """Write what this machine is to a file."""
-    from autotune.core.target_file import write_target
-    from autotune.worker.this_target import this_target
-
-    path.write_text(write_target(this_target()))
-    typer.echo(path)
 
 
 def examine_machines(address: str, threads: int, *, as_json: bool) -> None:

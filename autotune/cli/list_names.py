@@ -6,24 +6,24 @@ from typing import Any
 import typer
 
 from autotune.cli.options import AsJson
+from autotune.cli.say import complain
 
 
 def list_names(as_json: AsJson = False) -> None:
-    """List payloads, schedule families, baselines and comparators, plug-ins included; and machines to compile for.
+    """List payloads, schedule families, baselines and comparators, plug-ins included.
 
     Example: autotune list
     """
-    from autotune.core.target_file import shipped_targets
-    from autotune.registry import GROUPS, registered
+    from autotune.registry import groups, listings, registered
 
-    groups: dict[str, Any] = {
-        group.rpartition(".")[2]: {name: point.value for name, point in registered(group).items()} for group in GROUPS
+    found: dict[str, Any] = {
+        group.rpartition(".")[2]: {name: point.value for name, point in registered(group).items()} for group in groups()
     }
-    groups["targets"] = {name: target.summary for name, target in shipped_targets().items()}
+    found |= listings(complain)
     if as_json:
-        typer.echo(json.dumps(groups))
+        typer.echo(json.dumps(found))
         return
-    for kind, members in groups.items():
+    for kind, members in found.items():
         typer.echo(f"{kind}:")
         for name, where in members.items():
             typer.echo(f"  {name:14s} {where}")

@@ -12,7 +12,6 @@ from autotune.store.places import home
 
 if TYPE_CHECKING:
     from autotune.bundles.replay import Replay
-    from autotune.core.target import Target
 
 EMITTED = "object, llvm or asm"
 
@@ -36,21 +35,12 @@ def replay(
         str | None,
         typer.Option(metavar="PAYLOAD", help="File or folder of what it computes, where you did not name it before."),
     ] = None,
-    target: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|TRIPLE[,cpu=CPU]|FILE.toml",
-            help="Compile for that machine, by its default configs; verified under an emulator, or written by --emit.",
-        ),
-    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Build a bundle again, verify it, and time it against its baseline.
 
     On a machine like the recorded one, exit 1 if it is weaker than recorded, or if that cannot be told for noise.
     Anywhere, exit 1 if it is wrong, 2 if the bundle is refused.
-
-    With --target, what the bundle computes is compiled for another machine instead, and nothing is measured.
 
     Example: autotune replay tuned/MACHINE/bundles/nano
     """
@@ -59,21 +49,14 @@ def replay(
     from autotune.bundles.retune import retune_bundle
     from autotune.cli.progress import ProgressLine
     from autotune.cli.tune import show_result
-    from autotune.core.target_file import find_target
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
     from autotune.worker.reading import open_payload
 
     check_whole("trials", trials, 1, MOST_COUNT)
-    machine = find_target(target) if target else None
     if emit is not None:
-        for path in emit_bundle(bundle, emit, output, machine):
+        for path in emit_bundle(bundle, emit, output):
             typer.echo(path)
-        return
-    if machine is not None:
-        if retune:
-            raise typer.BadParameter("--retune is of this machine: give --target or --retune")
-        replay_for(bundle, machine, as_json=as_json)
         return
     named = open_payload(payload) if payload is not None else None
     if retune:
@@ -93,23 +76,6 @@ def replay(
     else:
         show_replay(found)
     if not found.is_fine:
-        raise typer.Exit(1)
-
-
-def replay_for(folder: Path, target: "Target", *, as_json: bool) -> None:
-    """Compile a bundle's payload for another machine, and verify it under an emulator; exit 1 if it is wrong."""
-    from autotune.cli.layout import show_sentence
-    from autotune.reports.for_target import judge_bundle
-    from autotune.reports.format import out
-
-    found = judge_bundle(folder, target)
-    if as_json:
-        typer.echo(json.dumps(found.to_json()))
-    else:
-        console = out()
-        for line in found.lines:
-            show_sentence(console, line.strip(), 2 * line.startswith(" "))
-    if not found.check.is_right:
         raise typer.Exit(1)
 
 

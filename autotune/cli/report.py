@@ -1,12 +1,16 @@
 """`autotune report`: one page of what was found."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import StorePath
 from autotune.cli.say import complain
+
+if TYPE_CHECKING:
+    from autotune.reports.sections.blocks import Section
 
 
 def report(
@@ -16,9 +20,6 @@ def report(
     explained: Annotated[
         bool, typer.Option("--explain", help="Measure what each technique is worth, as `explain` does.")
     ] = False,
-    analysis: Annotated[
-        bool, typer.Option("--analysis", help="What can be known before it runs, as `show --stage analysis`.")
-    ] = False,
 ) -> None:
     """Write one self-contained page: what was gained, where a call's time goes, each task, the search, how to replay.
 
@@ -26,7 +27,29 @@ def report(
 
     Example: autotune report tuned/MACHINE/bundles/nano --store tuned/MACHINE/store.journal -o nano.html
     """
-    from autotune.reports.analysis.analysed import analyse_bundle
+    complain(str(write_report(source, output, store, explained=explained)))
+
+
+def write_report(
+    source: str,
+    output: Path,
+    store: str | None,
+    *,
+    explained: bool,
+    more: "Sequence[Callable[[Path], Section]]" = (),
+) -> Path:
+    """Write the page of a bundle or store.
+
+    Args:
+        source: Folder of a bundle, or a store.
+        output: File to write.
+        store: Store whose trials of the bundle's payload are added.
+        explained: Measure what each technique is worth to the bundle.
+        more: Make sections of plug-ins, given the bundle's folder.
+
+    Raises:
+        BadParameter: What goes with a bundle is given with a store.
+    """
     from autotune.reports.explain import explain
     from autotune.reports.holdings import read_holdings
     from autotune.reports.page import report_bundle, report_store
@@ -40,13 +63,12 @@ def report(
         checks = read_history(past, payload) if past is not None else None
         holdings = read_holdings(store, payload=payload) if store is not None else None
         explanation = explain(Path(source)) if explained else None
-        known = analyse_bundle(Path(source)) if analysis else None
-        page = report_bundle(Path(source), holdings, explanation, checks, known)
-    elif store is not None or explained or analysis:
-        raise typer.BadParameter(f"--store, --explain and --analysis go with a bundle, {shown(source)} is none")
+        page = report_bundle(Path(source), holdings, explanation, checks, [make(Path(source)) for make in more])
+    elif store is not None or explained or more:
+        raise typer.BadParameter(f"--store, --explain and plug-ins go with a bundle, {shown(source)} is none")
     else:
         checks = read_history(past) if past is not None else None
         name = shown(source) if "://" in source else Path(source).name
         page = report_store(read_holdings(source), name, checks)
     output.write_text(page)
-    complain(str(output))
+    return output

@@ -12,6 +12,7 @@ import typer
 from autotune.cli.options import AsJson, Payloads, StorePath, with_tune_options
 from autotune.cli.say import complain
 from autotune.core.machine import this_machine
+from autotune.core.verb import Arguments
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -27,14 +28,6 @@ def tune(
     payloads: Payloads,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
-    cost: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=ELSEWHERE,
-            metavar="NAME[:ARGUMENT]",
-            help="What a choice costs: cpu measures, mesh:GRID models.",
-        ),
-    ] = "cpu",
     cluster: Annotated[
         str,
         typer.Option(
@@ -75,31 +68,49 @@ def tune(
 
     With --objective seconds,joules, configs are kept that none beats in both; --weight chooses among them.
 
-    With --cost mesh:GRID, a simulated mesh of cores says what a placement takes: nothing is measured.
-
     With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.cli.by_cost import find_model, tune_with_cost
-    from autotune.cli.for_machine import tune_by_model
     from autotune.tuning.opening import check_names
-    from autotune.tuning.options import options_from
+    from autotune.tuning.options import options_given
 
+    check_folder(payloads, bundle)
+    options = options_given(words)
+    if kind and not cluster:
+        raise typer.BadParameter(f"--for names machines of a cluster, got {kind!r} alone; give --cluster too")
+    check_machine(options, cluster)
+    check_names(options)
+    tune_by_measuring(payloads, options, cluster, kind, store=store, bundle=bundle, as_json=as_json)
+
+
+def check_folder(payloads: Sequence[str], bundle: Path | None) -> None:
+    """Refuse one folder for several payloads.
+
+    Raises:
+        BadParameter: There are several.
+    """
     if bundle is not None and len(payloads) > 1:
         raise typer.BadParameter("--bundle names one folder: give one payload, or leave it out")
-    options = options_from({name: value for name, value in words.items() if value is not None})
-    check_machine(options, cluster, other=bool(cluster or kind or cost != "cpu"))
-    check_names(options)
-    searched = bool(options.family or options.beside or options.schedule or store is not None)
-    searched = searched or bool(options.rules or options.exact)
-    if (model := find_model(cost)) is not None:
-        measured = searched or bool(kind or cluster)
-        tune_with_cost(payloads, model, options, searched=measured, folder=bundle, as_json=as_json)
-    elif kind and not cluster:
-        tune_by_model(payloads, kind, options, searched=searched, folder=bundle, as_json=as_json)
-    else:
-        tune_by_measuring(payloads, options, cluster, kind, store=store, bundle=bundle, as_json=as_json)
+
+
+def check_modelled(options: "TuneOptions", arguments: Arguments, word: str, others: Sequence[str]) -> None:
+    """Refuse what only a search that measures can heed, where models alone choose.
+
+    Args:
+        options: Options of `tune`.
+        arguments: All arguments of the verb.
+        word: What makes models choose, as it stands on the command line.
+        others: Arguments that are no options of a search, and that measuring alone needs.
+
+    Raises:
+        BadParameter: There is such an option.
+    """
+    given = (*options.of_measuring, *(f"--{name}" for name in others if arguments[name]))
+    if given:
+        raise typer.BadParameter(
+            f"{word} measures nothing: of a search it takes --trials, --sampler and --seed; drop {', '.join(given)}"
+        )
 
 
 def tune_by_measuring(
@@ -149,7 +160,7 @@ def tune_by_measuring(
                 show_result(result)
 
 
-def check_machine(options: "TuneOptions", cluster: str, *, other: bool) -> None:
+def check_machine(options: "TuneOptions", cluster: str) -> None:
     """Refuse options of this machine, and of its families, beside another machine.
 
     Raises:
@@ -161,9 +172,8 @@ def check_machine(options: "TuneOptions", cluster: str, *, other: bool) -> None:
         raise typer.BadParameter("--objective with joules is of this machine, --cluster measures on others: give one")
     if cluster and options.backends:
         raise typer.BadParameter("--backend makes code for this machine, --cluster measures on others: give one")
-    if (options.error or options.agreement) and other:
-        rest = "drop it, or --cluster, --cost and --for"
-        raise typer.BadParameter(f"--error or --agreement chooses families here: {rest}")
+    if cluster and (options.error or options.agreement):
+        raise typer.BadParameter("--error or --agreement chooses families here, --cluster measures elsewhere: give one")
 
 
 def wait_for_room(sentence: str) -> None:

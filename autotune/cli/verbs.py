@@ -5,7 +5,7 @@ What a verb needs is imported when it runs, so that help, `list` and `inspect` s
 
 import resource
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from autotune.cli import (
     compare,
     doctor,
     explain,
-    generate,
     import_model,
     inspect,
     join,
@@ -26,64 +25,51 @@ from autotune.cli import (
     report,
     reproduce,
     rules,
-    selftest,
     show,
     store,
     tune,
 )
 from autotune.cli.help import GroupedOptions, GroupedVerbs, front
 from autotune.cli.interrupt import INTERRUPTED, SENTENCE, Interrupts
+from autotune.cli.plugged import with_options
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError, ProofError
+from autotune.core.verb import HEADINGS, Verb
+from autotune.registry import plugged_options, plugged_verbs
 from autotune.worker.scratch import sweep
 
 NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
 UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
-# Verbs by what one wants to do, in the order of `--help`. A line must be whole at 80 columns.
-VERBS: tuple[tuple[str, tuple[tuple[str, Callable[..., object], str], ...]], ...] = (
-    (
-        "Find schedules",
-        (
-            ("import", import_model.import_model, "Import a model from ONNX or PyTorch."),
-            ("tune", tune.tune, "Search schedules for payloads, and keep the best as a bundle."),
-            ("generate", generate.generate, "Generate tokens by tuned prefill and decode."),
-            ("list", list_names.list_names, "List payloads, families, baselines and other plug-ins."),
-            ("rules", rules.rules, "List rewrite rules, and where each applies."),
-        ),
-    ),
-    (
-        "Understand them",
-        (
-            ("inspect", inspect.inspect, "Show what a store or a bundle holds, a line a task."),
-            ("show", show.show, "Print a payload after a stage, down to assembly."),
-            ("explain", explain.explain, "Measure what each technique is worth to a bundle."),
-            ("report", report.report, "Write a bundle or store as one self-contained page."),
-        ),
-    ),
-    (
-        "Compare",
-        (("compare", compare.compare, "Time schedules beside other libraries, interleaved."),),
-    ),
-    (
-        "Keep and check",
-        (
-            ("replay", replay.replay, "Build a bundle again, verify it and time it; or emit it."),
-            ("regress", regress.regress, "Check bundles for regressions, as a CI gate does."),
-            ("reproduce", reproduce.reproduce, "Write the files of one trial, and run it again."),
-            ("record", record.record, "Measure a part of a space completely, for benchmarks."),
-        ),
-    ),
-    (
-        "Machines",
-        (
-            ("doctor", doctor.doctor, "Say what this machine can do: roofs, noise, sandbox."),
-            ("selftest", selftest.selftest, "Measure what the tuner promises, by breaking it."),
-            ("join", join.join, "Let this machine measure for a cluster."),
-        ),
-    ),
-)
+# The engine's verbs; features bring theirs. A line must be whole at 80 columns.
+VERBS: dict[str, Verb] = {
+    "import": Verb(import_model.import_model, "Find schedules", "Import a model from ONNX or PyTorch."),
+    "tune": Verb(tune.tune, "Find schedules", "Search schedules for payloads, and keep the best as a bundle."),
+    "list": Verb(list_names.list_names, "Find schedules", "List payloads, families, baselines and other plug-ins."),
+    "rules": Verb(rules.rules, "Find schedules", "List rewrite rules, and where each applies."),
+    "inspect": Verb(inspect.inspect, "Understand them", "Show what a store or a bundle holds, a line a task."),
+    "show": Verb(show.show, "Understand them", "Print a payload after a stage, down to assembly."),
+    "explain": Verb(explain.explain, "Understand them", "Measure what each technique is worth to a bundle."),
+    "report": Verb(report.report, "Understand them", "Write a bundle or store as one self-contained page."),
+    "compare": Verb(compare.compare, "Compare", "Time schedules beside other libraries, interleaved."),
+    "replay": Verb(replay.replay, "Keep and check", "Build a bundle again, verify it and time it; or emit it."),
+    "regress": Verb(regress.regress, "Keep and check", "Check bundles for regressions, as a CI gate does."),
+    "reproduce": Verb(reproduce.reproduce, "Keep and check", "Write the files of one trial, and run it again."),
+    "record": Verb(record.record, "Keep and check", "Measure a part of a space completely, for benchmarks."),
+    "doctor": Verb(doctor.doctor, "Machines", "Say what this machine can do: roofs, noise, sandbox."),
+    "join": Verb(join.join, "Machines", "Let this machine measure for a cluster."),
+}
+
+
+def in_order(verbs: Mapping[str, Verb]) -> dict[str, Verb]:
+    """Verbs by heading; below one, each behind the verb that it names, else as they come."""
+    names: list[str] = [name for name, verb in verbs.items() if verb.after not in verbs]
+    for name, verb in verbs.items():
+        if verb.after in verbs:
+            names.insert(names.index(verb.after) + 1, name)
+    return {name: verbs[name] for heading in HEADINGS for name in names if verbs[name].heading == heading}
+
 
 app = typer.Typer(
     cls=GroupedVerbs,
@@ -94,9 +80,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(front)
-for heading, verbs in VERBS:
-    for name, function, line in verbs:
-        app.command(name, cls=GroupedOptions, short_help=line, rich_help_panel=heading)(function)
+plugged = plugged_options(complain)
+for name, verb in in_order(VERBS | plugged_verbs(complain)).items():
+    function = with_options(verb.function, [option for option in plugged if option.verb == name])
+    app.command(name, cls=GroupedOptions, short_help=verb.line, rich_help_panel=verb.heading)(function)
 app.add_typer(store.app, name="store", short_help="Copy a store of trials.", rich_help_panel="Keep and check")
 
 

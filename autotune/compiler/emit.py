@@ -6,7 +6,6 @@ from typing import Literal
 from mlir import ir
 from mlir.dialects.llvm import translate_module_to_llvmir
 
-from autotune.compiler.cross import compile_for
 from autotune.compiler.lower import run_pipeline
 from autotune.compiler.module import context, symbol
 from autotune.compiler.object_code import compile_object
@@ -14,7 +13,6 @@ from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.rewrites import Unit, apply_schedule
 from autotune.core.c_names import c_symbol
 from autotune.core.candidate import Claim
-from autotune.core.target import Target
 
 C_INTERFACE = "llvm.emit_c_interface"
 
@@ -26,12 +24,10 @@ class Emission:
     Attributes:
         claim: The program.
         kind: ``object``, or ``llvm`` for LLVM IR.
-        target: Machine that it is for; `None` for this host.
     """
 
     claim: Claim
     kind: Literal["object", "llvm"]
-    target: Target | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Emitted:
 
 
 def emit_program(wanted: Emission) -> Emitted:
-    """Compile a program for a machine; its entry is `c_symbol`'s, on memref descriptors.
+    """Compile a program for this host; its entry is `c_symbol`'s, on memref descriptors.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
@@ -61,9 +57,6 @@ def emit_program(wanted: Emission) -> Emitted:
         run_pipeline(unit, candidate.pipeline)
         module = unit.module
         name_for_c(module, payload.entry)
-        if wanted.target is not None:
-            text = str(translate_module_to_llvmir(module.operation))
-            return Emitted(compile_for(wanted.target, text, wanted.kind), unit.weights)
         if wanted.kind == "llvm":
             return Emitted(translate_module_to_llvmir(module.operation).encode(), unit.weights)
         code = compile_object(module, payload.entry, parallel=unit.parallel, kernels=unit.kernels)

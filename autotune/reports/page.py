@@ -10,7 +10,6 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from autotune.reports.analysis.analysed import Analysis
 from autotune.reports.compared import compared_beside
 from autotune.reports.explain import Explanation
 from autotune.reports.format import duration, times
@@ -18,7 +17,6 @@ from autotune.reports.holdings import Holdings
 from autotune.reports.pictures.gallery import Picture, to_svg
 from autotune.reports.pictures.style import DARK
 from autotune.reports.sections.again import again_with_bundle, again_with_store
-from autotune.reports.sections.analysed import analysed
 from autotune.reports.sections.blocks import Section
 from autotune.reports.sections.found import found_in_store, newest_runs
 from autotune.reports.sections.gained import gained_of_bundle
@@ -38,7 +36,7 @@ def report_bundle(
     holdings: Holdings | None = None,
     explanation: Explanation | None = None,
     checks: pd.DataFrame | None = None,
-    analysis: Analysis | None = None,
+    more: Sequence[Section] = (),
 ) -> str:
     """The page of a bundle.
 
@@ -47,7 +45,7 @@ def report_bundle(
         holdings: Trials of its payload; drawn too.
         explanation: What its techniques are worth, if that was measured.
         checks: The history of its regression checks; drawn too.
-        analysis: What can be known of it before it runs, if that was asked for.
+        more: Sections of plug-ins, behind that of the tasks.
 
     Raises:
         BundleError: The bundle is incomplete or edited.
@@ -62,7 +60,7 @@ def report_bundle(
         gained_of_bundle(bundle, winner, compared, checks),
         shares_of_calls(lines, wholes, explanation),
         tasks_of(lines, wholes, bundle.texts),
-        *([analysed(analysis)] if analysis is not None else []),
+        *more,
         search_of_bundle(bundle, holdings, lines),
         again_with_bundle(bundle),
     ]

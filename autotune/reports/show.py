@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.stages import COMPILED, STEPS
+from autotune.compiler.stages import STEPS
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError, RuleError, ScheduleError
 from autotune.core.family import Family
@@ -19,19 +19,17 @@ from autotune.core.payload import UNPROVED, Payload
 from autotune.core.task import Task
 from autotune.core.uncovered import UncoveredOp
 from autotune.registry import families_for, load_family
-from autotune.reports.analysis.text import analyse_and_describe
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.rules import rewriting_difference, rewritten
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.space import describe_space
+from autotune.reports.stages import OWN, REWRITTEN, plugged_stages, stages
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.own import open_own, own_of, own_script, parts_of
 from autotune.worker.reading import ScriptFile, compile_to, open_payload, script_text
 from autotune.worker.rule_files import read_rules
 
-REWRITTEN, ANALYSIS = "rewritten", "analysis"
-STAGES = ("dialect", "payload", REWRITTEN, "tasks", ANALYSIS, "space", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
 DEFAULT = "default"
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
 
@@ -67,7 +65,7 @@ def show(
 
     Args:
         source: A payload's spec, or a bundle's folder.
-        stage: One of `STAGES`.
+        stage: One of `autotune.reports.stages.stages()`.
         task: Tag of the task to show alone.
         config: Knobs of that task as ``name=value,...``; the others are as in the default or in the bundle; an
             empty text changes none.
@@ -85,8 +83,8 @@ def show(
         RuleError: The rules cannot be read or applied.
         CompileError: The compiler refused the program before that stage.
     """
-    if stage not in STAGES:
-        raise PayloadError(f"stage must be one of {', '.join(STAGES)}; got {stage!r}")
+    if stage not in (known := stages()):
+        raise PayloadError(f"stage must be one of {', '.join(known)}; got {stage!r}")
     if opened and stage != "schedule":
         raise ScheduleError(f"--open must go with stage schedule, got {stage}; drop one")
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
@@ -127,7 +125,7 @@ def show_stage(
     if stage == "tasks":
         listed = [*list_tasks(parts.tasks, recorded, machine, own), *list_uncovered(parts.uncovered)]
         return Shown("\n".join(listed))
-    if bundle is not None and stage != ANALYSIS and (own is None or stage != "scheduled"):
+    if bundle is not None and stage in OWN and (own is None or stage != "scheduled"):
         return render(stage, payload, recorded_candidate(bundle), machine)
     whole = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
     return show_tasks(stage, payload, whole, machine, parts.payload.text)
@@ -202,8 +200,8 @@ def show_tasks(
     if stage == "tasks":
         return Shown("\n".join(describe(each.task.tag, each.record()) for each in tasks))
     candidate = candidate_of(tasks, machine, text)
-    if stage == ANALYSIS:
-        return Shown(analyse_and_describe(payload, text or payload.text, candidate, tasks, machine))
+    if stage not in OWN:
+        return Shown(plugged_stages()[stage].describe(payload, text or payload.text, candidate, tasks, machine))
     return render(stage, payload, candidate, machine)
 
 
@@ -246,9 +244,10 @@ def show_difference(
         bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
         return Shown(*rewriting_difference(named_payload(source, bundle, rules, exact=exact), first, second))
     look = partial(show, source, task=task, schedule=schedule, rules=rules, exact=exact)
-    if all(side in STAGES for side in sides):
+    known = stages()
+    if all(side in known for side in sides):
         texts = [look(side, config=config).text for side in sides]
-    elif any(side in STAGES for side in sides):
+    elif any(side in known for side in sides):
         raise PayloadError(f"--diff must name two stages or two configs, got {first} and {second}")
     else:
         texts = [look(stage, config="" if side == DEFAULT else side).text for side in sides]

@@ -30,6 +30,7 @@ F = TypeVar("F", bound=Callable[..., object])
 DEFAULT_SAMPLER = "auto"
 MOST_ERROR = 1.0  # of a budget: beyond it nothing is left of a result
 SEARCH, ROUNDING = "What is searched, and how", "What may be rounded, what is minimised"
+BY_MODELS = ("trials", "seed", "sampler", "timeout")  # what a search that measures nothing takes
 CODE_FILE = ".py:"  # of a family that a file of Python holds
 
 
@@ -149,6 +150,15 @@ class TuneOptions:
         return Objective(self.objective, self.weight)
 
     @property
+    def of_measuring(self) -> tuple[str, ...]:
+        """Options that are given and that only a search that measures can heed, as they stand on a command line."""
+        return tuple(
+            shown.flag
+            for each, shown in command_options()
+            if each.name not in BY_MODELS and getattr(self, each.name) != each.default
+        )
+
+    @property
     def code_files(self) -> tuple[str, ...]:
         """Options whose value makes the tool read a file of code or of a library, as they stand on a command line."""
         families = [("--family", self.family), *(("--beside", name) for name in self.beside)]
@@ -230,6 +240,16 @@ def with_options(function: F) -> F:
     function.__signature__ = own.replace(parameters=[*kept, *keywords])  # type: ignore[attr-defined]
     function.__doc__ = f"{inspect.getdoc(function)}\n\nOptions:\n{lines}\n"
     return function
+
+
+def options_given(arguments: Mapping[str, object]) -> TuneOptions:
+    """Options among the arguments of the verb `tune`, of which some are no options.
+
+    Raises:
+        OptionError: An option is out of its range, or two exclude each other.
+    """
+    names = [each.name for each in fields(TuneOptions)]
+    return options_from({name: arguments[name] for name in names if arguments.get(name) is not None})
 
 
 def options_from(words: Mapping[str, object]) -> TuneOptions:

@@ -3,7 +3,9 @@
 import pytest
 
 import autotune as at
-from autotune.cli.verbs import VERBS
+from autotune.cli.verbs import VERBS, in_order
+from autotune.core.verb import HEADINGS
+from autotune.registry import plugged_verbs
 
 
 def test_bare_command_prints_its_help(autotune):
@@ -20,9 +22,11 @@ def test_bare_group_prints_its_help(autotune):
 
 def test_every_verb_stands_below_its_heading_in_a_whole_line(autotune):
     lines = autotune("--help")[1].splitlines()
-    for heading, verbs in VERBS:
+    verbs = in_order(VERBS | plugged_verbs(pytest.fail))
+    for heading in HEADINGS:
         below = lines[lines.index(f"{heading}:") + 1 :]
-        for (name, _, line), shown in zip(verbs, below, strict=False):
+        own = [(name, verb.line) for name, verb in verbs.items() if verb.heading == heading]
+        for (name, line), shown in zip(own, below, strict=False):
             assert shown.split(maxsplit=1) == [name, line]
             assert len(shown) <= 80
 

@@ -18,8 +18,9 @@ from autotune.cli.layout import Column, Table, TextRow, fold, lay_out, shorten
 from autotune.cli.regress import show_findings
 from autotune.cli.replay import show_replay
 from autotune.cli.reproduce import show_failures, show_reproduction
-from autotune.cli.selftest import show_figures
 from autotune.cli.tune import show_result
+from autotune.contrib.selftest.figures import Figure
+from autotune.contrib.selftest.verb import show_figures
 from autotune.core.evaluator import Evaluation
 from autotune.core.machine import Roofs
 from autotune.core.stats import Interval
@@ -31,7 +32,6 @@ from autotune.reports.explain import Explanation, Memory
 from autotune.reports.holdings import read_holdings
 from autotune.store.store import Store, trials
 from autotune.tuning.result import TuneResult
-from autotune.tuning.selftest_figures import Figure
 from autotune.worker.doctor import Diagnosis
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -1,21 +1,7 @@
-"""A session, and a model that is compiled once."""
+"""What tests of importers share."""
 
 import pytest
-from generate_support import CONFIG, SIZES
 from warm_pythons import CONVERTER, WarmPython
-
-from autotune.bundles.session import Session
-from payload.generate import CachedModel, make_function
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory):
-    return Session(tmp_path_factory.mktemp("bundles"))
-
-
-@pytest.fixture(scope="module")
-def model(session):
-    return CachedModel(CONFIG, lambda name, tokens: session.load(make_function("gpt", SIZES, name, tokens)), 16)
 
 
 @pytest.fixture(scope="module")

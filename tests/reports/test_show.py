@@ -12,7 +12,8 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.machine import this_machine
 from autotune.registry import family_for, load_payload
-from autotune.reports.show import STAGES, UNPLANNED, show
+from autotune.reports.show import UNPLANNED, show
+from autotune.reports.stages import stages
 
 SPEC = "softmax,rows=5,cols=37"
 MATMUL = "matmul,m=9,n=24,k=8"
@@ -41,14 +42,14 @@ def without_times(text):
     return re.sub(r"^(# measured.*| *//.*)\n", "", text, flags=re.M)
 
 
-@pytest.mark.parametrize("stage", STAGES[1:])
+@pytest.mark.parametrize("stage", stages()[1:])
 def test_every_stage_of_a_payload_is_shown(stage):
     shown = show(SPEC, stage)
     assert shown.text.strip()
     assert bool(BUFFERS.fullmatch(shown.note)) == (stage in ("bufferized", "arena", "lowered", "llvm", "code"))
 
 
-@pytest.mark.parametrize("stage", STAGES[1:])
+@pytest.mark.parametrize("stage", stages()[1:])
 def test_every_stage_of_a_bundle_is_that_of_its_payload_with_the_same_configs(bundle, stage):
     shown, wanted = show(str(bundle), stage), show(MATMUL, stage)
     assert without_times(shown.text) == without_times(wanted.text)

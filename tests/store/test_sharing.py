@@ -13,6 +13,7 @@ from tuning_support import contraction_payload, tensor, tensor_payload
 
 from autotune.bundles.reproduce import find_task, reproduce
 from autotune.compiler.tasks.partition import partition
+from autotune.contrib.selftest.figures import Direct, open_search, product_task
 from autotune.core.errors import StoreError
 from autotune.core.family import Rewrites
 from autotune.core.machine import this_machine
@@ -23,7 +24,6 @@ from autotune.registry import families, load_payload
 from autotune.store.store import Store
 from autotune.tuning.dead_knobs import dead_knobs
 from autotune.tuning.running import run_searches
-from autotune.tuning.selftest_figures import Direct, open_search, product_task
 from autotune.tuning.task_search import TaskSearch
 from autotune.tuning.tune import TuneOptions
 from autotune.worker.worker import Worker

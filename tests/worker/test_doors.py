@@ -260,7 +260,7 @@ def test_folder_of_everything_is_never_readable_as_a_whole(tmp_path, monkeypatch
 
 def test_enclosed_program_reads_no_file_of_the_user(tmp_path):
     (tmp_path / "secret").write_text("a secret")
-    command = [sys.executable, "-m", "autotune.worker.enclose", "1000", "5", os.path.realpath("/bin/cat")]
+    command = [sys.executable, "-m", "autotune.contrib.targets.enclose", "1000", "5", os.path.realpath("/bin/cat")]
     with (tmp_path / "secret").open() as source:
         given = subprocess.run(command, stdin=source, capture_output=True, check=False)
     asked = subprocess.run([*command, "secret"], cwd=tmp_path, capture_output=True, check=False)

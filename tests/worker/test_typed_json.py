@@ -17,11 +17,11 @@ from tuning_support import contraction_payload
 
 from autotune.compiler.stages import Stage
 from autotune.compiler.tasks.partition import Partition, partition
-from autotune.core.analysis.facts import ProgramFacts
 from autotune.core.arena_plan import place
 from autotune.core.dialect import WrittenFunction
 from autotune.core.errors import AnswerError, CompileError
 from autotune.core.evaluator import Evaluation
+from autotune.core.facts import ProgramFacts
 from autotune.core.machine import Roofs
 from autotune.core.open_script import OpenKnob, OpenScript, ScriptLaw, Site
 from autotune.core.oracle import ContractionOracle

@@ -1,1 +1,0 @@
-"""What can be read off a program: its ops and what they touch, what was fused, which values it takes."""

@@ -1,0 +1,78 @@
+"""What is computed together, and why the rest is not: for every value between two structured ops, what decided."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mlir import ir
+
+from autotune.compiler.nests import structured_ops
+from autotune.compiler.tasks.groups import Group, find_groups, objections, shape_of, sums_over_planes
+from autotune.compiler.values import maker
+from autotune.core.facts import Edge
+from autotune.core.marks import TAG
+
+VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.insert_slice")
+
+
+def read_edges(function: ir.OpView, ops: Sequence[ir.Operation]) -> list[Edge]:
+    """Every value between two structured ops of a function whose tasks are tagged.
+
+    Args:
+        function: The function.
+        ops: Structured ops of it, in the order of their numbers.
+    """
+    numbers = {op: number for number, op in enumerate(ops)}
+    group_of: dict[ir.Operation, Group] = {}
+    for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
+        group_of.update(dict.fromkeys(group.ops, group))
+    found: dict[tuple[int, int], Edge] = {}
+    for reader in ops:
+        for place, value in enumerate(reader.operands):
+            producer, view = behind(value)
+            if producer is not None and producer in numbers:
+                said = next(why_apart(producer, reader, place, view, group_of), "")
+                key = (numbers[producer], numbers[reader])
+                found.setdefault(key, Edge(*key, said))
+    return list(found.values())
+
+
+def behind(value: ir.Value) -> tuple[ir.Operation | None, str]:
+    """The op that computes a value, and the view of its result that the value is; empty where it is the result."""
+    view, made_by = "", maker(value)
+    while made_by is not None and made_by.name in VIEWS:
+        view, made_by = made_by.name.removeprefix("tensor."), maker(made_by.operands[0])
+    return made_by, view
+
+
+def why_apart(
+    producer: ir.Operation, reader: ir.Operation, place: int, view: str, group_of: Mapping[ir.Operation, Group]
+) -> Iterator[str]:
+    """Why a producer is not computed with its reader, the first reason first; nothing if it is.
+
+    Args:
+        producer: Op that makes a value.
+        reader: Op that reads it.
+        place: Operand number there.
+        view: View that is read of it; empty where it is read as it is.
+        group_of: Group of every op.
+    """
+    group = group_of[reader]
+    if producer in group.ops:
+        if TAG in producer.attributes and group.ops[0] != producer:
+            yield "together they would be no function of their own"
+        return
+    if view:
+        yield f"between them is {view.replace('_', ' ')}: rows of one are no rows of the other"
+    if producer.block != reader.block:
+        yield "a loop is between them"
+    root = shape_of(group.ops[0])
+    if root is None:
+        yield "the reader moves elements about, gathers, or has no vectors"
+        return
+    if root.rows < 1:
+        yield "the reader has no rows that a block could be cut from"
+    if sums_over_planes(root):
+        yield "the reader sums over more than a row"
+    yield from objections(group, root, producer, reader, place)
+    if any(use.owner.operation not in group.ops for use in producer.results[0].uses):
+        yield "others read it, too, so it would be computed for each"
+    yield "another reader took it"

@@ -1,0 +1,64 @@
+"""What is read off a program and the values that it takes, in the isolated process; facts come back."""
+
+from dataclasses import dataclass
+
+from autotune.compiler.facts.fusion import read_edges
+from autotune.compiler.facts.ops import read_ops, tensors_of
+from autotune.compiler.module import context, find_function, parse
+from autotune.compiler.nests import structured_ops
+from autotune.contrib.analysis.values import BoundFunction, read_values
+from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Evaluation
+from autotune.core.facts import ProgramFacts
+from autotune.core.payload import Payload
+from autotune.worker.payload_arrays import PayloadArrays
+from autotune.worker.worker import Worker
+
+SECONDS = 300.0  # for all of it
+ROUNDING_SECONDS = 10.0  # for the values that are rounded one by one
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """What is to be read.
+
+    Attributes:
+        payload: The payload; of `text`, its functions make the inputs.
+        text: Module of it with its tasks tagged.
+        seed: Seed of the inputs.
+    """
+
+    payload: Payload
+    text: str
+    seed: int = 0
+
+
+def analyse(request: AnalysisRequest) -> ProgramFacts:
+    """Facts of a program, from an isolated process.
+
+    Raises:
+        PayloadError: The process did not survive it.
+        CompileError: The text does not parse.
+    """
+    with Worker(SECONDS) as worker:
+        found = worker.call(read_facts, request)
+    if isinstance(found, Evaluation):
+        law = f"{request.payload.name} must be a program that can be read and evaluated, it is not"
+        raise PayloadError(f"{law} ({found.outcome}: {found.diagnostic})")
+    return found
+
+
+def read_facts(request: AnalysisRequest) -> ProgramFacts:
+    """Facts of a program. In the isolated process only."""
+    payload = request.payload
+    bench = PayloadArrays(payload, request.seed)
+    bench.restart(bench.cases[-1])
+    with context():
+        given, tagged = parse(payload.text, payload.name), parse(request.text, payload.name)
+        before = sum(1 for _ in structured_ops(find_function(given, payload.entry).regions[0].blocks[0]))
+        function = find_function(tagged, payload.entry)
+        ops, facts = read_ops(function, [argument.role for argument in payload.arguments])
+        edges = read_edges(function, ops)
+        static, dynamic = tensors_of(function)
+        values, why_not = read_values(BoundFunction(function, payload.arguments, bench.arrays), ops, ROUNDING_SECONDS)
+    return ProgramFacts(tuple(facts), tuple(edges), before, static, dynamic, tuple(values), why_not)

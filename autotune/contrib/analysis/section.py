@@ -1,0 +1,90 @@
+"""What can be known of a program before it runs: the arena, operations and bytes, fusion, values, caches."""
+
+from collections.abc import Sequence
+
+from autotune.contrib.analysis.analysed import Analysis
+from autotune.contrib.analysis.arena_picture import draw_arena
+from autotune.contrib.analysis.text import ENOUGH, agreement_of, name, needed, reasons_of, shares
+from autotune.reports.format import size
+from autotune.reports.sections.blocks import Block, DataTable, Gallery, Notes, Section, TableCell, TableColumn, TableRow
+
+ANCHOR, TITLE = "analysis", "What can be known before it runs"
+
+
+def analysed(found: Analysis) -> Section:
+    """The section of a program's analyses."""
+    arena: list[Block] = []
+    if found.plan is not None and found.plan.buffers:
+        arena.append(Gallery([draw_arena(found.payload, found.plan)]))
+    said = [f"Predicted misses beside a simulation of small cases: {agreement_of(found)}."] if found.agreements else []
+    notes = [found.facts.why_not] if found.facts.why_not else []
+    blocks = [*arena, ops_table(found), fusion_table(found), values_table(found), cache_table(found)]
+    return Section(ANCHOR, TITLE, [*blocks, Notes([*said, *notes])])
+
+
+def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> DataTable:
+    """A table whose columns behind the first hold numbers."""
+    columns = [TableColumn(head, place > 0) for place, head in enumerate(heads)]
+    return DataTable(caption, columns, [TableRow(row) for row in rows])
+
+
+def bytes_cell(count: float) -> TableCell:
+    """Bytes, sorted by their number."""
+    return TableCell(size(count), count)
+
+
+def ops_table(found: Analysis) -> DataTable:
+    """Operations and bytes by op."""
+    rows = [
+        [
+            TableCell(name(op).strip(), title=op.task),
+            TableCell(op.result),
+            TableCell(str(op.trips), op.trips),
+            TableCell(f"{op.flops / 1e6:.3g}", op.flops),
+            bytes_cell(op.bytes),
+        ]
+        for op in found.facts.ops
+    ]
+    return table("Operations and bytes, by op of the text.", ("op", "gives", "runs", "Mflop", "bytes"), rows)
+
+
+def fusion_table(found: Analysis) -> DataTable:
+    """Values that are written and read again, by why."""
+    reasons = reasons_of(found.facts.edges)
+    rows = [[TableCell(why), TableCell(", ".join(pairs), len(pairs))] for why, pairs in reasons.items()]
+    together = sum(not edge.why_apart for edge in found.facts.edges)
+    said = f"{together} of {len(found.facts.edges)} values between ops are computed with their reader; the others not:"
+    return table(said, ("why", "between ops"), rows)
+
+
+def values_table(found: Analysis) -> DataTable:
+    """Ranges of values, and the precision each needs."""
+    by_number = {op.number: op for op in found.facts.ops}
+    rows = [
+        [
+            TableCell(name(by_number[value.op]).strip()),
+            *(TableCell(f"{each:.3g}", each) for each in (value.low, value.high)),
+            *(TableCell(f"{error:.1e}", error) for _, error in value.errors),
+            *(TableCell("-") for _ in range(2 - len(value.errors))),
+            TableCell(needed(value)),
+        ]
+        for value in found.facts.values
+    ]
+    said = (
+        f"Values seen in float64, seed 0; needed to leave outputs within {ENOUGH:.1%} when this value alone is rounded."
+    )
+    return table(said, ("op", "smallest", "largest", "bf16 error", "f16 error", "needs"), rows)
+
+
+def cache_table(found: Analysis) -> DataTable:
+    """Reuse distances, and what each cache fetches."""
+    heads = ("op", "accesses by distance", *(f"{cache.name}, {size(cache.bytes)}" for cache in found.caches))
+    rows = [
+        [
+            TableCell(name(op).strip()),
+            TableCell(shares(distances)),
+            *(bytes_cell(c.fetched[place]) for c in found.caches),
+        ]
+        for place, (op, distances) in enumerate(zip(found.facts.ops, found.reuses, strict=True))
+    ]
+    return table("How far apart two uses of a line are in plain loops, and bytes fetched in a call.", heads, rows)

@@ -1,0 +1,167 @@
+"""Structured ops in NumPy, in float64: any that has indexing maps and a body, by what its maps and its body say."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+from mlir import ir
+from mlir.dialects import linalg
+
+from autotune.compiler.facts.ops import terms_of
+from autotune.compiler.nests import dimensions, indexing_maps, projected
+from autotune.compiler.values import maker
+from autotune.contrib.analysis.bodies import SUMS, UnknownOpError, compute, constant_of
+from autotune.core.payload import Array
+
+MOST_POINTS = 1 << 27  # of an op that is no product of matrices
+Known = Callable[[ir.Value], Any]
+
+
+def evaluate_op(op: ir.Operation, known: Known) -> Array:
+    """What a structured op gives.
+
+    Args:
+        op: The op, on tensors.
+        known: Gives the array of a value.
+
+    Raises:
+        UnknownOpError: Body or maps of it are of a kind that is not evaluated.
+    """
+    maps = indexing_maps(op)
+    if not maps or not op.regions:
+        raise UnknownOpError(op.name)
+    arrays = [known(value) for value in op.operands]
+    if len(op.results) != 1:
+        raise UnknownOpError(f"{op.name} of {len(op.results)} results")
+    plain = all(None not in dimensions(amap) for amap in maps)
+    if plain and linalg.isa_contraction_op(op):
+        letters = [projected(amap) for amap in maps]
+        found = np.einsum(arrays[0], letters[0], arrays[1], letters[1], letters[2], optimize=True)
+        return np.asarray(arrays[2] + found)
+    sizes = loop_sizes(arrays, maps)
+    compound = {d for amap in maps for e in amap.results if not isinstance(e, ir.AffineDimExpr) for d, _ in terms_of(e)}
+    written = {d for d in dimensions(maps[-1]) if d is not None}
+    stepped = sorted(compound - written)
+    if np.prod([size for d, size in enumerate(sizes) if d not in stepped], dtype=float) > MOST_POINTS:
+        raise UnknownOpError(f"{op.name} of {'x'.join(map(str, sizes))}")
+    result = np.broadcast_to(arrays[-1], arrays[-1].shape).copy()
+    for places in product(*(range(sizes[d]) for d in stepped)):
+        step = WindowStep(op, sizes, dict(zip(stepped, places, strict=True)), known)
+        result = step.run([*arrays[:-1], result])
+    return result
+
+
+def loop_sizes(arrays: list[Any], maps: list[ir.AffineMap]) -> list[int]:
+    """Trip count of every loop, from the sizes of the arrays.
+
+    Raises:
+        UnknownOpError: One cannot be told.
+    """
+    sizes: dict[int, int] = {}
+    for array, amap in zip(arrays, maps, strict=True):
+        for size, d in zip(np.shape(array), dimensions(amap), strict=True):
+            if d is not None:
+                sizes[d] = size
+    if len(sizes) < maps[0].n_dims:
+        raise UnknownOpError("an op whose loops are in no array")
+    return [sizes[d] for d in range(maps[0].n_dims)]
+
+
+class WindowStep:
+    """One op with the loops of its windows at one place: what is left are products, sums and element-wise ops."""
+
+    def __init__(self, op: ir.Operation, sizes: list[int], fixed: dict[int, int], known: Known) -> None:
+        self._op, self._maps, self._fixed, self._known = op, indexing_maps(op), fixed, known
+        self._sizes = [1 if d in fixed else size for d, size in enumerate(sizes)]
+
+    def run(self, arrays: list[Any]) -> Array:
+        """The result, from arrays of the operands; the last is what was there before."""
+        block = self._op.regions[0].blocks[0]
+        written = [int(d) for d in dimensions(self._maps[-1]) if d is not None]
+        if len(written) != len(dimensions(self._maps[-1])):
+            raise UnknownOpError("an op that writes to windows")
+        env: dict[ir.Value, Any] = {}
+        for argument, array, amap in zip(block.arguments, arrays, self._maps, strict=True):
+            env[argument] = self._spread(array, amap) if isinstance(array, np.ndarray) else array
+        summed = [d for d in range(len(self._sizes)) if d not in written]
+        *inner, last = (each.operation for each in block.operations)
+        (given,) = last.operands
+        before = block.arguments[len(arrays) - 1]
+        root = maker(given)
+        if not summed or root is None or root.name not in SUMS or before not in list(root.operands):
+            if summed and any(self._sizes[d] > 1 for d in summed):
+                raise UnknownOpError(f"{self._op.name} with a sum of another kind")
+            self._run_body(inner, env)
+            return self._written(self._of(given, env), written)
+        self._run_body([each for each in inner if each != root], env)
+        (part,) = [self._of(value, env) for value in root.operands if value != before][:1] or [None]
+        whole = np.broadcast_to(part, self._sizes)
+        total = SUMS[root.name].reduce(whole, axis=tuple(summed), keepdims=True)
+        return self._written(SUMS[root.name](env[before], total), written)
+
+    def _run_body(self, ops: list[ir.Operation], env: dict[ir.Value, Any]) -> None:
+        """Compute every op of a body, in order."""
+        for op in ops:
+            if op.name == "linalg.index":
+                d = ir.IntegerAttr(op.attributes["dim"]).value
+                shape = [-1 if d == each else 1 for each in range(len(self._sizes))]
+                counted = np.arange(self._sizes[d]) + self._fixed.get(d, 0)
+                env[op.results[0]] = counted.reshape(shape)
+            elif op.name == "tensor.extract":
+                source, *places = op.operands
+                env[op.results[0]] = self._known(source)[tuple(self._of(place, env) for place in places)]
+            elif op.name == "arith.constant":
+                env[op.results[0]] = constant_of(op)
+            else:
+                with np.errstate(all="ignore"):
+                    env[op.results[0]] = compute(op, [self._of(value, env) for value in op.operands])
+
+    def _of(self, value: ir.Value, env: dict[ir.Value, Any]) -> Any:  # noqa: ANN401 - a scalar, or an array of them
+        """The value of an operand in a body."""
+        return env[value] if value in env else self._known(value)
+
+    def _spread(self, array: Array, amap: ir.AffineMap) -> Array:
+        """An operand along the loops, one dimension a loop; those it does not depend on have size 1."""
+        loops: list[int] = []
+        for axis, expr in enumerate(amap.results):
+            moving = [(d, c) for d, c in terms_of(expr) if d not in self._fixed]
+            if isinstance(expr, ir.AffineDimExpr) and not self._fixed.keys() & {expr.position}:
+                loops.append(expr.position)
+                continue
+            start = sum(c * self._fixed[d] for d, c in terms_of(expr) if d in self._fixed) + constants(expr)
+            if len(moving) > 1:
+                raise UnknownOpError("an op with windows of windows")
+            d, stride = moving[0] if moving else (-1, 1)
+            count = self._sizes[d] if moving else 1
+            cut = [slice(None)] * array.ndim
+            cut[axis] = slice(start, start + stride * (count - 1) + 1, stride)
+            array = array[tuple(cut)]
+            loops.append(d)
+        kept = [axis for axis, d in enumerate(loops) if d >= 0]
+        array = array.reshape([array.shape[axis] for axis in kept])
+        order = sorted(range(len(kept)), key=lambda axis: loops[kept[axis]])
+        shape = [1] * len(self._sizes)
+        for axis in kept:
+            shape[loops[axis]] = self._sizes[loops[axis]]
+        return array.transpose(order).reshape(shape)
+
+    def _written(self, value: Any, written: list[int]) -> Array:  # noqa: ANN401 - a scalar, or an array of them
+        """A result in the order of the array that it is written to."""
+        sizes = [size if d in written else 1 for d, size in enumerate(self._sizes)]
+        whole = np.broadcast_to(value, sizes).reshape([self._sizes[d] for d in sorted(written)])
+        return whole.transpose([sorted(written).index(d) for d in written])
+
+
+def constants(expr: ir.AffineExpr) -> int:
+    """The constant summand of an index."""
+    return sum(each.value for each in summands(expr) if isinstance(each, ir.AffineConstantExpr))
+
+
+def summands(expr: ir.AffineExpr) -> Iterator[ir.AffineExpr]:
+    """What an index is a sum of."""
+    if isinstance(expr, ir.AffineAddExpr):
+        yield from summands(expr.lhs)
+        yield from summands(expr.rhs)
+    else:
+        yield expr

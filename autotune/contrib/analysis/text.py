@@ -1,0 +1,200 @@
+"""The analyses of a program as text, 80 columns wide."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from autotune.contrib.analysis.analysed import Analysis, analyse_program
+from autotune.contrib.analysis.arena_map import FREE, SHARED, draw_map, live_bytes
+from autotune.contrib.analysis.cache import WAYS
+from autotune.contrib.analysis.reuse import Reuse
+from autotune.core.candidate import Candidate
+from autotune.core.facts import LINE, Edge, OpFacts, ValueFacts
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.plugins import ShownStage
+from autotune.reports.format import plural, size
+from autotune.reports.scheduled import Scheduled
+
+WIDTH, MAP_HEIGHT = 72, 14
+MOST_SHARES, MOST_CASES = 4, 4  # that are shown
+ENOUGH = 1e-3  # of an output's largest magnitude
+OPS = "{:<16} {:<15.15} {:>4} {:>7} {:>9} {:>6} {}"
+
+
+def analyse_and_describe(
+    payload: Payload, text: str, candidate: Candidate, tasks: Sequence[Scheduled], machine: Machine
+) -> str:
+    """The analyses of a program as text; arguments and errors are as for `analyse_program`."""
+    return describe_analysis(analyse_program(payload, text, candidate, tasks, machine))
+
+
+def describe_analysis(found: Analysis) -> str:
+    """All sections, one below the other."""
+    sections = (ops_section, fusion_section, values_section, arena_section, reuse_section)
+    return "\n\n".join("\n".join(line.rstrip() for line in section(found)) for section in sections)
+
+
+def ops_section(found: Analysis) -> Iterator[str]:
+    """Shapes, what follows from constants and weights, operations and bytes by op."""
+    facts = found.facts
+    yield f"# {short(found.payload, 40)}: operations and bytes, by op of the text"
+    yield f"{plural(facts.static, 'tensor')} of inferred shape, {len(facts.open)} with a size known at run time only"
+    yield from wrapped(facts.open) if facts.open else ()
+    known = Counter(op.depends for op in facts.ops)
+    said = [f"{known[kind]} from {kind} alone" for kind in ("constants", "weights") if known[kind]]
+    yield f"ops in which no input is: {', '.join(said) or 'none'}"
+    yield ""
+    yield OPS.format("op", "gives", "runs", "Mflop", "bytes", "flop/B", "task")
+    for op in facts.ops:
+        intensity = f"{op.flops / op.bytes:.3g}" if op.bytes else "-"
+        each = f"{op.flops / 1e6:.3g}"
+        yield OPS.format(name(op), op.result, op.trips, each, size(op.bytes), intensity, short(op.task, 16))
+    flops, moved = sum(op.flops * op.trips for op in facts.ops), sum(op.bytes * op.trips for op in facts.ops)
+    yield f"a call: {flops / 1e6:.4g} Mflop, {size(moved)} if each op reads and writes all of its own once"
+
+
+def name(op: OpFacts) -> str:
+    """An op's number and kind."""
+    return f"{op.number:>3} {op.kind[:12]}"
+
+
+def short(text: str, width: int) -> str:
+    """A text that is cut in its middle where it is too long."""
+    return text if len(text) <= width else f"{text[: width - 8]}..{text[-6:]}"
+
+
+def fusion_section(found: Analysis) -> Iterator[str]:
+    """What is computed together, and what decided against the rest."""
+    facts = found.facts
+    together = sum(not edge.why_apart for edge in facts.edges)
+    yield "# fusion: which values never leave a block of rows, and why the others do"
+    yield f"{plural(facts.before, 'op')} of the payload became {len(facts.ops)}: element-wise neighbours are one"
+    yield f"of {plural(len(facts.edges), 'value')} between ops, {together} are computed with their reader"
+    for why, pairs in reasons_of(facts.edges).items():
+        yield f"apart, {why}:"
+        yield from wrapped(pairs)
+    for tag, config in found.configs.items():
+        if config is not None and "fuse" in config:
+            chosen = "fused" if config["fuse"] else "one after the other, as its schedule chooses"
+            yield f"task {short(tag, 28)}: {chosen}"
+
+
+def reasons_of(edges: Sequence[Edge]) -> dict[str, list[str]]:
+    """Pairs of ops that are not computed together by why, the most frequent reason first."""
+    reasons: dict[str, list[str]] = {}
+    for edge in edges:
+        if edge.why_apart:
+            reasons.setdefault(edge.why_apart, []).append(f"{edge.producer}-{edge.reader}")
+    return dict(sorted(reasons.items(), key=lambda item: -len(item[1])))
+
+
+def wrapped(words: Sequence[str], indent: str = "  ") -> Iterator[str]:
+    """Words in lines of the width of a terminal."""
+    line = indent
+    for word in words:
+        if len(line) + len(word) + 1 > WIDTH:
+            yield line
+            line = indent
+        line += f"{word} "
+    yield line
+
+
+def values_section(found: Analysis) -> Iterator[str]:
+    """Ranges, and the precision each value needs."""
+    yield "# values: seen in one evaluation in float64 on the payload's inputs, seed 0"
+    yield "needs: the narrowest of bf16, f16 and f32 that it alone can be rounded to, with"
+    yield f"all outputs within {ENOUGH:.1%} of their largest; errors are shares of that"
+    if found.facts.why_not:
+        yield short(f"not all is known: {found.facts.why_not}", 80)
+    yield ""
+    yield f"{'op':<16} {'smallest':>10} {'largest':>10} {'least |x|':>10} {'bf16 error':>11} {'f16 error':>10}  needs"
+    by_number = {op.number: op for op in found.facts.ops}
+    for value in found.facts.values:
+        errors = dict(value.errors)
+        cells = [f"{errors[kind]:.1e}" if kind in errors else "-" for kind in ("bf16", "f16")]
+        line = f"{name(by_number[value.op]):<16} {value.low:>10.3g} {value.high:>10.3g} {value.least:>10.2g}"
+        yield f"{line} {cells[0]:>11} {cells[1]:>10}  {needed(value)}"
+
+
+def needed(value: ValueFacts) -> str:
+    """The narrowest element type that a value can be rounded to."""
+    if not value.errors:
+        return "-"
+    return next((kind for kind, error in value.errors if error <= ENOUGH), "f32")
+
+
+def arena_section(found: Analysis) -> Iterator[str]:
+    """Which buffer lies where, and when."""
+    plan = found.plan
+    yield "# arena: bytes upwards, steps of the compiled program to the right"
+    if plan is None or not plan.buffers:
+        yield "no buffer lies in an arena: " + (
+            "nothing is left between ops" if plan is not None else "none is planned"
+        )
+        return
+    live = live_bytes(plan)
+    yield f"{plan}"
+    yield f"most that live at once: {size(max(live))}, at step {live.index(max(live))} of {len(live)}"
+    cell = size(plan.peak_bytes / MAP_HEIGHT)
+    yield f"a letter is a buffer, {FREE} is free, {SHARED} several in one cell, which is {cell}"
+    for number, line in enumerate(draw_map(plan, WIDTH, MAP_HEIGHT)):
+        yield f"{'top ' if number == 0 else '  0 ' if number == MAP_HEIGHT - 1 else '    '}|{line}"
+
+
+def reuse_section(found: Analysis) -> Iterator[str]:
+    """Reuse distances, what each cache fetches, and how far a simulation agrees."""
+    yield "# reuse: how far apart two uses of a line are, in plain loops, unscheduled"
+    yield f"{'op':<16} share of accesses at a distance"
+    for op, distances in zip(found.facts.ops, found.reuses, strict=True):
+        yield f"{name(op):<16} {shares(distances)}"
+    yield ""
+    yield "bytes that each cache fetches in a call, the calls before it counted in"
+    yield f"{'op':<16} {'touched':>10} " + " ".join(f"{f'{c.name} {size(c.bytes)}':>14}" for c in found.caches)
+    for place, op in enumerate(found.facts.ops):
+        cells = " ".join(f"{size(cache.fetched[place]):>14}" for cache in found.caches)
+        yield f"{name(op):<16} {size(op.bytes * op.trips):>10} {cells}"
+    totals = " ".join(f"{size(sum(cache.fetched)):>14}" for cache in found.caches)
+    yield f"{'all':<16} {size(sum(op.bytes * op.trips for op in found.facts.ops)):>10} {totals}"
+    yield ""
+    yield from agreement_lines(found)
+
+
+def shares(distances: Sequence[Reuse]) -> str:
+    """Shares of accesses by distance, the largest of them, those of a percent and more."""
+    total = sum(reuse.count for reuse in distances)
+    most = sorted((reuse.count for reuse in distances), reverse=True)[:MOST_SHARES]
+    said = []
+    for reuse in distances:
+        if reuse.count >= max(0.01 * total, most[-1]):
+            where = "first" if reuse.lines == float("inf") else size(LINE * reuse.lines)
+            said.append(f"{reuse.count / total:.0%} {where}")
+    return ", ".join(said)
+
+
+def agreement_of(found: Analysis) -> str:
+    """How far prediction and simulation are apart, in a sentence."""
+    worst = [case.worst for case in found.agreements]
+    tried = sum(len(case.caches) for case in found.agreements)
+    return (
+        f"{plural(len(worst), 'op')}, {tried} caches: the share of accesses that miss differs by "
+        f"{median(worst):.1%} for half of the ops, {max(worst):.1%} at worst"
+    )
+
+
+def agreement_lines(found: Analysis) -> Iterator[str]:
+    """Small cases, predicted and simulated, those that are furthest apart first."""
+    if not found.agreements:
+        return
+    yield "predicted misses beside a simulation of every address of small cases, in caches"
+    yield "of 8 lines and up"
+    yield from wrapped(agreement_of(found).split(), "")
+    yield f"{'the worst':<16} {'loops':<20} {'off by':>7} {'over LRU':>9} {f'over {WAYS} ways':>12}"
+    by_number = {op.number: op for op in found.facts.ops}
+    for case in sorted(found.agreements, key=lambda case: -case.worst)[:MOST_CASES]:
+        in_ways = sum(case.predicted) / max(1, sum(case.in_ways))
+        loops = "x".join(map(str, case.sizes))
+        yield f"{name(by_number[case.op]):<16} {loops:<20} {case.worst:>7.1%} {case.total:>9.3f} {in_ways:>12.3f}"
+
+
+STAGE = ShownStage(analyse_and_describe, after="tasks")

@@ -1,0 +1,173 @@
+"""The mesh as a cost function: ``--cost mesh:GRID``; knobs are a mapping's, seconds are the simulation's."""
+
+from collections.abc import Mapping as Named
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from autotune.contrib.costs.cost_function import CostedProgram
+from autotune.contrib.costs.mesh.grid import Grid, read_argument
+from autotune.contrib.costs.mesh.mapping import defaults_of, read_mapping, space_of
+from autotune.contrib.costs.mesh.program import STATE, WEIGHT, MeshProgram, read_mesh_program
+from autotune.contrib.costs.mesh.simulate import Simulation, crossings
+from autotune.core.errors import MachineError
+from autotune.core.space import Config, Space, Value
+
+KEPT = 4096  # simulations that are remembered: a search asks for the same config several times
+
+
+@dataclass(frozen=True)
+class MeshCost:
+    """A grid as a cost function.
+
+    Attributes:
+        grid: The grid.
+        batch: Calls that follow each other.
+        argument: How the user named them.
+    """
+
+    grid: Grid
+    batch: int
+    argument: str
+
+    @property
+    def name(self) -> str:
+        """The name that opens it."""
+        return f"mesh:{self.argument}"
+
+    def open(self, program: CostedProgram) -> "MeshProgramCost":
+        """What mappings of a program cost.
+
+        Raises:
+            MachineError: The program does not fit the grid.
+        """
+        read = read_mesh_program(program.facts, self.grid.element_bytes)
+        if not read.units:
+            raise MachineError(f"{program.payload.name} must compute something on a mesh, it has no op that would")
+        found = MeshProgramCost(program.payload.name, read, self.grid, self.batch)
+        found.starts  # noqa: B018 - it is what does not fit
+        return found
+
+
+def open_mesh(argument: str) -> MeshCost:
+    """The mesh that follows ``mesh:``.
+
+    Raises:
+        MachineError: There is no such grid.
+    """
+    grid, batch = read_argument(argument)
+    return MeshCost(grid, batch, argument)
+
+
+class MeshProgramCost:
+    """What mappings of a program to a grid cost.
+
+    Attributes:
+        payload: Name of the payload.
+        program: The program.
+        grid: The grid.
+        batch: Calls that follow each other.
+    """
+
+    def __init__(self, payload: str, program: MeshProgram, grid: Grid, batch: int = 1) -> None:
+        self.payload, self.program, self.grid, self.batch = payload, program, grid, batch
+        self._crossing = crossings(program)
+        self._known = lru_cache(KEPT)(self._simulate)
+
+    @cached_property
+    def space(self) -> Space:
+        """Stages, their places, and the loops that cores share."""
+        return space_of(self.program, self.grid)
+
+    def simulation(self, config: Config) -> Simulation:
+        """The simulation of a config."""
+        return self._known(tuple(sorted(config.items())))
+
+    def _simulate(self, config: tuple[tuple[str, Value], ...]) -> Simulation:
+        mapping = read_mapping(self.program, dict(config))
+        return Simulation(self.program, self.grid, mapping, self.batch, self._crossing)
+
+    @cached_property
+    def starts(self) -> tuple[Config, ...]:
+        """What is kept is spread over all cores of a region, in one cut of the grid after the other; the fastest first.
+
+        Raises:
+            MachineError: Nothing fits.
+        """
+        tried = [(config, self.simulation(config)) for config in defaults_of(self.program, self.grid)]
+        fitting = [(config, found) for config, found in tried if found.fits]
+        if not fitting:
+            raise MachineError(self._why_not(min(max(found.memory) for _, found in tried)))
+        fitting.sort(key=lambda each: each[1].seconds)
+        return tuple(config for config, _ in fitting)
+
+    def _why_not(self, most: int) -> str:
+        weights, caches = self.program.kept_bytes(WEIGHT), self.program.kept_bytes(STATE)
+        grid = self.grid
+        needed = f"weights of {amount(weights)}" + (f" and caches of {amount(caches)}" if caches else "")
+        law = f"{self.payload} must fit the cores' memory: it needs {needed}"
+        held = f"{grid.cores} cores of {grid.name} hold {amount(grid.held)}"
+        if weights + caches <= grid.held:
+            held += f", and the fullest core would need {amount(most)} of its {amount(grid.memory)}"
+        return f"{law}, {held}; give a larger grid, memory=, or weights in fewer bytes"
+
+    @property
+    def default(self) -> Config:
+        """The grid in as few regions as fit.
+
+        Raises:
+            MachineError: Nothing fits.
+        """
+        return min(self.starts, key=lambda config: self.simulation(config).mapping.stages)
+
+    def seconds(self, config: Config) -> float | None:
+        """Seconds of a call, or of a batch; `None` where a core lacks the memory."""
+        simulation = self.simulation(config)
+        return simulation.seconds if simulation.fits else None
+
+    def explain(self, config: Config) -> tuple[str, ...]:
+        """Stages, memory, and where the time goes."""
+        simulation = self.simulation(config)
+        region, stages = simulation.regions[0], len(simulation.regions)
+        one = f"{stages} stages of {region.height} x {region.width} cores each"
+        said = [f"all of {region.height} x {region.width} cores" if stages == 1 else one]
+        said[0] += f"; the fullest core holds {amount(max(simulation.memory))} of {amount(self.grid.memory)}"
+        shares = sorted(simulation.shares().items(), key=lambda each: -each[1])
+        said.append("of a call " + ", ".join(f"{share:.0%} {kind}" for kind, share in shares))
+        if self.batch > 1:
+            each = simulation.seconds / self.batch
+            alone = 1e6 * simulation.latency
+            said.append(f"a batch of {self.batch}: {1e6 * each:.4g} us each, a call alone {alone:.4g} us")
+        return tuple(said)
+
+    def to_json(self, config: Config) -> dict[str, Any]:
+        """The grid, and what became of the program on it."""
+        simulation = self.simulation(config)
+        return {
+            "grid": asdict(self.grid),
+            "batch": self.batch,
+            "weights_bytes": self.program.kept_bytes(WEIGHT),
+            "state_bytes": self.program.kept_bytes(STATE),
+            "flops": self.program.flops,
+            "seconds": simulation.seconds,
+            "latency_seconds": simulation.latency,
+            "stages": len(simulation.regions),
+            "region": list(simulation.regions[0].shape),
+            "memory": max(simulation.memory),
+            "shares": simulation.shares(),
+        }
+
+    def draw(self, config: Config) -> Named[str, Any]:
+        """Placement, traffic and time line."""
+        from autotune.contrib.costs.mesh.pictures import draw_all
+
+        return draw_all(self.payload, self.simulation(config))
+
+
+def amount(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.4g} GB"

@@ -1,0 +1,128 @@
+"""What can be chosen of a mesh: how many stages, where they lie, and which loops of an op its cores share.
+
+Contractions have knobs of their own; every other op follows what it reads.
+"""
+
+from dataclasses import dataclass
+
+from autotune.contrib.costs.mesh.grid import Grid
+from autotune.contrib.costs.mesh.layout import Spread
+from autotune.contrib.costs.mesh.placement import ORDERS
+from autotune.contrib.costs.mesh.program import MeshOp, MeshProgram
+from autotune.core.space import Config, Knob, Space, Value
+
+NONE = "none"
+STAGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+BALANCES = ("bytes", "time")
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A config, read.
+
+    Attributes:
+        stages: Stages of the pipeline, a region each.
+        stage_rows: Rows of regions.
+        order: Order of the regions.
+        balance: What units are shared out by: ``bytes`` that are kept, or ``time``.
+        spread: Whether ops that follow share out a loop where what they read is the same for all cores.
+        spreads: How each contraction is spread, by its number.
+    """
+
+    stages: int
+    stage_rows: int
+    order: str
+    balance: str
+    spread: bool
+    spreads: dict[int, Spread]
+
+
+def read_mapping(program: MeshProgram, config: Config) -> Mapping:
+    """The mapping that a config is."""
+    rows, columns = map(int, str(config["regions"]).split("x"))
+    spreads = {number: read_spread(config[op.name]) for number, op in program.ops.items() if op.contracts}
+    return Mapping(rows * columns, rows, str(config["order"]), str(config["balance"]), bool(config["spread"]), spreads)
+
+
+def read_spread(value: Value) -> Spread:
+    """The loops that a knob names for rows and columns of cores, such as ``d2,d1``."""
+    rows, columns = (None if name == NONE else int(name[1:]) for name in str(value).split(","))
+    return Spread((rows, columns))
+
+
+def space_of(program: MeshProgram, grid: Grid) -> Space:
+    """The knobs of a program on a grid. Every config is a mapping; it may need more memory than a core has."""
+    knobs = [
+        Knob("regions", tuple(f"{rows}x{columns}" for rows, columns in regions_for(program, grid))),
+        Knob("order", ORDERS),
+        Knob("balance", BALANCES),
+        Knob("spread", (False, True)),
+    ]
+    for op in program.ops.values():
+        if op.contracts:
+            loops = [*(f"d{loop}" for loop, size in enumerate(op.facts.sizes) if size > 1), NONE]
+            pairs = [f"{a},{b}" for a in loops for b in loops if a != b or a == NONE]
+            knobs.append(Knob(op.name, tuple(pairs)))
+    return Space(tuple(knobs))
+
+
+def regions_for(program: MeshProgram, grid: Grid) -> list[tuple[int, int]]:
+    """Rows and columns of regions that a grid can be cut into, few regions first, of those nearly square ones first."""
+    found = []
+    for stages in STAGES:
+        if stages <= min(len(program.units), grid.cores):
+            rows = [count for count in range(1, stages + 1) if stages % count == 0]
+            cuts = [(count, stages // count) for count in rows if fits_grid(grid, count, stages // count)]
+            found += sorted(cuts, key=lambda cut: lopsided(grid, *cut))
+    return found
+
+
+def fits_grid(grid: Grid, rows: int, columns: int) -> bool:
+    """Tell whether so many regions have a core each."""
+    return rows <= grid.rows and columns <= grid.columns
+
+
+def defaults_of(program: MeshProgram, grid: Grid) -> list[dict[str, Value]]:
+    """Configs to begin with, of which the first that fits is the default: few stages first."""
+    spreads: dict[str, Value] = {}
+    behind: dict[int, int] = {}  # how many products with weights lie behind a value
+    for number, op in program.ops.items():
+        behind[number] = max((behind.get(access.source or 0, 0) for access in op.values), default=0)
+        if op.contracts:
+            rows, columns = best_loops(op)
+            if op.kept_weights:
+                if behind[number] % 2:  # what one gives over columns, the next sums over columns: nothing has to move
+                    rows, columns = columns, rows
+                behind[number] += 1
+            spreads[op.name] = f"{rows},{columns}"
+    return [
+        {"regions": f"{rows}x{columns}", "order": ORDERS[0], "balance": BALANCES[0], "spread": spread, **spreads}
+        for rows, columns in regions_for(program, grid)
+        for spread in (True, False)
+    ]
+
+
+def lopsided(grid: Grid, rows: int, columns: int) -> float:
+    """How far a region is from a square: longer side over shorter."""
+    height, width = grid.rows // rows, grid.columns // columns
+    return max(height, width) / min(height, width)
+
+
+def best_loops(op: MeshOp) -> tuple[str, str]:
+    """Loops for rows and columns of cores.
+
+    Of an op with weights those two that keep least on a core, the sum over rows; of any other, heads over columns (the
+    loop that all of its arrays have) and the longest of the rest over rows.
+    """
+    sizes = op.facts.sizes
+    arrays = [{loop for terms in access.indices for loop, _ in terms} for access in (*op.reads, op.result)]
+    weights = {loop for access in op.kept_weights for terms in access.indices for loop, _ in terms}
+    loops = [loop for loop, size in enumerate(sizes) if size > 1]
+    if weights:
+        loops.sort(key=lambda loop: (loop not in weights, -sizes[loop]))
+        chosen = sorted(loops[:2], key=lambda loop: loop not in op.reduced)
+    else:
+        loops.sort(key=lambda loop: (not all(loop in each for each in arrays), -sizes[loop]))
+        chosen = loops[:2][::-1]
+    names = [*(f"d{loop}" for loop in chosen), NONE, NONE]
+    return names[0], names[1]

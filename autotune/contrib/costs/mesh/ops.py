@@ -1,0 +1,185 @@
+"""What one op takes on a region of cores: what has to move first, its share of the work, and sums that follow.
+
+Every core holds its part of weights and caches for good; values are moved along rows or columns of cores. Nothing
+overlaps: a core moves or computes.
+"""
+
+from dataclasses import dataclass
+
+from autotune.contrib.costs.mesh.collective import allreduce, broadcast, exchange, gather
+from autotune.contrib.costs.mesh.grid import Grid
+from autotune.contrib.costs.mesh.layout import AXES, NOWHERE, Layout, Spread, dimension_of
+from autotune.contrib.costs.mesh.program import MeshOp
+from autotune.core.facts import Access
+
+COMPUTE, SUM, GATHER, EXCHANGE, COPY, HAND_OVER = "compute", "sum", "gather", "exchange", "copy", "hand over"
+KINDS = (COMPUTE, SUM, GATHER, EXCHANGE, COPY, HAND_OVER)
+
+Shape = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of an op's time.
+
+    Attributes:
+        op: Number of the op; -1 of what is between units.
+        kind: One of `KINDS`.
+        cycles: Cycles that it takes.
+        axis: Axis of the cores along which something moves; -1 for none.
+        cores: Cores of a line.
+        lines: Lines side by side.
+        size: Bytes that a line moves.
+    """
+
+    op: int
+    kind: str
+    cycles: float
+    axis: int = -1
+    cores: int = 0
+    lines: int = 0
+    size: float = 0.0
+
+
+@dataclass(frozen=True)
+class OpCost:
+    """An op on a region.
+
+    Attributes:
+        phases: What it does, one after the other.
+        layout: How its result lies afterwards.
+        kept: Bytes of weights and caches of the core that has most, by array.
+        values: Bytes of values there while it computes.
+    """
+
+    phases: tuple[Phase, ...]
+    layout: Layout
+    kept: dict[tuple[int, bool], int]
+    values: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """How a value has to be moved along an axis before an op can read it.
+
+    Attributes:
+        access: What the op reads.
+        axis: Axis of the cores.
+        kind: `GATHER` or `EXCHANGE`.
+        needs: Dimension that is to be spread over the axis; `None` where all cores are to hold the same.
+    """
+
+    access: Access
+    axis: int
+    kind: str
+    needs: int | None
+
+    @property
+    def key(self) -> tuple[int | None, int, str, int | None, tuple[int, ...]]:
+        """What is equal for moves that give the same."""
+        return self.access.source, self.axis, self.kind, self.needs, self.access.shape
+
+
+def follow(op: MeshOp, layouts: dict[int, Layout], region: Shape, *, spread: bool) -> Spread:
+    """How an op is spread that follows what it reads: as the operand lies that is spread most, of those the largest.
+
+    Args:
+        op: The op.
+        layouts: Layouts of values by the op that gives them.
+        region: Rows and columns of cores.
+        spread: Whether an axis along which all cores hold the same shares out the longest loop that is left.
+    """
+    chosen: list[int | None] = [None, None]
+    plain = [access for access in op.values if not access.viewed]
+    for access in sorted(plain, key=lambda access: (-spread_of(access, layouts), -op.size(access))):
+        for axis, dim in enumerate(layouts.get(access.source or 0, NOWHERE).dims):
+            if dim is not None and chosen[axis] is None and len(access.indices[dim]) == 1:
+                ((loop, _),) = access.indices[dim]
+                chosen[axis] = loop if loop not in chosen else None
+    sizes = op.facts.sizes
+    left = [loop for loop in range(len(sizes)) if loop not in chosen and loop not in op.reduced and sizes[loop] > 1]
+    if not plain and op.values and left:  # of what changes shape the outermost dimension: heads, where there are some
+        chosen[1] = left.pop(0)
+    for axis in sorted(AXES, key=lambda axis: -region[axis]):
+        if left and chosen[axis] is None and (spread or not op.values):
+            chosen[axis] = max(left, key=lambda loop: sizes[loop])
+            left = [loop for loop in left if loop != chosen[axis]]
+    return Spread((chosen[0], chosen[1]))
+
+
+def spread_of(access: Access, layouts: dict[int, Layout]) -> int:
+    """Along how many axes a value is spread."""
+    return sum(dim is not None for dim in layouts.get(access.source or 0, NOWHERE).dims)
+
+
+def moves_of(op: MeshOp, spread: Spread, layouts: dict[int, Layout]) -> list[Move]:
+    """What has to be moved before an op can compute."""
+    found = []
+    for access in op.values:
+        have = layouts.get(access.source or 0, NOWHERE)
+        for axis in AXES:
+            dim, needs = have.dims[axis], dimension_of(access.indices, spread.loops[axis])
+            if dim is None or (dim == needs and not access.viewed):
+                continue
+            found.append(Move(access, axis, GATHER if needs is None else EXCHANGE, needs))
+    return found
+
+
+def cost_of(
+    op: MeshOp, spread: Spread, *, grid: Grid, region: Shape, layouts: dict[int, Layout], done: set[object]
+) -> OpCost:
+    """What an op takes.
+
+    Args:
+        op: The op.
+        spread: How it is spread.
+        grid: The grid.
+        region: Rows and columns of cores.
+        layouts: Layouts of values by the op that gives them.
+        done: Keys of moves that were made already; those of this op are added.
+    """
+    sizes = op.facts.sizes
+    local, parts = spread.local(sizes, region), spread.parts(sizes, region)
+    lines = tuple(region[axis] if spread.loops[axis] is None else parts[axis] for axis in AXES)
+    phases: list[Phase] = []
+    for move in moves_of(op, spread, layouts):
+        if move.key not in done:
+            done.add(move.key)
+            have = layouts[move.access.source or 0]
+            cores = region[move.axis] if move.needs is None else max(have.parts[move.axis], parts[move.axis])
+            size = op.size(move.access) / have.parts[1 - move.axis]
+            way = gather if move.kind == GATHER else exchange
+            cycles = way(grid, cores, size)
+            phases.append(Phase(op.facts.number, move.kind, cycles, move.axis, cores, lines[1 - move.axis], size))
+    for access in op.kept:
+        if access.gathered:  # rows that somebody holds are copied to whoever computes with them
+            for axis in AXES:
+                size = op.size(access) / parts[1 - axis]
+                cycles = broadcast(grid, lines[axis], size)
+                phases.append(Phase(op.facts.number, COPY, cycles, axis, lines[axis], lines[1 - axis], size))
+    phases.append(Phase(op.facts.number, COMPUTE, compute(grid, op, local)))
+    result = op.result
+    for axis, loop in enumerate(spread.loops):
+        if loop in op.reduced:
+            size = op.size(result, local)
+            cycles = allreduce(grid, parts[axis], size)
+            phases.append(Phase(op.facts.number, SUM, cycles, axis, parts[axis], lines[1 - axis], size))
+    first, second = (dimension_of(result.indices, loop) for loop in spread.loops)
+    kept = {
+        (access.value, access.gathered): op.size(access, local)
+        if not access.gathered
+        else -(-op.whole(access) // (region[0] * region[1]))
+        for access in op.kept
+    }
+    values = sum(op.size(access, local) for access in (*op.values, result))
+    layout = Layout((first, second), (parts[0] if first is not None else 1, parts[1] if second is not None else 1))
+    return OpCost(tuple(phase for phase in phases if phase.cycles > 0), layout, kept, values)
+
+
+def compute(grid: Grid, op: MeshOp, local: tuple[int, ...]) -> float:
+    """Cycles that the core with most to do computes: bound by arithmetic, or by its memory."""
+    share = 1.0
+    for mine, whole in zip(local, op.facts.sizes, strict=True):
+        share *= mine / whole
+    touched = sum(op.size(access, local) for access in (*op.reads, op.result))
+    return grid.task_cycles + max(op.facts.flops * share / grid.flops, touched / grid.memory_bytes)

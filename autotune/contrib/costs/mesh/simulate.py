@@ -1,0 +1,215 @@
+"""`Simulation`: cycles of every stage and bytes of every core, for one mapping of a program to a grid."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from autotune.contrib.costs.mesh.grid import Grid
+from autotune.contrib.costs.mesh.layout import Layout
+from autotune.contrib.costs.mesh.mapping import Mapping
+from autotune.contrib.costs.mesh.ops import HAND_OVER, OpCost, Phase, cost_of, follow
+from autotune.contrib.costs.mesh.placement import CoreRegion, regions_of, transfer
+from autotune.contrib.costs.mesh.program import MeshProgram, MeshUnit
+
+Body = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A program on a grid.
+
+    Attributes:
+        program: The program.
+        grid: The grid.
+        mapping: What is where.
+        batch: Calls that follow each other through the pipeline.
+        crossing: Bytes that have to cross between each unit and the next.
+    """
+
+    program: MeshProgram
+    grid: Grid
+    mapping: Mapping
+    batch: int
+    crossing: tuple[int, ...]
+
+    @cached_property
+    def regions(self) -> tuple[CoreRegion, ...]:
+        """A region a stage."""
+        return regions_of(self.grid, self.mapping.stages, self.mapping.stage_rows, self.mapping.order)
+
+    @cached_property
+    def bodies(self) -> dict[Body, dict[int, OpCost]]:
+        """What the ops of every distinct unit take. A loop's first iteration begins as all others do."""
+        found: dict[Body, dict[int, OpCost]] = {}
+        layouts: dict[int, Layout] = {}
+        distinct = list(dict.fromkeys(unit.ops for unit in self.program.units))
+        for _ in range(2):  # a loop's values are known once it was walked
+            for body in distinct:
+                found[body] = self._walk(body, layouts)
+        return found
+
+    def _walk(self, body: Body, layouts: dict[int, Layout]) -> dict[int, OpCost]:
+        costs: dict[int, OpCost] = {}
+        done: set[object] = set()
+        shape = self.regions[0].shape
+        for number in body:
+            op = self.program.ops[number]
+            spread = self.mapping.spreads.get(number) or follow(op, layouts, shape, spread=self.mapping.spread)
+            costs[number] = cost_of(op, spread, grid=self.grid, region=shape, layouts=layouts, done=done)
+            layouts[number] = costs[number].layout
+        return costs
+
+    @cached_property
+    def body_cycles(self) -> dict[Body, float]:
+        """Cycles of every distinct unit."""
+        return {
+            body: sum(phase.cycles for cost in costs.values() for phase in cost.phases)
+            for body, costs in self.bodies.items()
+        }
+
+    @cached_property
+    def stages(self) -> tuple[tuple[int, ...], ...]:
+        """Units of every stage, by their places in the program."""
+        if self.mapping.balance == "time":
+            weights = [self.body_cycles[unit.ops] for unit in self.program.units]
+        else:
+            weights = [float(sum(self.kept(unit).values())) for unit in self.program.units]
+        return cut(weights, self.mapping.stages)
+
+    def kept(self, unit: MeshUnit) -> dict[tuple[int, int, bool], int]:
+        """Bytes of weights and caches that a unit keeps on the core that has most, by array and iteration."""
+        found: dict[tuple[int, int, bool], int] = {}
+        for number, cost in self.bodies[unit.ops].items():
+            fresh = {access.value: access.fresh for access in self.program.ops[number].kept}
+            for (value, gathered), size in cost.kept.items():
+                key = (value, unit.iteration if fresh[value] else 0, gathered)
+                found[key] = max(found.get(key, 0), size)
+        return found
+
+    @cached_property
+    def memory(self) -> tuple[int, ...]:
+        """Bytes of the fullest core of every stage: code, weights and caches, and the values of one op."""
+        found = []
+        for stage in self.stages:
+            kept: dict[tuple[int, int, bool], int] = {}
+            values = 0
+            for place in stage:
+                unit = self.program.units[place]
+                kept |= self.kept(unit)
+                values = max(values, *(cost.values for cost in self.bodies[unit.ops].values()))
+            here = {key: size for key, size in kept.items() if not (key[2] and (*key[:2], False) in kept)}
+            found.append(self.grid.program + sum(here.values()) + values * (2 if self.batch > 1 else 1))
+        return tuple(found)
+
+    @property
+    def fits(self) -> bool:
+        """Whether every core has the memory."""
+        return max(self.memory) <= self.grid.memory
+
+    @cached_property
+    def hand_overs(self) -> tuple[Phase, ...]:
+        """What each stage hands to the next."""
+        found = []
+        for number, (before, after) in enumerate(zip(self.regions, self.regions[1:], strict=False)):
+            size = self.crossing[self.stages[number][-1]]
+            cycles = transfer(self.grid, before, after, size)
+            found.append(Phase(-1, HAND_OVER, cycles, size=size))
+        return tuple(found)
+
+    @cached_property
+    def stage_cycles(self) -> tuple[float, ...]:
+        """Cycles of every stage, with what it hands on."""
+        found = [sum(self.body_cycles[self.program.units[place].ops] for place in stage) for stage in self.stages]
+        for number, phase in enumerate(self.hand_overs):
+            found[number] += phase.cycles
+        return tuple(found)
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of a batch, from the first call's begin to the last one's end."""
+        return pipeline(self.stage_cycles, self.batch)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a batch."""
+        return self.cycles / self.grid.hertz
+
+    @property
+    def latency(self) -> float:
+        """Seconds of a call."""
+        return sum(self.stage_cycles) / self.grid.hertz
+
+    def phases(self) -> list[tuple[int, int, Phase]]:
+        """Everything that a call does, in order: stage, unit, phase."""
+        found = []
+        for number, stage in enumerate(self.stages):
+            for place in stage:
+                for cost in self.bodies[self.program.units[place].ops].values():
+                    found += [(number, place, phase) for phase in cost.phases]
+            if number < len(self.hand_overs):
+                found.append((number, stage[-1], self.hand_overs[number]))
+        return found
+
+    def shares(self) -> dict[str, float]:
+        """Share of each kind of phase in a call's cycles."""
+        found: dict[str, float] = {}
+        for _, _, phase in self.phases():
+            found[phase.kind] = found.get(phase.kind, 0.0) + phase.cycles
+        total = sum(found.values()) or 1.0
+        return {kind: cycles / total for kind, cycles in found.items()}
+
+
+def pipeline(stages: Sequence[float], batch: int) -> float:
+    """Cycles of equal calls one after the other through stages: the first fills them, the slowest gives the beat."""
+    return sum(stages) + (batch - 1) * max(stages)
+
+
+def cut(weights: Sequence[float], stages: int) -> tuple[tuple[int, ...], ...]:
+    """Cut a row of units into stages, none of them empty, so that the heaviest is as light as can be.
+
+    Args:
+        weights: Weight of every unit.
+        stages: Number of stages, at most that of units.
+    """
+    low, high = max(weights), sum(weights)
+    for _ in range(40):
+        middle = (low + high) / 2
+        if len(filled(weights, middle, stages)) <= stages:
+            high = middle
+        else:
+            low = middle
+    found = filled(weights, high, stages)
+    return tuple(map(tuple, found))
+
+
+def filled(weights: Sequence[float], most: float, stages: int) -> list[list[int]]:
+    """Stages of at most a weight each, a new one also where the units that are left are just enough for the others."""
+    found: list[list[int]] = [[]]
+    load = 0.0
+    for place, weight in enumerate(weights):
+        left = len(weights) - place
+        if found[-1] and (load + weight > most * (1 + 1e-12) or left <= stages - len(found)):
+            found.append([])
+            load = 0.0
+        found[-1].append(place)
+        load += weight
+    return found
+
+
+def crossings(program: MeshProgram) -> tuple[int, ...]:
+    """Bytes that have to cross between each unit and the next: what is computed before and read behind."""
+    made: dict[int, int] = {}  # op -> the unit that computed it last
+    last: dict[tuple[int, int], int] = {}  # op and the unit that computed it -> the last unit that reads that
+    for place, unit in enumerate(program.units):
+        for number in unit.ops:
+            for access in program.ops[number].values:
+                source = access.source
+                if source is not None and made.get(source, place) != place:
+                    last[source, made[source]] = place
+            made[number] = place
+    found = [0] * len(program.units)
+    for (source, begin), end in last.items():
+        op = program.ops[source]
+        for place in range(begin, end):
+            found[place] += op.size(op.result)
+    return tuple(found)

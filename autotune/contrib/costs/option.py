@@ -1,0 +1,114 @@
+"""`autotune tune --cost NAME:ARGUMENT`: choose by a cost function that models some machine, and draw what it chose."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
+from autotune.plugins import Arguments, VerbOption, option
+from autotune.store.places import OUTPUT, slug
+
+if TYPE_CHECKING:
+    from autotune.contrib.costs.cost_function import CostFunction
+    from autotune.contrib.costs.tune import CostTuning
+    from autotune.tuning.options import TuneOptions
+
+CHOSEN = "chosen.json"
+MEASURED = "cpu"  # no model: the verb itself
+
+
+def choose_by_cost(arguments: Arguments) -> None:
+    """`tune` by a model: nothing is measured, so that of a search it takes trials, sampler and seed alone."""
+    from autotune.contrib.costs.cost_function import open_cost
+    from autotune.tuning.options import options_given
+
+    check_folder(arguments["payloads"], arguments["bundle"])
+    cost, options = open_cost(arguments["cost"]), options_given(arguments)
+    check_modelled(options, arguments, f"--cost {cost.name}", ("store", "kind", "cluster"))
+    tune_with_cost(arguments["payloads"], cost, options, folder=arguments["bundle"], as_json=arguments["as_json"])
+
+
+def tune_with_cost(
+    payloads: Sequence[str],
+    cost: "CostFunction",
+    options: "TuneOptions",
+    *,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Search what a cost function lets choose, and write the choice with its pictures.
+
+    Args:
+        payloads: Specs of the payloads.
+        cost: What says what a choice costs.
+        options: Options of `tune`.
+        folder: Folder to write to; by default one below ``tuned/``.
+        as_json: Print JSON.
+    """
+    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.contrib.costs.tune import tune_by_cost
+
+    with ProgressLine() as line:
+        loaded = read_payloads(payloads, line)
+    for payload in loaded:
+        with ProgressLine(payload.name) as line:
+            found = tune_by_cost(payload, cost, options, line)
+        place = folder or OUTPUT / slug(f"cost-{cost.name}") / slug(payload.name)
+        files = write_choice(found, place)
+        if as_json:
+            typer.echo(json.dumps(found.to_json() | {"files": str(place)}))
+        else:
+            show_choice(found, files, place)
+
+
+def write_choice(found: "CostTuning", place: Path) -> list[str]:
+    """Write a choice and its pictures; gives the names of the files."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / CHOSEN).write_text(json.dumps(found.to_json(), indent=1) + "\n")
+    names = [CHOSEN]
+    for name, figure in found.program.draw(found.best).items():
+        figure.savefig(place / f"{name}.png", dpi=150)
+        names.append(f"{name}.png")
+    return names
+
+
+def show_choice(found: "CostTuning", files: Sequence[str], place: Path) -> None:
+    """Print what was chosen, and that nothing was measured."""
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import duration, out
+
+    console, configs = out(), len(found.tried)
+    impossible = sum(each is None for each in found.tried)
+    show_sentence(
+        console, f"{found.payload} by {found.cost}: {duration(found.seconds)} predicted, nothing was measured"
+    )
+    same = "the default" if found.gain == 1 else f"{found.gain:.3f} x the default's rate"
+    refused = f", {impossible} of them are impossible there" if impossible else ""
+    show_sentence(console, f"{same}; {configs} configs asked for{refused}", 2)
+    for sentence in found.program.explain(found.best):
+        show_sentence(console, sentence, 2)
+    console.print(f"  files: {place}: {', '.join(files)}", soft_wrap=True, markup=False)
+
+
+COST = VerbOption(
+    "tune",
+    (
+        option(
+            "cost",
+            Annotated[
+                str,
+                typer.Option(
+                    rich_help_panel=ELSEWHERE,
+                    metavar="NAME[:ARGUMENT]",
+                    help="What a choice costs: cpu measures, mesh:GRID models.",
+                ),
+            ],
+            MEASURED,
+        ),
+    ),
+    takes=lambda arguments: arguments["cost"] != MEASURED,
+    run=choose_by_cost,
+)

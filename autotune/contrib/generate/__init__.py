@@ -1,0 +1,1 @@
+"""Text generation: `autotune generate`, tokens from a language model by its tuned prefill and decode."""

@@ -1,0 +1,220 @@
+"""The self-test: does the tuner keep on this machine what it promises? With real workers, stores, sweeps and kills."""
+
+import os
+import random
+import signal
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from autotune.contrib.selftest.figures import (
+    Amounts,
+    Direct,
+    Figure,
+    Instant,
+    Report,
+    judge_isolation,
+    judge_pairs,
+    open_search,
+    product_task,
+    share_figure,
+)
+from autotune.contrib.selftest.sandbox import check_sandbox
+from autotune.contrib.selftest.threads import check_threads
+from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort, Evaluator
+from autotune.core.family import Baseline
+from autotune.core.listener import SILENT, Listener
+from autotune.core.machine import Machine, this_machine
+from autotune.core.space import Config
+from autotune.core.task import Task
+from autotune.registry import load_baseline
+from autotune.store.store import Store
+from autotune.tuning.choose import PROCESSES, choose, race, tied
+from autotune.tuning.task_search import TaskSearch
+from autotune.worker.claims import CoreClaim
+from autotune.worker.measuring_core import this_process_on
+from autotune.worker.noise import floor_of, time_twins, time_unequal
+from autotune.worker.worker import Worker
+
+SLOWER = 1.05
+QUIET_EFFORT = Effort(samples=60, seconds=6.0, sample_seconds=0.003)
+NEAR = 1.25  # trials that took longer, over the best, are not measured again
+LIVES = 5  # of tuners on one store; the next five get a new one
+LONGEST_LIVES = ((Direct, 3.0), (Instant, 1.0))  # seconds until a tuner is killed, by how it evaluates
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def check_crashes(amounts: Amounts, worker: Worker) -> list[Figure]:
+    """Crash the isolated process again and again."""
+    times = []
+    worker.call(abs, -1)
+    held = count_held()
+    for _ in range(amounts.crashes):
+        worker.call(signal.raise_signal, signal.SIGSEGV)
+        start = time.perf_counter()
+        worker.call(abs, -1)
+        times.append(time.perf_counter() - start)
+    leaked = {kind: count - held[kind] for kind, count in count_held().items()}
+    said = f"{amounts.crashes} crashes; a new process after {statistics.median(times) * 1e3:.0f} ms (median)"
+    listed = ", ".join(f"{count} {kind}" for kind, count in leaked.items())
+    none = all(count <= 0 for count in leaked.values())
+    return [
+        Figure("respawn, seconds at most", max(times), "below 1", max(times) < 1.0, said),
+        Figure("processes, files and shared memory leaked", sum(leaked.values()), "0", none, f"{listed} more"),
+    ]
+
+
+def count_held() -> dict[str, int]:
+    """Processes of ours, zombies among them; open files of this process and its children; shared memory anywhere."""
+    me = psutil.Process()
+    return {
+        "processes": len(me.children(recursive=True)),
+        "files": sum(process.num_fds() for process in (me, *me.children())),
+        "of shared memory": len(os.listdir(SHARED_MEMORY)),
+    }
+
+
+def check_isolation(amounts: Amounts, worker: Worker) -> list[Figure]:
+    """The same trials in an isolated process and in this one, side by side in random order."""
+    task, machine, dice = product_task(), this_machine(), random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        stores = {name: Store.open(Path(folder) / name) for name in ("isolated", "direct")}
+        searches = {name: open_search(store, task, machine, 0) for name, store in stores.items()}
+        seconds: dict[str, list[float]] = {name: [] for name in searches}
+        for number in range(amounts.trials + 1):
+            for name in dice.sample(sorted(searches), 2):
+                with pinned() if name == "direct" else nullcontext():
+                    start = time.perf_counter()
+                    searches[name].step(worker if name == "isolated" else Direct())
+                    seconds[name] += [time.perf_counter() - start] if number else []  # the first one warms up
+        for store in stores.values():
+            store.close()
+    return [judge_isolation(seconds["isolated"], seconds["direct"])]
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """Run on the core that candidates run on."""
+    with CoreClaim(1) as claim, this_process_on(claim.cores):
+        yield
+
+
+def check_kills(amounts: Amounts) -> list[Figure]:
+    """Kill tuners at random moments, and let the next go on with the store; half of them do little but record."""
+    task, machine, dice = product_task(), this_machine(), random.Random(0)
+    lost: set[str] = set()
+    again: set[str] = set()
+    finished: dict[Path, set[str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(amounts.kills):
+            evaluator, longest = LONGEST_LIVES[number % len(LONGEST_LIVES)]
+            path = Path(folder) / f"{evaluator.__name__}{number // (LIVES * len(LONGEST_LIVES))}"
+            work = partial(tune_for_ever, path, task, machine, evaluator())
+            told = keys_told_before_death(work, dice.uniform(0.0, longest))
+            with Store.open(path) as store:
+                keys = Counter(trial.key for sweep in store.sweeps() for trial in sweep.recorded)
+            lost |= told - set(keys)
+            again |= told & finished.get(path, set()) | {key for key, times in keys.items() if times > 1}
+            finished[path] = set(keys)
+    count = sum(map(len, finished.values()))
+    said = f"{amounts.kills} kills, {count} trials finished"
+    return [
+        Figure("finished trials lost to kill -9", len(lost), "0", not lost, said),
+        Figure("finished trials run again after kill -9", len(again), "0", not again, said),
+    ]
+
+
+def tune_for_ever(
+    path: Path, task: Task, machine: Machine, evaluator: Evaluator, tell: Callable[[str], object]
+) -> None:
+    """Search, and tell the key of every trial that is run, once it is recorded."""
+    with Store.open(path) as store:
+        search = open_search(store, task, machine, 0)
+        while (stepped := search.step(evaluator)) is not None:
+            if stepped[1]:
+                tell(stepped[0].key)
+
+
+def keys_told_before_death(work: Callable[[Callable[[str], object]], None], seconds: float) -> set[str]:
+    """Let a forked process work, and kill it after a while; the lines it told."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException), os.fdopen(write, "wb", buffering=0) as pipe:
+            work(lambda key: pipe.write(f"{key}\n".encode()))
+        os._exit(0)
+    os.close(write)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as lines:
+        return {line.strip() for line in lines if line.endswith("\n")}
+
+
+def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Worker) -> list[Figure]:
+    """Is the winner of a sweep, measured quietly again, among the fastest?"""
+    task, machine = product_task(), this_machine()
+    false = 0
+    for seed in range(amounts.sweeps):
+        with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "s") as store:
+            search = open_search(store, task, machine, seed)
+            for _ in range(amounts.sweep_trials):
+                search.step(worker)
+            winner = choose(search, baseline, floor, worker).config
+            false += winner not in fastest(search, winner, baseline, floor, worker)
+    said = f"sweeps of {amounts.sweep_trials} trials; ties are below {floor:.2%}"
+    return [share_figure("winners that a quiet measurement denies", false, amounts.sweeps, "at most 5 %", said)]
+
+
+def fastest(
+    search: TaskSearch, winner: Config | None, baseline: Baseline, floor: float, worker: Worker
+) -> list[Config | None]:
+    """What new processes do not tell from the fastest: of all trials near the best, the winner among them."""
+    most = NEAR * (search.right[0].seconds or 0.0)
+    rivals: list[Config | None] = [t.config for t in search.right if (t.seconds or 0.0) <= most and t.config != winner]
+    rivals.append(winner)
+    plain = Candidate(None, baseline.pipeline)
+    candidates = [plain if config is None else search.candidate(config) for config in rivals]
+    worker.renew()
+    times = race(search, candidates, QUIET_EFFORT, worker, processes=PROCESSES)
+    ran = {i: samples for i, samples in enumerate(times) if samples is not None}
+    return [rivals[i] for i in tied(ran, floor)]
+
+
+def run_selftest(amounts: Amounts, baseline: str, listener: Listener = SILENT) -> Report:
+    """Every check, one after the other.
+
+    Args:
+        amounts: Number of repetitions of each check.
+        baseline: Name of the pipeline that winners race against.
+        listener: Told which check begins.
+
+    Raises:
+        ScheduleError: There is no such baseline.
+    """
+    pipeline, machine, load, start = load_baseline(baseline), this_machine(), os.getloadavg()[0], time.perf_counter()
+    with Worker() as worker:
+        listener.stage("crashes")
+        figures = check_crashes(amounts, worker)
+        listener.stage("kill -9")
+        figures += check_kills(amounts)
+        listener.stage("isolation")
+        figures += check_isolation(amounts, worker)
+        listener.stage("sandbox")
+        figures += check_sandbox(amounts, worker)
+        listener.stage("threads")
+        figures += check_threads()
+        listener.stage("statistics")
+        same = time_twins(machine, worker, 2 * amounts.pairs)
+        figures += judge_pairs(same, time_unequal(machine, worker, amounts.pairs, SLOWER))
+        listener.stage("winners")
+        figures += check_winners(amounts, pipeline, floor_of(same), worker)
+    return Report(machine, load, time.perf_counter() - start, tuple(figures))

@@ -1,0 +1,59 @@
+"""Self-test of the sandbox: what a program in it can do to its surroundings, and what its walls cost a trial."""
+
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotune.contrib.selftest.figures import BLOCK, Amounts, Figure, open_search, product_task
+from autotune.core.evaluator import Effort
+from autotune.core.machine import this_machine
+from autotune.core.stats import ratio_interval
+from autotune.store.store import Store
+from autotune.worker.probe import ATTEMPTS, find_holes
+from autotune.worker.sandbox import available_walls
+from autotune.worker.worker import Worker
+
+MOST_COST = 0.01  # of a trial
+EFFORT = Effort(samples=10, seconds=0.2, sample_seconds=1e-3)
+
+
+def check_sandbox(amounts: Amounts, worker: Worker) -> list[Figure]:
+    """Try to break out of the sandbox, and time the same trial with and without it."""
+    walls = ", ".join(available_walls()) or "none"
+    holes = find_holes(worker)
+    said = f"walls: {walls}; tried: {', '.join(ATTEMPTS)}"
+    figures = [Figure("attempts that leave the sandbox", len(holes), "0", not holes, said)]
+    pairs = [time_pair(seed) for seed in range(max(1, amounts.trials // BLOCK))]
+    return [*figures, judge_cost([walled for walled, _ in pairs], [bare for _, bare in pairs])]
+
+
+def time_pair(seed: int) -> tuple[float, float]:
+    """Median seconds of the same trial in two new processes, one with walls, `BLOCK` times each in random order.
+
+    Where a process happens to lie in memory is worth per cents by itself, so that one pair of them shows nothing.
+    """
+    task, machine, dice = product_task(), this_machine(), random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "s") as store:
+        search = open_search(store, task, machine, 0)
+        job = search.job([search.candidate(search.family.default(task, machine))], EFFORT)
+    seconds: tuple[list[float], list[float]] = ([], [])
+    with Worker() as walled, Worker(sandboxed=False) as bare:
+        for number in range(BLOCK + 1):
+            for place in dice.sample(range(2), 2):
+                start = time.perf_counter()
+                (walled, bare)[place].evaluate(job)
+                seconds[place].extend([time.perf_counter() - start] if number else [])  # the first one warms up
+    return statistics.median(seconds[0]), statistics.median(seconds[1])
+
+
+def judge_cost(walled: Sequence[float], bare: Sequence[float]) -> Figure:
+    """What the walls cost a trial, over pairs of processes; unlawful where that is certainly more than `MOST_COST`."""
+    ratio = ratio_interval(walled, bare)
+    said = f"95 % interval {ratio.low - 1:.1%} to {ratio.high - 1:.1%}; "
+    said += f"processes in {len(bare)} pairs, {BLOCK} trials in each"
+    return Figure(
+        "time of a trial that the sandbox costs", ratio.estimate - 1, "at most 1 %", ratio.low <= 1 + MOST_COST, said
+    )

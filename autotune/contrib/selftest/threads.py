@@ -1,0 +1,49 @@
+"""Self-test of threads: a race that was put in is found, and schedules that share work out have none."""
+
+from autotune.compiler.lower import tail
+from autotune.compiler.openmp import usable_threads
+from autotune.contrib.selftest.figures import Figure, product_task
+from autotune.contrib.selftest.stress import Stress, count_wrong, racing_payload
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.evaluator import Evaluation
+from autotune.core.machine import this_machine
+from autotune.core.script import write_step
+from autotune.registry import family_for
+from autotune.tuning.candidates import candidate_alone
+from autotune.worker.worker import Worker
+
+THREADS = 2
+RUNS = 1000
+STEPS = 256  # additions to one number: few enough that of a hundred calls of two threads some three lose one
+
+
+def check_threads() -> list[Figure]:
+    """Call a program with a race, and one without, again and again; nothing where there is but one thread."""
+    if usable_threads(THREADS) < THREADS:
+        return []
+    with Worker(threads=THREADS) as worker:
+        raced = stress(Claim(racing_payload(STEPS), Candidate(None, tail(THREADS))), worker)
+        right = stress(product_claim(), worker)
+    said = f"of {RUNS} calls of {THREADS} threads that add to one number"
+    return [
+        Figure("calls in which a race shows", raced, "above 0", raced > 0, said),
+        Figure("calls in which threads that share a product are wrong", right, "0", right == 0, f"of {RUNS} calls"),
+    ]
+
+
+def product_claim() -> Claim:
+    """A product that two threads share."""
+    task, machine = product_task(), this_machine(THREADS)
+    family = family_for(task)
+    if family is None:
+        raise LookupError(f"a family must cover {task.tag}")
+    space, default = family.space(task, machine), family.default(task, machine)
+    shared = [{**default, name: THREADS} for name in ("pieces_n", "pieces_m")]
+    config = next((config for config in shared if space.broken_law(config) is None), default)
+    return Claim(task.payload, candidate_alone(write_step(task, family, config, machine, alone=True), THREADS))
+
+
+def stress(claim: Claim, worker: Worker) -> int:
+    """Wrong calls of a program; all of them where its process fails."""
+    found = worker.call(count_wrong, Stress(claim, RUNS))
+    return RUNS if isinstance(found, Evaluation) else found

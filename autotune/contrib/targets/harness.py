@@ -1,0 +1,34 @@
+"""The C program that calls an emitted function for another processor: memory in, one call, memory out."""
+
+from collections.abc import Sequence
+
+from autotune.bundles.c_header import C_TYPES
+from autotune.contrib.targets.images import ALIGNMENT, ImageLayout
+from autotune.core.payload import WRITTEN, Argument
+
+
+def c_harness(name: str, arguments: Sequence[Argument], layout: ImageLayout) -> str:
+    """A C program that reads an image, calls an emitted function on its arrays, and writes the image.
+
+    Args:
+        name: Name of the function, and of its header.
+        arguments: Arguments of the function.
+        layout: Places of their arrays.
+    """
+    pointers = ",\n       ".join(
+        f"({'' if a.role in WRITTEN else 'const '}{C_TYPES[a.dtype]} *)(image + {offset})"
+        for a, offset in zip(arguments, layout.offsets, strict=True)
+    )
+    size = -(-layout.size // ALIGNMENT) * ALIGNMENT
+    return f"""\
+#include "{name}.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void) {{
+  char *image = aligned_alloc({ALIGNMENT}, {size});
+  if (!image || fread(image, 1, {layout.size}, stdin) != {layout.size}) return 1;
+  {name}({pointers});
+  return fwrite(image, 1, {layout.size}, stdout) != {layout.size} || fflush(stdout);
+}}
+"""

@@ -1,0 +1,209 @@
+"""`autotune tune --for MACHINE`: choose by models alone, compile, and verify under an emulator where there is one."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.tune import check_folder, check_modelled
+from autotune.core.errors import MachineError
+from autotune.plugins import Arguments, Listing, VerbOption, option
+from autotune.store.places import OUTPUT, slug
+
+if TYPE_CHECKING:
+    from autotune.contrib.targets.program import TargetCheck
+    from autotune.contrib.targets.tune import ModelTuning, TaskPrediction
+    from autotune.core.target import Target
+    from autotune.tuning.options import TuneOptions
+
+SCHEDULE, MACHINE, CHOSEN = "schedule.mlir", "machine.toml", "chosen.json"
+
+
+def tune_by_model(
+    payloads: Sequence[str], spec: str, options: "TuneOptions", *, folder: Path | None, as_json: bool
+) -> None:
+    """Search schedules for a machine that is not here, and write what was chosen; exit 1 if it is wrong.
+
+    Args:
+        payloads: Specs of the payloads.
+        spec: The machine, as `--for` names it.
+        options: Options of `tune`.
+        folder: Folder to write to; by default one below ``tuned/``.
+        as_json: Print JSON.
+    """
+    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.contrib.targets.program import compile_as, verify_emulated, write_program
+    from autotune.contrib.targets.target_file import find_target, write_target
+    from autotune.contrib.targets.tune import tune_for
+    from autotune.worker.worker import Worker
+
+    target = find_target(spec, "--for without --cluster")
+    with ProgressLine() as line:
+        loaded = read_payloads(payloads, line)
+    wrong = False
+    for payload in loaded:
+        place = folder or OUTPUT / f"for-{target.name}" / slug(payload.name)
+        with Worker(options.timeout) as worker:
+            with ProgressLine(payload.name) as line:
+                found = tune_for(payload, target, options, line, worker=worker)
+                program = compile_as(payload, found.candidate, target, worker)
+            try:
+                check, why_not = verify_emulated(program, worker), ""
+            except MachineError as error:
+                check, why_not = None, str(error)
+        written = write_program(program, "object", place)
+        (place / SCHEDULE).write_text(str(found.candidate.script))
+        (place / MACHINE).write_text(write_target(target))
+        told = found.to_json() | {"check": check.to_json() if check is not None else None, "files": str(place)}
+        (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n")
+        if as_json:
+            typer.echo(json.dumps(told))
+        else:
+            show_chosen(found, check, why_not, [path.name for path in written], place)
+        wrong = wrong or (check is not None and not check.is_right)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def show_chosen(
+    found: "ModelTuning", check: "TargetCheck | None", why_not: str, written: Sequence[str], place: Path
+) -> None:
+    """Print what models chose, and that nothing was measured."""
+    from autotune.cli.layout import show_sentence
+    from autotune.contrib.targets.tune import notes_of
+    from autotune.reports.format import error_beside, out
+
+    console = out()
+    show_sentence(console, f"{found.payload.name} for {found.target.name}: chosen by models, nothing was measured")
+    for task in found.tasks:
+        show_sentence(console, sentence_of(task), 2)
+    if check is None:
+        show_sentence(console, f"not verified: {why_not}", 2)
+    elif check.is_right:
+        beside = error_beside(check.max_error, check.oracle, unproved=check.unproved)
+        show_sentence(console, f"right, {beside}, under {check.emulator}", 2)
+    else:
+        show_sentence(console, f"{check.outcome}: {check.diagnostic}, under {check.emulator}", 2)
+    for note in notes_of(found.tasks):
+        show_sentence(console, f"note: {note}", 2)
+    console.print(f"  files: {place}: {', '.join((*written, SCHEDULE, MACHINE, CHOSEN))}", soft_wrap=True, markup=False)
+
+
+def sentence_of(task: "TaskPrediction") -> str:
+    """What models say of one task."""
+    if task.best is None or task.default is None:
+        return f"{task.task}: default of {task.family}"
+    same = "the default" if task.best.config == task.default.config else f"{task.gain:.3f} x the default's rate"
+    return (
+        f"{task.task}: {task.best.cycles:.3g} cycles predicted, {same}; {task.best.in_l1:.2f} cycles a multiply-add in "
+        f"L1; {task.tried} configs of {task.family} compiled"
+    )
+
+
+def choose_for(arguments: Arguments) -> None:
+    """`tune --for MACHINE` without a cluster: nothing is measured."""
+    from autotune.tuning.options import options_given
+
+    check_folder(arguments["payloads"], arguments["bundle"])
+    options = options_given(arguments)
+    check_modelled(options, arguments, "--for MACHINE", ("store",))
+    given = {"folder": arguments["bundle"], "as_json": arguments["as_json"]}
+    tune_by_model(arguments["payloads"], arguments["kind"], options, **given)
+
+
+def replay_elsewhere(arguments: Arguments) -> None:
+    """`replay --target`: compile what a bundle computes for another machine; write it, or verify it."""
+    from autotune.bundles.emit import check_kind
+    from autotune.contrib.targets.program import compile_default, write_program
+    from autotune.contrib.targets.target_file import find_target
+    from autotune.store.bundle import read_bundle
+    from autotune.worker.limits import MODEL_SECONDS
+    from autotune.worker.worker import Worker
+
+    target, kind = find_target(arguments["target"]), arguments["emit"]
+    if arguments["retune"]:
+        raise typer.BadParameter("--retune is of this machine: give --target or --retune")
+    if kind is None:
+        replay_for(arguments["bundle"], target, as_json=arguments["as_json"])
+        return
+    check_kind(kind)
+    payload = read_bundle(arguments["bundle"]).payload
+    with Worker(MODEL_SECONDS) as worker:
+        program = compile_default(payload, target, worker, kind)
+    for path in write_program(program, kind, arguments["output"]):
+        typer.echo(path)
+
+
+def replay_for(folder: Path, target: "Target", *, as_json: bool) -> None:
+    """Compile a bundle's payload for another machine, and verify it under an emulator; exit 1 if it is wrong."""
+    from autotune.cli.layout import show_sentence
+    from autotune.contrib.targets.report import judge_bundle
+    from autotune.reports.format import out
+
+    found = judge_bundle(folder, target)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+    else:
+        console = out()
+        for line in found.lines:
+            show_sentence(console, line.strip(), 2 * line.startswith(" "))
+    if not found.check.is_right:
+        raise typer.Exit(1)
+
+
+def write_machine(arguments: Arguments) -> None:
+    """`doctor --write`: what this machine is, as a file."""
+    from autotune.contrib.targets.target_file import write_target
+    from autotune.contrib.targets.this_target import this_target
+
+    arguments["write"].write_text(write_target(this_target()))
+    typer.echo(arguments["write"])
+
+
+def summaries() -> dict[str, str]:
+    """A line for each shipped machine, by name."""
+    from autotune.contrib.targets.target_file import shipped_targets
+
+    return {name: target.summary for name, target in shipped_targets().items()}
+
+
+TARGETS = Listing(summaries)
+TUNE = VerbOption("tune", (), lambda given: bool(given["kind"]) and not given["cluster"], choose_for)
+REPLAY = VerbOption(
+    "replay",
+    (
+        option(
+            "target",
+            Annotated[
+                str,
+                typer.Option(
+                    metavar="NAME|TRIPLE[,cpu=CPU]|FILE.toml",
+                    help="Compile for that machine instead, by its default configs; verified under an emulator, or "
+                    "written by --emit. Nothing is measured.",
+                ),
+            ],
+            "",
+        ),
+    ),
+    lambda given: bool(given["target"]),
+    replay_elsewhere,
+)
+DOCTOR = VerbOption(
+    "doctor",
+    (
+        option(
+            "write",
+            Annotated[
+                Path | None,
+                typer.Option(
+                    metavar="FILE", help="Write what this machine is to a file that --target takes, and stop."
+                ),
+            ],
+            None,
+        ),
+    ),
+    lambda given: given["write"] is not None,
+    write_machine,
+)

@@ -1,0 +1,200 @@
+"""Programs for other machines: compiled here, and verified here under an emulator. Nothing is measured.
+
+payload, Target --default configs--> Candidate --LLVM--> TargetProgram --QEMU--> TargetCheck
+"""
+
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from autotune.bundles.c_header import c_header
+from autotune.bundles.emit import KINDS
+from autotune.compiler.emit import Emission, Emitted, emit_program
+from autotune.compiler.llvm_tools import check_processor
+from autotune.compiler.object_code import disassemble
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.contrib.targets.cross import compile_for
+from autotune.contrib.targets.emulator import Emulator, find_compiler, find_emulator, link, run_program
+from autotune.contrib.targets.harness import c_harness
+from autotune.contrib.targets.images import Answer, EmulatedCall, draw_images, judge_images, lay_out
+from autotune.core.c_names import c_name
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.errors import CompileError
+from autotune.core.evaluator import Evaluation
+from autotune.core.payload import REFERENCE, Payload
+from autotune.core.target import Target
+from autotune.core.trial import RIGHT, Outcome
+from autotune.tuning.default_program import default_candidate
+from autotune.tuning.record import weight_record
+from autotune.worker.reading import partition
+from autotune.worker.worker import Worker
+
+EMULATED_SECONDS = 300.0  # that one call under an emulator may take
+
+
+@dataclass(frozen=True)
+class TargetProgram:
+    """A payload compiled for another machine.
+
+    Attributes:
+        payload: The payload.
+        target: The machine.
+        candidate: How it was compiled.
+        data: Bytes of the object file, or LLVM IR.
+        weights: Arguments it takes after those of the payload.
+        header: Text of its C header.
+    """
+
+    payload: Payload
+    target: Target
+    candidate: Candidate
+    data: bytes
+    weights: tuple[PanelWeight, ...]
+    header: str
+
+
+@dataclass(frozen=True)
+class TargetCheck:
+    """What became of a program under an emulator.
+
+    Attributes:
+        payload: Name of the payload.
+        target: Name of the machine.
+        outcome: Outcome of verification.
+        diagnostic: What went wrong, if anything did.
+        max_error: Largest absolute difference to the oracle; `None` where nothing came back.
+        emulator: What ran it, such as ``qemu-aarch64 -cpu neoverse-n1``.
+        oracle: What results were compared with, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
+    """
+
+    payload: str
+    target: str
+    outcome: Outcome
+    diagnostic: str
+    max_error: float | None
+    emulator: str
+    oracle: str = REFERENCE
+    unproved: bool = False
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it computes what the oracle says."""
+        return self.outcome in RIGHT
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TargetEmission:
+    """A program, and what to make of it.
+
+    Attributes:
+        claim: The program.
+        kind: ``object``, or ``llvm`` for LLVM IR.
+        target: Machine that it is for.
+    """
+
+    claim: Claim
+    kind: Literal["object", "llvm"]
+    target: Target
+
+
+def emit_for(wanted: TargetEmission) -> Emitted:
+    """Compile a program for another machine. In the isolated process only.
+
+    Raises:
+        CompileError: The compiler refused the program; the error names the stage.
+    """
+    found = emit_program(Emission(wanted.claim, "llvm"))
+    return Emitted(compile_for(wanted.target, found.data.decode(), wanted.kind), found.weights)
+
+
+def compile_default(payload: Payload, target: Target, worker: Worker, kind: str = "object") -> TargetProgram:
+    """Compile a payload for a machine by the default configs for its vectors and caches.
+
+    Args:
+        payload: Payload to compile.
+        target: The machine.
+        worker: Compiles.
+        kind: ``object``, or ``asm``, which is made of one; ``llvm`` for LLVM IR.
+
+    Raises:
+        CompileError: The payload does not compile for that machine.
+        MachineError: LLVM does not know the machine's processor.
+    """
+    check_processor(target)
+    return compile_as(payload, default_candidate(partition(payload), target.machine), target, worker, kind)
+
+
+def compile_as(
+    payload: Payload, candidate: Candidate, target: Target, worker: Worker, kind: str = "object"
+) -> TargetProgram:
+    """Compile a payload for a machine as a candidate says; arguments and errors are those of `compile_default`."""
+    claim = Claim(payload, candidate)
+    found = worker.call(emit_for, TargetEmission(claim, "llvm" if kind == "llvm" else "object", target))
+    if isinstance(found, Evaluation):
+        raise CompileError("jit", f"{payload.name} must compile for {target.name}; {found.outcome}: {found.diagnostic}")
+    about = f"{payload.name}, compiled for {target.triple} on {target.cpu} by mlir-schedule-autotune"
+    weights = [weight_record(payload, weight) for weight in found.weights]
+    header = c_header(payload.entry, payload.arguments, weights, about, linked="-lm")
+    return TargetProgram(payload, target, candidate, found.data, found.weights, header)
+
+
+def verify_emulated(
+    program: TargetProgram, worker: Worker, seed: int = 0, seconds: float = EMULATED_SECONDS
+) -> TargetCheck:
+    """Run a program under an emulator of its machine, and compare what it writes with the oracle.
+
+    Args:
+        program: An object file.
+        worker: Makes inputs, and compares.
+        seed: Seed of the inputs.
+        seconds: Seconds that one call may take.
+
+    Raises:
+        MachineError: The emulator, or a C compiler for the machine, is not installed.
+    """
+    target, payload = program.target, program.payload
+    emulator, compiler = find_emulator(target), find_compiler(target)
+    call = EmulatedCall(payload, program.weights, seed)
+    images = worker.call(draw_images, call, EMULATED_SECONDS)
+    if isinstance(images, Evaluation):
+        return failed(program, emulator, images.outcome, f"in its oracle: {images.diagnostic}")
+    name = c_name(payload.entry)
+    with tempfile.TemporaryDirectory(prefix="autotune-") as place:
+        folder = Path(place)
+        (folder / f"{name}.o").write_bytes(program.data)
+        (folder / f"{name}.h").write_text(program.header)
+        source = c_harness(name, call.arguments, lay_out(call.arguments))
+        binary, answers = link(compiler, folder, source, [f"{name}.o"]), []
+        for image in images:
+            run = run_program(emulator, binary, image, seconds)
+            if run.why_not:
+                return failed(program, emulator, "timed-out" if run.late else "crashed", run.why_not)
+            answers.append(run.output)
+    verdict = worker.call(judge_images, Answer(call, tuple(answers)), EMULATED_SECONDS)
+    if isinstance(verdict, Evaluation):
+        return failed(program, emulator, verdict.outcome, verdict.diagnostic)
+    about = (payload.name, target.name, verdict.outcome, verdict.diagnostic, verdict.max_error)
+    return TargetCheck(*about, emulator.about, payload.oracle, payload.unproved)
+
+
+def failed(program: TargetProgram, emulator: Emulator, outcome: Outcome, why: str) -> TargetCheck:
+    """What is known of a program that gave nothing back."""
+    payload = program.payload
+    about = (payload.name, program.target.name, outcome, why, None, emulator.about)
+    return TargetCheck(*about, payload.oracle, payload.unproved)
+
+
+def write_program(program: TargetProgram, kind: str, output: Path) -> list[Path]:
+    """Write a program for another machine, and its header; gives what was written."""
+    output.mkdir(parents=True, exist_ok=True)
+    stem, entry = c_name(program.payload.entry), program.payload.entry
+    path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
+    path.write_bytes(disassemble(program.data, entry).encode() if kind == "asm" else program.data)
+    header.write_text(program.header)
+    return [path, header]

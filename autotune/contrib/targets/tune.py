@@ -1,0 +1,211 @@
+"""Search for a machine that is not here, by models alone: no program is run, no store is read or written.
+
+    config --family, LLVM for that machine--> machine code --llvm-mca--> cycles of the hot loop, data in L1
+           --family's model of caches--> cycles of a call --tell--> next config
+
+What comes out are predictions, a type of their own: no store takes them for trials.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from autotune.compiler.llvm_tools import check_processor
+from autotune.compiler.loop_model import judge_hot_loop
+from autotune.compiler.object_code import disassemble
+from autotune.contrib.targets.program import TargetEmission, emit_for
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.errors import CompileError
+from autotune.core.evaluator import Evaluation
+from autotune.core.family import Family
+from autotune.core.listener import SILENT, Listener
+from autotune.core.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.script import Step, write_step
+from autotune.core.space import Config, Value
+from autotune.core.target import Target
+from autotune.core.task import Task
+from autotune.core.task_names import readable_name
+from autotune.registry import family_for
+from autotune.tuning.candidates import candidate_alone, candidate_whole
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.search import Search
+from autotune.worker.reading import partition
+from autotune.worker.worker import Worker
+
+NANOSECOND = 1e-9  # a cycle, to samplers, which think of seconds
+
+
+@runtime_checkable
+class Predicting(Protocol):
+    """A family with a model of what its tasks take."""
+
+    def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
+        """Cycles of a call, from those of a multiply-add in the hot loop; 0 where it knows nothing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What models say of a config.
+
+    Attributes:
+        config: Value of every knob.
+        cycles: Cycles of a call, if all that models leave out takes nothing.
+        in_l1: Cycles of a vector multiply-add in the hot loop by llvm-mca.
+    """
+
+    config: dict[str, Value]
+    cycles: float
+    in_l1: float
+
+
+@dataclass(frozen=True)
+class TaskPrediction:
+    """The search of one task by models.
+
+    Attributes:
+        task: Name of the task, for people.
+        family: Name of its family.
+        default: What models say of the default config; `None` where they say nothing, and the default stays.
+        best: What they say of the best config they know.
+        tried: Number of configs that were compiled.
+    """
+
+    task: str
+    family: str
+    default: Prediction | None
+    best: Prediction | None
+    tried: int
+
+    @property
+    def gain(self) -> float:
+        """Cycles of the default over those of the best, both predicted; 1 where nothing is known."""
+        return self.default.cycles / self.best.cycles if self.default and self.best else 1.0
+
+
+@dataclass(frozen=True)
+class ModelTuning:
+    """What a search by models chose.
+
+    Attributes:
+        payload: The payload.
+        target: The machine.
+        candidate: How the payload is compiled with what was chosen.
+        tasks: A search a task.
+    """
+
+    payload: Payload
+    target: Target
+    candidate: Candidate
+    tasks: tuple[TaskPrediction, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object, which says that nothing was measured."""
+        tasks = [asdict(task) | {"gain": task.gain} for task in self.tasks]
+        return {"payload": self.payload.name, "target": asdict(self.target), "measured": False, "tasks": tasks}
+
+
+def tune_for(
+    payload: Payload, target: Target, options: TuneOptions, listener: Listener = SILENT, *, worker: Worker
+) -> ModelTuning:
+    """Choose configs for a machine by models alone.
+
+    Args:
+        payload: Payload to choose for.
+        target: The machine.
+        options: Trials are configs to compile, over all tasks that models know.
+        listener: Notified of stages.
+        worker: Compiles.
+
+    Raises:
+        MachineError: LLVM does not know the machine's processor, or a tool is missing.
+        PayloadError: The payload cannot be partitioned.
+    """
+    check_processor(target)
+    parts = partition(payload)
+    covered = [(task, family) for task in parts.tasks if (family := family_for(task)) is not None]
+    known = sum(is_predicted(task, family, target.machine) for task, family in covered)
+    steps: list[Step] = []
+    found: list[TaskPrediction] = []
+    for task, family in covered:
+        listener.stage(f"predicting {readable_name(task.tag, task.payload.text)}")
+        search = ModelSearch(task, family, target, worker)
+        each = search.run(max(1, options.trials // max(1, known)), options.sampler, options.seed)
+        config = each.best.config if each.best is not None else family.default(task, target.machine)
+        found.append(each)
+        steps.append(write_step(task, family, config, target.machine))
+    candidate = candidate_whole(steps, 1, parts.payload.text)
+    return ModelTuning(payload, target, candidate, tuple(found))
+
+
+def is_predicted(task: Task, family: Family, machine: Machine) -> bool:
+    """Tell whether a family's model knows something of a task."""
+    if not isinstance(family, Predicting):
+        return False
+    return family.predicted_cycles(task, family.default(task, machine), machine, 1.0) > 0
+
+
+@dataclass(frozen=True)
+class ModelSearch:
+    """The search of one task by models.
+
+    Attributes:
+        task: The task.
+        family: Family that writes its scripts.
+        target: The machine.
+        worker: Compiles.
+    """
+
+    task: Task
+    family: Family
+    target: Target
+    worker: Worker
+
+    def run(self, trials: int, sampler: str, seed: int) -> TaskPrediction:
+        """Predict so many configs, the default first; none where the family has no model."""
+        name, machine = readable_name(self.task.tag, self.task.payload.text), self.target.machine
+        if not is_predicted(self.task, self.family, machine):
+            return TaskPrediction(name, self.family.name, None, None, 0)
+        default = self.family.default(self.task, machine)
+        search = Search(self.family.space(self.task, machine), default, sampler=sampler, seed=seed)
+        found: list[Prediction | None] = []
+        while len(found) < trials and (config := search.ask()) is not None:
+            found.append(self.predict(config))
+            search.tell(config, found[-1].cycles * NANOSECOND if found[-1] is not None else None)
+        right = [each for each in found if each is not None]
+        best = min(right, key=lambda each: each.cycles, default=None)
+        return TaskPrediction(name, self.family.name, found[0], best, len(found))
+
+    def predict(self, config: Config) -> Prediction | None:
+        """What models say of a config; `None` where it does not compile, or llvm-mca does not know its loop."""
+        step = write_step(self.task, self.family, config, self.target.machine, alone=True)
+        code = self.compile(candidate_alone(step))
+        loop = judge_hot_loop(disassemble(code, self.task.payload.entry), self.target) if code else None
+        if loop is None or loop.expected is None or not isinstance(self.family, Predicting):
+            return None
+        products = loop.mix.fmas or loop.mix.arithmetic / 2  # without fused ones, each is a product and a sum
+        if not products:
+            return None
+        in_l1 = loop.expected.cycles / products
+        cycles = self.family.predicted_cycles(self.task, config, self.target.machine, in_l1)
+        return Prediction(dict(config), cycles, in_l1)
+
+    def compile(self, candidate: Candidate) -> bytes:
+        """Machine code of the task for the machine; empty where a compiler refuses."""
+        try:
+            found = self.worker.call(
+                emit_for, TargetEmission(Claim(self.task.payload, candidate), "object", self.target)
+            )
+        except CompileError:
+            return b""
+        return b"" if isinstance(found, Evaluation) else found.data
+
+
+def notes_of(tasks: Sequence[TaskPrediction]) -> list[str]:
+    """What a reader must know of a search by models, a sentence each."""
+    silent = [task.task for task in tasks if task.best is None]
+    said = ["nothing was measured: these are predictions of llvm-mca and of the model of caches, for data in order"]
+    if silent:
+        said.append(f"default configs where no model says anything: {', '.join(silent)}")
+    return said

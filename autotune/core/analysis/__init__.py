@@ -1,1 +1,0 @@
-"""What can be known of a program before it is tuned: facts of its ops, and arithmetic on them."""

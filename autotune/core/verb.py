@@ -1,0 +1,80 @@
+"""What a plug-in adds to the command line: verbs of its own, and options of the verbs that there are."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+HEADINGS = ("Find schedules", "Understand them", "Compare", "Keep and check", "Machines")  # of `autotune --help`
+Arguments = Mapping[str, Any]  # of a verb by parameter
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the command line: an entry point of ``autotune.verbs`` by its name.
+
+    Attributes:
+        function: What typer makes the verb of: its signature gives arguments and options, its docstring the help.
+        heading: Heading that help lists it below; one of `HEADINGS`.
+        line: What help says of it, in a line that is whole at 80 columns.
+        after: Verb that it is listed behind; empty where it is the last of its heading.
+    """
+
+    function: Callable[..., object]
+    heading: str
+    line: str
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class VerbOption:
+    """An option that a plug-in adds to a verb: an entry point of ``autotune.options``.
+
+    Attributes:
+        verb: Name of the verb.
+        parameters: Parameters in typer's form, keyword-only, which the verb gets and passes on; may be none, where the
+            plug-in takes over some values of an option that the verb has.
+        takes: Whether the plug-in runs instead of the verb, given all arguments.
+        run: Runs instead.
+    """
+
+    verb: str
+    parameters: tuple[inspect.Parameter, ...]
+    takes: Callable[[Arguments], bool]
+    run: Callable[[Arguments], None]
+
+
+@dataclass(frozen=True)
+class ShownStage:
+    """Something else for `show` to print of a payload with its schedules: an entry point of ``autotune.stages``.
+
+    Attributes:
+        describe: Gives the text of a `Payload`, its module with tasks tagged, the `Candidate`, each task with its
+            schedule, and the `Machine`.
+        after: Stage that it is listed behind.
+    """
+
+    describe: Callable[..., str]
+    after: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a plug-in has by name, for the verb `list`: an entry point of ``autotune.lists`` by its kind.
+
+    Attributes:
+        lines: Gives a line for each name.
+    """
+
+    lines: Callable[[], dict[str, str]]
+
+
+def option(name: str, annotation: object, default: object) -> inspect.Parameter:
+    """A parameter of `VerbOption`.
+
+    Args:
+        name: Name of the parameter.
+        annotation: What typer reads: ``Annotated[str, typer.Option(...)]``.
+        default: Value where the option is not given.
+    """
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,0 +1,57 @@
+"""The door of plug-ins: what their authors import. Features of this distribution come in by it too.
+
+A plug-in is a Python package that registers entry points. Each group wants one type:
+
+| group | what an entry point is |
+|---|---|
+| ``autotune.payloads`` | `PayloadFactory`: a payload of parameters |
+| ``autotune.importers`` | `Importer` of files with the entry point's name as suffix |
+| ``autotune.dialects`` | `Dialect` of payload files |
+| ``autotune.schedules`` | `Family` of schedules |
+| ``autotune.precisions`` | `Family` that rounds what it multiplies |
+| ``autotune.backends`` | `OpenBackend`: external code generation |
+| ``autotune.techniques`` | tuple of `Technique`, which `explain` ablates |
+| ``autotune.baselines`` | `Baseline`, a pipeline to race against |
+| ``autotune.comparators`` | `Comparator`, a library that `compare` times beside |
+| ``autotune.verbs`` | `Verb` of the command line |
+| ``autotune.options`` | `VerbOption`, which may run instead of its verb |
+| ``autotune.stages`` | `ShownStage` of `show` |
+| ``autotune.lists`` | `Listing` for `list` |
+
+A feature may open groups of its own, as cost functions do (``autotune.costs``).
+"""
+
+from collections.abc import Callable
+
+from autotune.core.backend import Backend
+from autotune.core.comparator import Comparator
+from autotune.core.dialect import Dialect
+from autotune.core.family import Baseline, Family, Rewrites
+from autotune.core.imported import Importer
+from autotune.core.payload import Argument, Payload
+from autotune.core.technique import Technique
+from autotune.core.verb import Arguments, Listing, ShownStage, Verb, VerbOption, option
+
+PayloadFactory = Callable[[dict[str, str]], Payload]  # parameters by name
+OpenBackend = Callable[[str], Backend]  # of what follows the colon of `--backend NAME:ARGUMENT`
+
+__all__ = [
+    "Argument",
+    "Arguments",
+    "Backend",
+    "Baseline",
+    "Comparator",
+    "Dialect",
+    "Family",
+    "Importer",
+    "Listing",
+    "OpenBackend",
+    "Payload",
+    "PayloadFactory",
+    "Rewrites",
+    "ShownStage",
+    "Technique",
+    "Verb",
+    "VerbOption",
+    "option",
+]

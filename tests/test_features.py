@@ -1,0 +1,62 @@
+"""Features: the engine works without each of them, and without all."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FEATURES = sorted(path.parent.name for path in (ROOT / "autotune" / "contrib").glob("*/__init__.py"))
+POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+
+
+def install_without(removed, folder):
+    """An installation of the packages in a folder, without some features and their entry points."""
+    for package in ("autotune", "payload", "schedules"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in removed:
+        shutil.rmtree(folder / "autotune" / "contrib" / name)
+    about = folder / "mlir_schedule_autotune-0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mlir-schedule-autotune\nVersion: 0\n")
+    gone = tuple(f"autotune.contrib.{name}." for name in removed)
+    lines = []
+    for group, members in POINTS.items():
+        lines += [f"[{group}]", *(f"{a} = {b}" for a, b in members.items() if not b.startswith(gone))]
+    (about / "entry_points.txt").write_text("\n".join(lines))
+
+
+def run_in(folder, *words):
+    """Run the command line of an installation, in a folder of its own."""
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); from autotune.cli import main; main()"
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=work, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "plug-in" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("removed", [*([name] for name in FEATURES), FEATURES], ids="-".join)
+def test_engine_tunes_without(removed, tmp_path):
+    install_without(removed, tmp_path)
+    help_text = run_in(tmp_path, "--help")
+    assert "tune" in help_text
+    run_in(tmp_path, "list")
+    run_in(tmp_path, "tune", "softmax,rows=8,cols=8", "--trials", "2", "--bundle", "b")
+    assert (tmp_path / "work" / "b" / "manifest.json").is_file()
+
+
+def test_engine_imports_no_feature_and_features_not_each_other():
+    for path in (ROOT / "autotune").rglob("*.py"):
+        parts = path.relative_to(ROOT / "autotune").parts
+        others = [name for name in FEATURES if parts[:2] != ("contrib", name)]
+        text = path.read_text()
+        assert not [name for name in others if f"autotune.contrib.{name}" in text], path
