@@ -1,7 +1,5 @@
 """`autotune join`: let this machine measure for a cluster."""
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -26,7 +24,8 @@ def join(
     """
     from importlib.util import find_spec
 
-    from autotune.worker.cluster import check_scheduler
+    from autotune.worker.cluster import Cluster, check_scheduler
+    from autotune.worker.joining import run_slots
     from autotune.worker.slot import environment
 
     check_whole("slots", slots, 1, MOST_THREADS)
@@ -35,9 +34,8 @@ def join(
         raise MachineError(
             "join needs the package distributed, which is missing; pip install 'mlir-schedule-autotune[cluster]'"
         )
+    Cluster.open(cluster).close()  # where nobody answers Dask's worker says so in thirty lines
     place = [cluster] if "://" in cluster else ["--scheduler-file", cluster]
     options = ["--nworkers", str(slots), "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
-    preload = ["--preload", "autotune.cluster"]
-    os.environ.update(environment(threads))
-    sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "distributed.cli.dask_worker", *place, *options, *preload])
+    if code := run_slots([*place, *options, "--preload", "autotune.cluster"], environment(threads)):
+        raise typer.Exit(code if code > 0 else 1)

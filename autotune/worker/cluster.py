@@ -4,6 +4,7 @@ Dask does what engines do: it carries jobs and answers, keeps at most one job on
 died to another one, and shows it all on its dashboard. Here is only who is in it, and what is wrong with them.
 """
 
+import json
 import logging
 import os
 import pickle
@@ -16,17 +17,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from autotune.core.closing import Closing
 from autotune.core.cores import physical_cores
 from autotune.core.errors import MachineError, OptionError
+from autotune.core.files import read_file
 from autotune.worker.open_slot import software
 from autotune.worker.slot import QUIET_CONFIG, Slot, SlotRequest, Untyped, environment, facts, perform
 
 LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 CONNECT_SECONDS = 20.0
+MOST_BYTES = 1 << 20  # of a scheduler file
 START_SECONDS = 120.0  # for slots of this machine: each loads MLIR and measures two kernels
 WARNINGS = "PYTHONWARNINGS"
 GONE = (OSError, RuntimeError, ValueError, AttributeError, CancelledError, AsyncCancelledError)  # what Dask raises then
@@ -272,10 +276,27 @@ def check_scheduler(name: str, where: str, forms: str = FORMS) -> None:
     Raises:
         OptionError: The text is neither.
     """
-    found = ADDRESS.fullmatch(where)
-    if (found and 0 < int(found[3]) < 1 << 16) or ("://" not in where and os.path.isfile(where)):
-        return
-    raise OptionError(f"{name} must be {forms}; got {where!r:.200}")
+    if "://" not in where and os.path.isfile(where):
+        if not is_address(held := address_in(where)):
+            raise OptionError(f"{name} must be {forms}; {where} must hold an address, got {held!r:.100}; wait for it")
+    elif not is_address(where):
+        raise OptionError(f"{name} must be {forms}; got {where!r:.200}")
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address of Dask's."""
+    found = ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found[3]) < 1 << 16
+
+
+def address_in(path: str) -> str:
+    """What a scheduler file has as the address; empty where it is no such file, or not written yet."""
+    try:
+        held = json.loads(read_file(Path(path), MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return ""
+    address = held.get("address") if isinstance(held, dict) else None
+    return address if isinstance(address, str) else ""
 
 
 def one_reason(error: BaseException) -> str:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 from bundle_support import no_care
-from cluster_support import kill, measuring_process, only_slots, processes, wait_until
+from cluster_support import children_of, kill, measuring_process, only_slots, processes, wait_until
 from listener_support import Recorder
 from warm_pythons import WITHOUT_CARE
 
+from autotune.cli.interrupt import SENTENCE
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.machine import this_machine
 from autotune.core.options import check_seed
@@ -210,6 +211,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_what_dask_logs_about_a_scheduler_that_is_gone_is_not_printed():
     program = """
 import logging
+from autotune.cli.interrupt import SENTENCE
 from autotune.core.errors import MachineError
 from autotune.worker import cluster
 cluster.CONNECT_SECONDS = 0.2
@@ -221,3 +223,27 @@ except MachineError:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_machine_that_is_told_to_leave_says_no_more_and_leaves_nothing_behind(tmp_path, sent, code):
+    with processes(tmp_path) as found:
+        leaving = found.join("--slots", "1")
+        log = tmp_path / "log1"
+        nanny = wait_until(lambda: "Start Nanny" in log.read_text() and children_of(leaving.pid), "a nanny")
+        leaving.send_signal(sent)
+        assert leaving.wait(30) == code
+        told = [line for line in log.read_text().splitlines() if " - distributed." not in line]
+        assert told == (["autotune: " + SENTENCE] if sent == signal.SIGINT else [])
+        wait_until(lambda: not any(child.is_running() for child in nanny), "the end of its processes")
+
+
+def test_a_scheduler_that_does_not_answer_is_one_line(refused, monkeypatch, tmp_path):
+    monkeypatch.setattr("autotune.worker.cluster.CONNECT_SECONDS", 0.5)
+    refused("join", "tcp://127.0.0.1:9", words="a scheduler must answer at tcp://127.0.0.1:9, none does")
+    stale = tmp_path / "scheduler.json"
+    stale.write_text('{"type": "Scheduler", "address": "tcp://127.0.0.1:9", "workers": {}}')
+    refused("join", stale, words="scheduler.json, none does")
+    for text in ("nothing", "{}", '{"address": 8786}', "[" * 100_000):
+        stale.write_text(text)
+        refused("join", stale, words="scheduler.json must hold an address, got ''")
