@@ -3,6 +3,8 @@
 import re
 from typing import TYPE_CHECKING, Any
 
+from payload.importers.scan_loops import write_scans
+
 ONNX_TO_TORCH = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 FX_TO_TORCH = "builtin.module(func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline)"
 TO_LINALG = "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline)"
@@ -80,6 +82,8 @@ def lower(module: "Module", first: str) -> str:
                 PassManager.parse(pipeline).run(module.operation)
             except MLIRError as error:
                 raise unsupported(str(error)) from error
+    with module.context:
+        write_scans(module)
     foreign = foreign_ops(module)
     if foreign:
         name, place = next(iter(foreign.items()))

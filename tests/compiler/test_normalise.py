@@ -259,6 +259,50 @@ def test_a_model_with_an_argument_of_f64_computes_in_f64(tmp_path):
     assert rewritten(payload.text, narrow_floats).count("f64") == payload.text.count("f64")
 
 
+CARRIED = """func.func @f(%x: tensor<9xf32>) -> (tensor<9xf32>, tensor<f32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = arith.constant 9 : index
+  %zero = arith.constant 0.0 : f64
+  %e = tensor.empty() : tensor<9xf32>
+  %y, %s = scf.for %i = %c0 to %n step %c1 iter_args(%o = %e, %a = %zero) -> (tensor<9xf32>, f64) {
+    %v = tensor.extract %x[%i] : tensor<9xf32>
+    %w = arith.extf %v : f32 to f64
+    %b = arith.addf %a, %w : f64
+    %t = arith.truncf %b : f64 to f32
+    %p = tensor.insert %t into %o[%i] : tensor<9xf32>
+    scf.yield %p, %b : tensor<9xf32>, f64
+  }
+  %d = tensor.empty() : tensor<f64>
+  %z = linalg.fill ins(%zero : f64) outs(%d : tensor<f64>) -> tensor<f64>
+  %m = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>], iterator_types = ["reduction"]}
+    ins(%x : tensor<9xf32>) outs(%z : tensor<f64>) {
+  ^bb0(%v: f32, %o: f64):
+    %w = arith.extf %v : f32 to f64
+    %c = arith.addf %w, %o : f64
+    linalg.yield %c : f64
+  } -> tensor<f64>
+  %g = tensor.empty() : tensor<f32>
+  %r = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
+    ins(%m : tensor<f64>) outs(%g : tensor<f32>) {
+  ^bb0(%v: f64, %o: f32):
+    %c = arith.truncf %v : f64 to f32
+    linalg.yield %c : f32
+  } -> tensor<f32>
+  return %y, %r : tensor<9xf32>, tensor<f32>
+}"""
+
+
+def test_numbers_that_a_loop_carries_stay_f64_where_tensors_become_f32(tmp_path):
+    payload = loaded(tmp_path, CARRIED)
+    simple = rewritten(payload.text, narrow_floats)
+    assert "tensor<f64>" in payload.text
+    assert "tensor<f64>" not in simple
+    inputs = {"arg0": np.float32([1, 1e8, 1, -1e8, 0, 0, 0, 0, 0])}
+    sums, _ = run(payload, inputs, None, PLAIN, text=simple)
+    np.testing.assert_array_equal(sums, np.cumsum(inputs["arg0"].astype(np.float64)).astype(np.float32))
+
+
 def test_a_power_that_is_no_small_whole_number_stays(tmp_path):
     text = CUBE.replace("%three = arith.constant 3 : i64", "%three = arith.constant 9 : i64")
     payload = loaded(tmp_path, text)

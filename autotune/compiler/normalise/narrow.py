@@ -4,6 +4,7 @@ from mlir import ir
 
 from autotune.compiler.module import every_op, run_passes
 from autotune.compiler.normalise.booleans import values_of
+from autotune.compiler.values import is_constant
 
 WIDE = "f64"
 
@@ -12,8 +13,11 @@ def narrow_floats(module: ir.Module) -> None:
     """Compute in f32 what is f64 inside a module alone, in place; with an argument of f64 it stays as it is.
 
     sum(extf x) in f64, truncf   ->   sum(x) in f32
+
+    Numbers that loops carry stay, too: they are no vectors, and what has been carried far has been rounded often.
     """
-    ops = every_op(module)
+    kept = {op for loop in every_op(module) if carries_wide_numbers(loop) for op in kept_in(loop)}
+    ops = [op for op in every_op(module) if op not in kept]
     inside = [value for op in ops for value in values_of(op) if is_wide(value.type)]
     stored = (kind for op in ops if op.name == "func.func" for kind in ir.FunctionType(type_of(op)).inputs)
     if not inside or any(is_wide(kind) for kind in stored) or not any(op.name == "arith.extf" for op in ops):
@@ -28,6 +32,35 @@ def narrow_floats(module: ir.Module) -> None:
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
     run_passes(module, "builtin.module(canonicalize)")
+
+
+def carries_wide_numbers(loop: ir.Operation) -> bool:
+    """Tell whether an op is a loop that carries numbers of f64, and gives and takes no tensor of them."""
+    if loop.name != "scf.for" or not any(str(value.type) == WIDE for value in loop.results):
+        return False
+    inside = set(every_op(loop))
+    wide = {value for op in inside for value in op.operands if is_wide(value.type)}
+    given = [value for value in wide if owner_of(value) not in inside and not is_constant(value)]
+    used = [value for value in loop.results if is_wide(value.type) and list(value.uses)]
+    return not given and not used and all(str(value.type) == WIDE for value in wide)
+
+
+def owner_of(value: ir.Value) -> ir.Operation:
+    """The op that makes a value, or whose block is given it."""
+    owner = value.owner
+    return owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
+
+
+def kept_in(loop: ir.Operation) -> list[ir.Operation]:
+    """The ops of a loop, and constants of f64 that it reads: copies of its own."""
+    inside = every_op(loop)
+    for op in inside:
+        for place, value in enumerate(op.operands):
+            if str(value.type) == WIDE and is_constant(value) and value.owner.operation not in inside:
+                copy = value.owner.operation.clone(ir.InsertionPoint(op)).operation
+                op.operands[place] = copy.results[0]
+                inside.append(copy)
+    return inside
 
 
 def type_of(function: ir.Operation) -> ir.Type:

@@ -1,0 +1,142 @@
+"""Scans as loops: torch-mlir writes partial sums and products as an op of its own, which our MLIR does not hold.
+
+    y = tm_tensor.scan x   ->   for row: s = neutral;  for i carrying s: s = s + x[row, i];  y[row, i] = s
+
+They are computed in the order in which PyTorch and NumPy do, and those of f32 are carried in f64, as PyTorch does: what
+an infinity makes of numbers that have become zero is where it is there. A loop waits for each sum before it begins the
+next, so a few rows, or columns behind the axis, take a step together. Runs in the converter's process alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch_mlir.ir import Module, Operation, Type, Value
+
+SCAN = "tm_tensor.scan"
+OF_ROWS, OF_COLUMNS = (4, 2), (16, 8, 4, 2)  # that take a step together: rows lie apart, 16 columns are a cache line
+WIDER = {"f32": "f64", "f16": "f32", "bf16": "f32"}  # what is carried of a type
+
+
+def write_scans(module: "Module") -> None:
+    """Write every scan of a lowered module as loops, in place."""
+    from torch_mlir.ir import InsertionPoint, WalkResult  # noqa: PLC0415 - its MLIR is another than ours
+
+    found: list[Operation] = []
+
+    def gather(op: "Operation") -> WalkResult:
+        if op.operation.name == SCAN:
+            found.append(op.operation)
+        return WalkResult.ADVANCE
+
+    module.operation.walk(gather)
+    for scan in found:
+        with InsertionPoint(scan), scan.location:
+            scan.results[0].replace_all_uses_with(write_scan(scan))
+        scan.erase()
+
+
+def write_scan(scan: "Operation") -> "Value":
+    """What a scan gives, by loops at the insertion point: around the axis, and along it."""
+    from torch_mlir.dialects import tensor  # noqa: PLC0415
+    from torch_mlir.ir import IntegerAttr  # noqa: PLC0415
+
+    kind, axis = scan.results[0].type, IntegerAttr(scan.attributes["dimension"]).value
+    around = [dim for dim in range(kind.rank) if dim != axis]
+    beside = max((dim for dim in around if kind.shape[dim] > 1), default=None)
+    steps = dict.fromkeys(around, 1)
+    if beside is not None:
+        counts = OF_COLUMNS if beside > axis else OF_ROWS
+        steps[beside] = next((count for count in counts if kind.shape[beside] % count == 0), 1)
+        around.append(around.pop(around.index(beside)))
+    empty = tensor.empty(kind.shape, kind.element_type)
+    return loop_around(scan, axis, {dim: steps[dim] for dim in around}, {}, empty)
+
+
+def loop_around(
+    scan: "Operation", axis: int, left: Mapping[int, int], places: Mapping[int, "Value"], into: "Value"
+) -> "Value":
+    """Loops over dimensions other than the axis, by steps; what they make of a tensor."""
+    from torch_mlir.dialects import scf  # noqa: PLC0415
+    from torch_mlir.ir import InsertionPoint  # noqa: PLC0415
+
+    if not left:
+        return loop_along(scan, axis, [places], into)
+    (dim, step), *rest = left.items()
+    loop = scf.ForOp(index(0), index(into.type.shape[dim]), index(step), [into])
+    with InsertionPoint(loop.body):
+        here, inside = {**places, dim: loop.induction_variable}, loop.inner_iter_args[0]
+        if rest:
+            made = loop_around(scan, axis, dict(rest), here, inside)
+        else:
+            made = loop_along(scan, axis, [{**here, dim: moved(here[dim], by)} for by in range(step)], inside)
+        scf.yield_([made])
+    return loop.results[0]
+
+
+def loop_along(scan: "Operation", axis: int, lines: Sequence[Mapping[int, "Value"]], into: "Value") -> "Value":
+    """The loop along the axis, of some lines at once; what it makes of a tensor."""
+    from torch_mlir.dialects import scf, tensor  # noqa: PLC0415
+    from torch_mlir.ir import InsertionPoint  # noqa: PLC0415
+
+    combine = scan.regions[0].blocks[0].operations[0].operation
+    narrow = into.type.element_type
+    wide = wider(narrow)
+    start = neutral(combine.name, wide)
+    loop = scf.ForOp(index(0), index(into.type.shape[axis]), index(1), [into, *[start] * len(lines)])
+    with InsertionPoint(loop.body):
+        made, *carried = loop.inner_iter_args
+        places = [[{**line, axis: loop.induction_variable}[dim] for dim in range(into.type.rank)] for line in lines]
+        read = [converted(tensor.extract(scan.operands[0], place), wide) for place in places]
+        carried = [combined(combine.name, a, b) for a, b in zip(carried, read, strict=True)]
+        for place, value in zip(places, carried, strict=True):
+            made = tensor.insert(converted(value, narrow), made, place)
+        scf.yield_([made, *carried])
+    return loop.results[0]
+
+
+def index(value: int) -> "Value":
+    """A constant of type index, at the insertion point."""
+    from torch_mlir.dialects import arith  # noqa: PLC0415
+    from torch_mlir.ir import IndexType  # noqa: PLC0415
+
+    return arith.constant(IndexType.get(), value)
+
+
+def moved(place: "Value", by: int) -> "Value":
+    """A place so many further."""
+    from torch_mlir.dialects import arith  # noqa: PLC0415
+
+    return arith.addi(place, index(by)) if by else place
+
+
+def wider(kind: "Type") -> "Type":
+    """What is carried of a type."""
+    from torch_mlir.ir import Type  # noqa: PLC0415
+
+    return Type.parse(WIDER.get(str(kind), str(kind)))
+
+
+def neutral(name: str, kind: "Type") -> "Value":
+    """What changes no sum, or no product."""
+    from torch_mlir.dialects import arith  # noqa: PLC0415
+    from torch_mlir.ir import FloatAttr, IntegerAttr  # noqa: PLC0415
+
+    value = int(name.startswith("arith.mul"))
+    return arith.constant(kind, FloatAttr.get(kind, value) if name.endswith("f") else IntegerAttr.get(kind, value))
+
+
+def combined(name: str, a: "Value", b: "Value") -> "Value":
+    """A sum or product of two numbers."""
+    from torch_mlir.ir import Operation  # noqa: PLC0415
+
+    return Operation.create(name, [a.type], [a, b]).result
+
+
+def converted(value: "Value", kind: "Type") -> "Value":
+    """A number in another type, or as it is."""
+    from torch_mlir.dialects import arith  # noqa: PLC0415
+
+    if value.type == kind:
+        return value
+    return arith.extf(kind, value) if str(kind) == WIDER.get(str(value.type)) else arith.truncf(kind, value)
