@@ -17,6 +17,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.options`` | `VerbOption`, which may run instead of its verb |
 | ``autotune.stages`` | `ShownStage` of `show` |
 | ``autotune.lists`` | `Listing` for `list` |
+| ``autotune.writers`` | function that writes a family's schedule of a task as a script |
 
 A feature may open groups of its own, as cost functions do (``autotune.costs``).
 """

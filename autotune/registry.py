@@ -17,7 +17,9 @@ from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, S
 from autotune.core.family import Baseline, Family
 from autotune.core.guarded_family import GuardedFamily
 from autotune.core.imported import Importer
+from autotune.core.machine import Machine
 from autotune.core.payload import Payload
+from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.core.technique import Technique
 from autotune.core.verb import Listing, Verb, VerbOption
@@ -27,14 +29,14 @@ PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "aut
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
 IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
 VERBS, OPTIONS = "autotune.verbs", "autotune.options"
-STAGES, LISTS = "autotune.stages", "autotune.lists"
+STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
 BACKENDS, PRECISIONS = "autotune.backends", "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 SEARCHED = (SCHEDULES, PRECISIONS, BACKENDS)  # whatever may compute a task
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, *SEARCHED, TECHNIQUES, BASELINES, COMPARATORS)
-OF_COMMANDS = (VERBS, OPTIONS, STAGES, LISTS)  # of the command line, which no payload needs
+OF_COMMANDS = (VERBS, OPTIONS, STAGES, LISTS, WRITERS)  # of the command line, which no payload needs
 
 
 def groups() -> tuple[str, ...]:
@@ -290,6 +292,15 @@ def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) ->
             yield point, loaded
         else:
             on_fault(f"plug-in {point.name!r} of {group} must be a {kind.__name__}, {point.value} is none; remove it")
+
+
+def load_writer() -> Callable[[Family, Task, Machine, Config], str]:
+    """What writes a family's schedule of a task as a parametric script.
+
+    Raises:
+        ScheduleError: None is installed.
+    """
+    return cast(Callable[..., str], find_point(WRITERS, "writer of scripts", "parametric", ScheduleError).load())
 
 
 def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> EntryPoint:

@@ -18,10 +18,10 @@ from blocks import ROOT, Only, keep, read, run, serve, table
 
 import autotune as at
 from autotune.compiler.lower import TAIL
+from autotune.contrib.parametric.script import open_text
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job
 from autotune.core.family import Family
-from autotune.core.opened.script import open_text
 from autotune.core.own_family import OwnFamily
 from autotune.core.script import panels_of, script_of, write_step
 from autotune.core.space import Config

@@ -14,8 +14,8 @@ def show(
     stage: Annotated[
         str,
         typer.Option(
-            help="dialect, payload, rewritten, tasks, analysis, space, schedule, scheduled, bufferized, lowered, "
-            "llvm, asm, code, a step."
+            help="dialect, payload, rewritten, tasks, analysis, space, schedule, parametric, scheduled, bufferized, "
+            "lowered, llvm, asm, code, a step."
         ),
     ] = "schedule",
     task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone; `--stage tasks` lists them.")] = None,
@@ -30,9 +30,6 @@ def show(
     family: Annotated[
         str, typer.Option(metavar="NAME|FILE.py:NAME", help="A family of schedules, as for `tune`.")
     ] = "",
-    opened: Annotated[
-        bool, typer.Option("--open", help="The schedule of one task with its knobs open, to edit and tune.")
-    ] = False,
     rules: RuleFile = "",
     exact: Exact = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")] = None,
@@ -43,8 +40,8 @@ def show(
     stencil, fastmath, skip-masked, zeros, prefetch, prefetch-rows, vector-math, panel-loads; and arena, after
     bufferized.
 
-    `schedule --open` is a family's script with its knobs as open transform.tune ops: change a line, and give it to
-    `tune --schedule`.
+    `parametric` is a family's script for one task with its knobs as open transform.tune ops: change a line, and give it
+    to `tune --schedule`.
 
     `dialect` is a payload in the ops that it is written in, with the shapes that were inferred.
     `rewritten` is the payload after rewrite rules, and on stderr which fired where; `--diff payload rewritten` is what
@@ -64,7 +61,7 @@ def show(
     with ProgressLine() as line:
         line.stage(f"reading {source}")
         if diff is None:
-            shown = show(source, stage, task, config, schedule, family=family, opened=opened, rules=rules, exact=exact)
+            shown = show(source, stage, task, config, schedule, family=family, rules=rules, exact=exact)
         else:
             shown = show_difference(
                 source, stage, *diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact

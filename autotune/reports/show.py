@@ -10,10 +10,9 @@ from typing import Any
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.stages import STEPS
 from autotune.core.candidate import Candidate
-from autotune.core.errors import PayloadError, RuleError, ScheduleError
+from autotune.core.errors import PayloadError, RuleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
-from autotune.core.opened.script import open_text
 from autotune.core.own_family import OwnFamily
 from autotune.core.payload import UNPROVED, Payload
 from autotune.core.task import Task
@@ -57,7 +56,6 @@ def show(
     schedule: Path | None = None,
     *,
     family: str = "",
-    opened: bool = False,
     rules: str = "",
     exact: bool = False,
 ) -> Shown:
@@ -71,12 +69,11 @@ def show(
             empty text changes none.
         schedule: A transform script of the user's own; by default the bundle's, or that of the payload's file.
         family: Family to show schedules of, an installed one's name or ``mine.py:FAMILY``.
-        opened: Show stage ``schedule`` of one task with the family's knobs open.
         rules: File of rewrite rules of a payload; ``none`` for none; empty for those that come with the tool.
         exact: Leave out rewrite rules that change rounding.
 
     Raises:
-        ScheduleError: The script cannot be read or tuned; or a family's cannot be opened.
+        ScheduleError: The script cannot be read or tuned.
         PayloadError: The payload, stage or task is unknown, or a config is given for several tasks.
         SpaceError: The config is not of the task's space.
         BundleError: The bundle is incomplete or edited.
@@ -85,13 +82,9 @@ def show(
     """
     if stage not in (known := stages()):
         raise PayloadError(f"stage must be one of {', '.join(known)}; got {stage!r}")
-    if opened and stage != "schedule":
-        raise ScheduleError(f"--open must go with stage schedule, got {stage}; drop one")
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
     payload = named_payload(source, bundle, rules, exact=exact)
-    shown = show_stage(
-        payload, bundle, stage, task=task, config=config, schedule=schedule, family=family, opened=opened
-    )
+    shown = show_stage(payload, bundle, stage, task=task, config=config, schedule=schedule, family=family)
     return replace(shown, doubt=UNPROVED if payload.unproved else "")
 
 
@@ -104,7 +97,6 @@ def show_stage(
     config: str | None,
     schedule: Path | None,
     family: str,
-    opened: bool,
 ) -> Shown:
     """A stage of a payload that was read, with its bundle where it is of one; arguments and errors as of `show`."""
     if stage == REWRITTEN:
@@ -117,11 +109,10 @@ def show_stage(
     if stage == "space":
         shown = [as_recorded(each, recorded, machine, own) for each in parts.tasks if task in (None, each.tag)]
         return Shown("\n\n".join(describe_space(each, machine) for each in shown))
-    if opened or task is not None or config is not None:
-        why = "one task is opened" if opened else "a config is of one task"
-        alone = as_recorded(only(parts.tasks, task, why), recorded, machine, own)
+    if task is not None or config is not None:
+        alone = as_recorded(only(parts.tasks, task, "a config is of one task"), recorded, machine, own)
         chosen = with_knobs(alone, config, machine) if config else alone
-        return show_opened(chosen, machine) if opened else show_tasks(stage, chosen.task.payload, [chosen], machine)
+        return show_tasks(stage, chosen.task.payload, [chosen], machine)
     if stage == "tasks":
         listed = [*list_tasks(parts.tasks, recorded, machine, own), *list_uncovered(parts.uncovered)]
         return Shown("\n".join(listed))
@@ -178,19 +169,6 @@ def show_dialect(payload: Payload) -> Shown:
             "see stage payload"
         )
     return Shown(payload.dialect)
-
-
-def show_opened(alone: Scheduled, machine: Machine) -> Shown:
-    """The script of one task with its family's knobs open.
-
-    Raises:
-        ScheduleError: There is no family whose script could be opened.
-    """
-    if alone.family is None or alone.config is None:
-        raise ScheduleError(f"--open must be of a task with a family, {alone.task.tag} has none; write one yourself")
-    if isinstance(alone.family, OwnFamily):
-        raise ScheduleError(f"--open must be of a family, {alone.family.script.source} is a script; copy that file")
-    return Shown(open_text(alone.family, alone.task, machine, alone.config))
 
 
 def show_tasks(

@@ -7,13 +7,12 @@ from pathlib import Path
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family
 from autotune.core.machine import Machine, this_machine
-from autotune.core.opened.script import open_text
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
 from autotune.core.script import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
-from autotune.registry import families
+from autotune.registry import families, load_writer
 from autotune.worker.reading import ScriptFile, open_payload, partition
 
 
@@ -86,10 +85,11 @@ class TaskFamily:
 
         Raises:
             SpaceError: A knob or value is not of the space.
+            ScheduleError: No writer of parametric scripts is installed.
         """
         config = self.default(**knobs)
         self.space.check(config)
-        return open_text(self.family, self.task, self.machine, config)
+        return load_writer()(self.family, self.task, self.machine, config)
 
     def step(self, config: Mapping[str, Value]) -> Step:
         """The task's share of a script, for a config as `script` takes it."""

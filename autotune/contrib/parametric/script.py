@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping
 from textwrap import indent, wrap
 
+from autotune.contrib.parametric.lines import PARAM, ScriptLine, is_comment
+from autotune.contrib.parametric.opening import Opening, Size, open_family
+from autotune.contrib.parametric.relation import product_of
+from autotune.contrib.parametric.smt_text import write_law, write_size
+from autotune.contrib.parametric.ties import TiedKnobs, tie_knobs
 from autotune.core.family import Family, Rewrites
 from autotune.core.machine import Machine
 from autotune.core.marks import ONLINE, PANEL
-from autotune.core.opened.lines import PARAM, ScriptLine, is_comment
-from autotune.core.opened.opening import Opening, Size, open_family
-from autotune.core.opened.relation import product_of
-from autotune.core.opened.smt_text import write_law, write_size
-from autotune.core.opened.ties import TiedKnobs, tie_knobs
 from autotune.core.space import Config
 from autotune.core.task import Task
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 
-from autotune.core.opened.opening import Opening
-from autotune.core.opened.relation import Members, laws_of
+from autotune.contrib.parametric.opening import Opening
+from autotune.contrib.parametric.relation import Members, laws_of
 from autotune.core.space import Knob
 from autotune.core.terms import Term
 

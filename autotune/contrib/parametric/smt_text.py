@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autotune.core.opened.lines import PARAM
+from autotune.contrib.parametric.lines import PARAM
 from autotune.core.terms import CONSTANT, GIVEN, Term, names_in, spell
 
 INT, BOOL = "!smt.int", "!smt.bool"

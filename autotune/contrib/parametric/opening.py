@@ -12,12 +12,12 @@ from functools import cached_property
 from itertools import combinations
 from math import prod
 
+from autotune.contrib.parametric.lines import ScriptLine, ops_in, read_lines
+from autotune.contrib.parametric.switches import Switch, hunks_between, switched
 from autotune.core.errors import ScheduleError
 from autotune.core.family import Family, Rewrites
 from autotune.core.guarded_family import GuardedFamily
 from autotune.core.machine import Machine
-from autotune.core.opened.lines import ScriptLine, ops_in, read_lines
-from autotune.core.opened.switches import Switch, hunks_between, switched
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
 

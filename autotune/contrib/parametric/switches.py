@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from autotune.core.opened.lines import ScriptLine
+from autotune.contrib.parametric.lines import ScriptLine
 from autotune.core.space import Value
 
 HANDLES = re.compile(r"%\w+")

@@ -1,0 +1,1 @@
+"""Families as parametric scripts: what a family writes for a task, with its knobs open, to be edited and tuned."""
