@@ -197,7 +197,7 @@ AFTER_SCRIPT = (
     Rewrite("zeros", 3, lambda unit: start_from_zero(unit.module)),
     Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),
     Rewrite("prefetch-rows", 1, lambda unit: prefetch_rows(unit.module)),
-    Rewrite("vector-math", 2, lambda unit: approximate(unit.module)),
+    Rewrite("vector-math", 3, lambda unit: approximate(unit.module)),
     Rewrite("panel-loads", 1, panel_loads),
 )
 ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it

@@ -14,7 +14,7 @@ from autotune.core.payload import Argument, Payload
 
 COUNT = 1 << 20
 LANES = 8
-EXACT = {"exp": np.exp, "tanh": np.tanh, "erf": scipy.special.erf, "log": np.log}
+EXACT = {"exp": np.exp, "tanh": np.tanh, "erf": scipy.special.erf, "log": np.log, "log1p": np.log1p}
 EMPTY_SCRIPT = """module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%module: !transform.any_op) { transform.yield }
 }"""
@@ -66,6 +66,7 @@ RANGES = {
     "tanh": ([(-10, 10), (-1, 1), (-1e-3, 1e-3), (-1e-30, 1e-30)], 5.7),
     "erf": ([(-5, 5), (-1, 1), (-1e-3, 1e-3), (-1e-30, 1e-30)], 6),
     "log": ([(1e-38, 1e-30), (1e-3, 0.99), (0.99, 1.01), (1.01, 1e3), (1e3, 3e38)], 1.2),
+    "log1p": ([(-0.99999, -0.5), (-0.5, 1), (-1e-3, 1e-3), (1, 1e3), (1e3, 3.4e38), (-1e-30, 1e-30)], 1.6),
 }
 
 
@@ -82,7 +83,7 @@ def test_result_is_within_its_bound_for_every_magnitude(function):
     name, call, exact = function
     _, bound = RANGES[name]
     half = np.geomspace(1e-38, 80, COUNT // 2, dtype=np.float32)
-    x = np.concatenate([half, 1 / half if name == "log" else -half])  # the 80 keeps exp finite
+    x = np.concatenate([half, 1 / half if name.startswith("log") else -half])  # the 80 keeps exp finite
     far = ulps(call(x), x, exact)
     assert far.max() <= bound, f"{far.max():.2f} ulp at {x[far.argmax()]!r}"
 
@@ -156,6 +157,14 @@ def test_tanh_is_odd(function):
     _, call, _ = function
     x = np.linspace(0, 20, COUNT, dtype=np.float32)
     assert (call(-x) == -call(x)).all()
+
+
+@pytest.mark.parametrize("function", ["log1p"], indirect=True)
+def test_log1p_at_its_edges(function):
+    _, call, _ = function
+    got = call([0.0, -0.0, -1.0, -1.5, np.inf, -np.inf, 1e-40, F32.max])
+    expected = np.float32([0, 0, -np.inf, np.nan, np.inf, np.nan, 1e-40, np.log(float(F32.max))])
+    np.testing.assert_array_equal(got, expected)
 
 
 def rewritten(kind, function="exp"):

@@ -1,4 +1,4 @@
-"""Polynomials for exp, tanh, erf and log of f32 vectors, built where the insertion point is.
+"""Polynomials for exp, tanh, erf, log and log1p of f32 vectors, built where the insertion point is.
 
 The range of exp is reduced as Cephes does it, log is that of Cephes; tanh and erf have coefficients published with
 Eigen. Measured against float64 (`tests/test_vector_math.py`), in units of the last place: exp 0.9 above -86.98
@@ -39,7 +39,7 @@ LOG_COEFFICIENTS = (
     2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip
 SMALLEST_NORMAL, TWO_TO_23 = 1.17549435e-38, 8388608.0
-BITS_OF_ROOT_OF_HALF = 0x3F3504F3
+BITS_OF_ROOT_OF_HALF, ONE = 0x3F3504F3, 0x3F800000
 
 
 def expand_exp(x: ir.Value) -> ir.Value:
@@ -83,19 +83,48 @@ def expand_log(x: ir.Value) -> ir.Value:
     """log(x): split x = 2**n (1 + f), a polynomial for log(1 + f), and n ln 2 added in two parts."""
     is_tiny = arith.cmpf(arith.CmpFPredicate.OLT, x, splat(x, SMALLEST_NORMAL))
     normal = arith.select(is_tiny, arith.mulf(x, splat(x, TWO_TO_23)), x)
-    kind, integers = ir.VectorType(x.type), _integers(x)
-    bits = arith.bitcast(integers, normal)
+    exponent, f = _split(normal)
+    n = arith.sitofp(ir.VectorType(x.type), exponent)
+    n = arith.addf(n, arith.select(is_tiny, splat(x, -EXPONENT_BITS), splat(x, 0.0)))
+    return _log_at_its_edges(x, _log_of_parts(n, f), 0.0)
+
+
+def expand_log1p(x: ir.Value) -> ir.Value:
+    """log(1 + x): as log, with f = x 2**-n + (2**-n - 1) rounded once, so that it is x itself where n is 0.
+
+    Where n is above 24, the 1 is no longer seen.
+    """
+    above = arith.addf(x, splat(x, 1.0))
+    exponent, f = _split(above)
+    part = arith.shli(arith.subi(_whole(x, ONE >> EXPONENT_BITS), exponent), _whole(x, EXPONENT_BITS))
+    scale = arith.bitcast(x.type, part)  # 2**-n
+    whole = math.fma(x, scale, arith.subf(scale, splat(x, 1.0)))
+    is_large = arith.cmpi(arith.CmpIPredicate.sgt, exponent, _whole(x, EXPONENT_BITS + 1))
+    f = arith.select(is_large, f, whole)
+    return _log_at_its_edges(x, _log_of_parts(arith.sitofp(ir.VectorType(x.type), exponent), f), -1.0)
+
+
+def _split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Whole n and f, so that x is 2**n (1 + f), and 1 + f from the root of a half to the root of 2."""
+    bits = arith.bitcast(_integers(x), x)
     exponent = arith.shrsi(arith.subi(bits, _whole(x, BITS_OF_ROOT_OF_HALF)), _whole(x, EXPONENT_BITS))
-    f = arith.bitcast(kind, arith.subi(bits, arith.shli(exponent, _whole(x, EXPONENT_BITS))))
-    f = arith.subf(f, splat(x, 1.0))
-    n = arith.addf(arith.sitofp(kind, exponent), arith.select(is_tiny, splat(x, -EXPONENT_BITS), splat(x, 0.0)))
+    part = arith.bitcast(x.type, arith.subi(bits, arith.shli(exponent, _whole(x, EXPONENT_BITS))))
+    return exponent, arith.subf(part, splat(x, 1.0))
+
+
+def _log_of_parts(n: ir.Value, f: ir.Value) -> ir.Value:
+    """log(2**n (1 + f))."""
     square = arith.mulf(f, f)
-    y = math.fma(n, splat(x, LN2_LOW), arith.mulf(arith.mulf(square, f), _horner(f, LOG_COEFFICIENTS)))
-    y = math.fma(square, splat(x, -0.5), y)
-    result = math.fma(n, splat(x, LN2_HIGH), arith.addf(f, y))
+    y = math.fma(n, splat(f, LN2_LOW), arith.mulf(arith.mulf(square, f), _horner(f, LOG_COEFFICIENTS)))
+    y = math.fma(square, splat(f, -0.5), y)
+    return math.fma(n, splat(f, LN2_HIGH), arith.addf(f, y))
+
+
+def _log_at_its_edges(x: ir.Value, result: ir.Value, lowest: float) -> ir.Value:
+    """A logarithm of x: infinite for infinity, minus infinity for the lowest x, NaN below."""
     result = _select_if(arith.CmpFPredicate.OEQ, x, float("inf"), x, result)
-    result = _select_if(arith.CmpFPredicate.OEQ, x, 0.0, splat(x, float("-inf")), result)
-    return _select_if(arith.CmpFPredicate.OGE, x, 0.0, result, splat(x, float("nan")))
+    result = _select_if(arith.CmpFPredicate.OEQ, x, lowest, splat(x, float("-inf")), result)
+    return _select_if(arith.CmpFPredicate.OGE, x, lowest, result, splat(x, float("nan")))
 
 
 def splat(like: ir.Value, value: float) -> ir.Value:

@@ -13,10 +13,16 @@ from mlir import ir
 from mlir.dialects import arith, vector
 from mlir.rewrite import PatternRewriter, RewritePatternSet, walk_and_apply_patterns
 
-from autotune.compiler.passes.polynomials import expand_erf, expand_exp, expand_log, expand_tanh, splat
+from autotune.compiler.passes.polynomials import expand_erf, expand_exp, expand_log, expand_log1p, expand_tanh, splat
 from autotune.core.marks import LIBM
 
-POLYNOMIALS = {"math.exp": expand_exp, "math.tanh": expand_tanh, "math.erf": expand_erf, "math.log": expand_log}
+POLYNOMIALS = {
+    "math.exp": expand_exp,
+    "math.tanh": expand_tanh,
+    "math.erf": expand_erf,
+    "math.log": expand_log,
+    "math.log1p": expand_log1p,
+}
 SCALARS = tuple(f"math.{name}" for name in ("acosh", "asinh", "atanh", "cbrt", "erf", "erfc"))  # for upstream
 
 
