@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from autotune.bundles.call import compile_payload as compile
     from autotune.bundles.session import Session
     from autotune.core.errors import AutotuneError
-    from autotune.core.family import Baseline, Family, Rewrites
+    from autotune.core.host.machine import Machine, this_machine
     from autotune.core.listener import Listener
-    from autotune.core.loop_nest import Contraction
-    from autotune.core.machine import Machine, this_machine
+    from autotune.core.ops.loop_nest import Contraction
     from autotune.core.payload import Argument, Payload
+    from autotune.core.plugs.family import Baseline, Family, Rewrites
     from autotune.core.space import Config, Constraint, Knob, Space
     from autotune.core.stats import is_different, ratio_interval
     from autotune.core.task import Task
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from autotune.tuning.by_hand import measure
     from autotune.tuning.front import tune
     from autotune.tuning.tunable import TunableTask, payload, script, tasks
-    from autotune.worker.verify import verify
+    from autotune.worker.bench.verify import verify
 
 # Where each name is: its module, and its name there if that is another.
 LAZY = {
     "OUTCOMES": "core.trial",
     "Argument": "core.payload",
     "AutotuneError": "core.errors",
-    "Baseline": "core.family",
+    "Baseline": "core.plugs.family",
     "Bundle": "bundles.bundle",
     "Config": "core.space",
     "Constraint": "core.space",
-    "Contraction": "core.loop_nest",
-    "Family": "core.family",
+    "Contraction": "core.ops.loop_nest",
+    "Family": "core.plugs.family",
     "Knob": "core.space",
     "Listener": "core.listener",
-    "Machine": "core.machine",
+    "Machine": "core.host.machine",
     "Payload": "core.payload",
-    "Rewrites": "core.family",
+    "Rewrites": "core.plugs.family",
     "Samples": "core.trial",
     "Session": "bundles.session",
     "Space": "core.space",
@@ -70,10 +70,10 @@ LAZY = {
     "script": "tuning.tunable",
     "show": "reports.front",
     "tasks": "tuning.tunable",
-    "this_machine": "core.machine",
+    "this_machine": "core.host.machine",
     "trials": "reports.front",
     "tune": "tuning.front",
-    "verify": "worker.verify",
+    "verify": "worker.bench.verify",
 }
 
 __all__ = [

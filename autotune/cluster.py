@@ -9,8 +9,8 @@ import asyncio
 import logging
 
 from autotune.core.errors import AutotuneError
-from autotune.worker.open_slot import open_slot
-from autotune.worker.slot import HERE, THREADS_SETTING, Untyped
+from autotune.worker.remote.open_slot import open_slot
+from autotune.worker.remote.slot import HERE, THREADS_SETTING, Untyped
 
 LOG = logging.getLogger("distributed.worker")  # where whoever started the worker looks
 

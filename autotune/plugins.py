@@ -24,14 +24,14 @@ A feature may open groups of its own, as cost functions do (``autotune.costs``).
 
 from collections.abc import Callable
 
-from autotune.core.backend import Backend
-from autotune.core.comparator import Comparator
-from autotune.core.dialect import Dialect
-from autotune.core.family import Baseline, Family, Rewrites
-from autotune.core.imported import Importer
+from autotune.core.ops.dialect import Dialect
 from autotune.core.payload import Argument, Payload
-from autotune.core.technique import Technique
-from autotune.core.verb import Arguments, Listing, ShownStage, Verb, VerbOption, option
+from autotune.core.plugs.backend import Backend
+from autotune.core.plugs.comparator import Comparator
+from autotune.core.plugs.family import Baseline, Family, Rewrites
+from autotune.core.plugs.imported import Importer
+from autotune.core.plugs.verb import Arguments, Listing, ShownStage, Verb, VerbOption, option
+from autotune.core.scripts.technique import Technique
 
 PayloadFactory = Callable[[dict[str, str]], Payload]  # parameters by name
 OpenBackend = Callable[[str], Backend]  # of what follows the colon of `--backend NAME:ARGUMENT`

@@ -11,18 +11,18 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypeVar, cast
 
-from autotune.core.comparator import Comparator
-from autotune.core.dialect import Dialect
 from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, ScheduleError
-from autotune.core.family import Baseline, Family
-from autotune.core.guarded_family import GuardedFamily
-from autotune.core.imported import Importer
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.dialect import Dialect
 from autotune.core.payload import Payload
+from autotune.core.plugs.comparator import Comparator
+from autotune.core.plugs.family import Baseline, Family
+from autotune.core.plugs.guarded_family import GuardedFamily
+from autotune.core.plugs.imported import Importer
+from autotune.core.plugs.verb import Listing, Verb, VerbOption
+from autotune.core.scripts.technique import Technique
 from autotune.core.space import Config
 from autotune.core.task import Task
-from autotune.core.technique import Technique
-from autotune.core.verb import Listing, Verb, VerbOption
 
 T = TypeVar("T")
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"

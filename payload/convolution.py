@@ -7,7 +7,7 @@ Channels first: x ``(N, C, H, W)``, kernel ``(F, C / G, K, K)``; channels last: 
 from dataclasses import dataclass, replace
 from math import prod
 
-from autotune.core.graph import OpNode
+from autotune.core.ops.graph import OpNode
 from payload import ops
 from payload.builder import Builder, Value, affine_map
 

@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 
 from autotune.core.errors import PayloadError
-from autotune.core.graph import GraphWriter, Shape
+from autotune.core.ops.graph import GraphWriter, Shape
 from autotune.core.payload import Argument, Payload
 from payload import conv_reference
 from payload.config import check_known, check_size, read_numbers

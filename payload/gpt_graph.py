@@ -4,7 +4,7 @@ Sizes: T tokens, B sequences, C width, H heads, D = C / H, F hidden width of the
 cache that are filled. Rows of the residual stream are B T; one of the two is 1.
 """
 
-from autotune.core.graph import Graph, GraphWriter
+from autotune.core.ops.graph import Graph, GraphWriter
 from autotune.core.payload import Argument
 from payload.config import GPTConfig
 from payload.rowwise import LAYER_NORM_EPSILON

@@ -15,9 +15,9 @@ from functools import partial
 import numpy as np
 
 from autotune.core.errors import PayloadError
-from autotune.core.graph import Graph
+from autotune.core.host.readable import allow_reading
+from autotune.core.ops.graph import Graph
 from autotune.core.payload import Argument, Array, Case, Payload, random_array
-from autotune.core.readable import allow_reading
 from payload.config import (
     GPTConfig,
     check_known,

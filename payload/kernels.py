@@ -8,7 +8,7 @@ exponential or a tangent as one.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from autotune.core.graph import Graph, node
+from autotune.core.ops.graph import Graph, node
 from autotune.core.payload import Argument, Payload
 from payload import reference
 from payload.builder import write_function, write_module

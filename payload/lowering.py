@@ -6,7 +6,7 @@ An op that the dialect has is lowered as the dialect lowers it.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from autotune.core.graph import OpNode, Rules, translate
+from autotune.core.ops.graph import OpNode, Rules, translate
 from payload import convolution, ops, rowwise
 from payload.builder import Builder, Value
 from payload.dialect.ops.activations import GeluOp

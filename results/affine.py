@@ -21,12 +21,12 @@ from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.reports.format import duration
 from autotune.store.store import Store
-from autotune.tuning.choose import PROCESSES, RACE_EFFORT, race
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.task_search import TaskSearch
-from autotune.tuning.workplace import open_workplace
-from autotune.worker.reading import open_payload, partition
+from autotune.tuning.stages.choose import PROCESSES, RACE_EFFORT, race
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.workplace import open_workplace
+from autotune.worker.loading.reading import open_payload, partition
 
 SECONDS = 60.0  # that one candidate may take
 NAME = "affine"

@@ -18,10 +18,10 @@ from blocks import Only, keep, read, serve, table
 
 from autotune.contrib.analysis.analysed import Analysis, analyse_program
 from autotune.contrib.analysis.text import needed
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.reports.format import size
 from autotune.reports.scheduled import as_recorded, candidate_of
-from autotune.worker.reading import open_payload, partition
+from autotune.worker.loading.reading import open_payload, partition
 from payload.onnx_bert import BertSizes, write_bert
 
 BERT = "bert.onnx"

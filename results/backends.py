@@ -19,14 +19,14 @@ from autotune.core.task_names import readable_names
 from autotune.registry import load_baseline
 from autotune.reports.format import duration
 from autotune.store.store import Store
-from autotune.tuning.backends import open_makers, refusals
-from autotune.tuning.choose import Choice, choose_all
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.task_search import TaskSearch
-from autotune.tuning.workplace import open_workplace
-from autotune.worker.noise import measure_noise
-from autotune.worker.reading import open_payload, partition
+from autotune.tuning.stages.backends import open_makers, refusals
+from autotune.tuning.stages.choose import Choice, choose_all
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.workplace import open_workplace
+from autotune.worker.bench.noise import measure_noise
+from autotune.worker.loading.reading import open_payload, partition
 
 SECONDS = 60.0  # that one candidate may take
 HEAD = ("task", "runs", "schedule", "TVM", "schedule over TVM", "winner")

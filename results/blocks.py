@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 
 ROOT = Path(__file__).resolve().parent
 PAGE = ROOT.parent / "docs" / "results.md"

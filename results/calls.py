@@ -26,12 +26,12 @@ from onnx import TensorProto, helper, numpy_helper
 import autotune as at
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
 from autotune.bundles.call import compile_candidate
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import DTYPES
 from autotune.reports.format import duration
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.importing import import_model
-from autotune.worker.reading import partition
+from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import partition
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[], object]

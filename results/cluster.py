@@ -22,7 +22,7 @@ import typer
 from blocks import home, serve, table
 from own_cluster import COMMAND, Processes, kill, measuring_process, processes, wait_until
 
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.store.store import Store
 
 NAME = "cluster.json"

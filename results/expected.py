@@ -18,7 +18,7 @@ from blocks import Only, home, keep, read, run, serve, slug, table
 from autotune.contrib.generate.gpt import PRESETS
 from autotune.contrib.generate.pace import Pace, cache_gain
 from autotune.core.candidate import Candidate
-from autotune.core.machine import Machine, this_machine
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import ratio_interval
 from autotune.registry import load_baseline, load_techniques
@@ -26,9 +26,9 @@ from autotune.reports.ablation import Variant, drop, run_variants, winner_of
 from autotune.reports.format import duration
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of
 from autotune.store.bundle import read_bundle
-from autotune.tuning.roofline import needed_flops
-from autotune.tuning.slow_baseline import part_for
-from autotune.worker.reading import open_payload, partition
+from autotune.tuning.stages.roofline import needed_flops
+from autotune.tuning.stages.slow_baseline import part_for
+from autotune.worker.loading.reading import open_payload, partition
 
 TUTORIAL = "[chapter 14](https://github.com/zhwa/mlir-example/tree/main/ch.14.GPT-Optimized)"
 MODELS = ("nano", "gpt2")

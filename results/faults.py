@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 from blocks import ROOT, home, serve, table
 
-from autotune.core.machine import this_machine
-from autotune.tuning.record import versions
-from autotune.worker.sandbox import available_walls
+from autotune.core.host.machine import this_machine
+from autotune.tuning.stages.record import versions
+from autotune.worker.isolation.sandbox import available_walls
 
 NAME = "faults.json"
 HEAD = ("injected", "faults", "as promised", "skipped", "what must become of it")

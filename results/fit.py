@@ -20,13 +20,13 @@ from unittest.mock import patch
 import typer
 from blocks import PAGE, ROOT, Check, replace_block, table
 
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction
 from autotune.registry import load_family
 from autotune.store.recording import read_recording
 from autotune.tuning.rerun import Ground
-from autotune.tuning.warm_start import fit
-from autotune.worker.reading import open_payload, partition
+from autotune.tuning.stages.warm_start import fit
+from autotune.worker.loading.reading import open_payload, partition
 from schedules import matmul_model
 from schedules.matmul_model import RegisterTile, Shares, flow, score
 from schedules.matmul_space import contraction_of

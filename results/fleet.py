@@ -1,6 +1,6 @@
 """A cluster as it works, simulated: one tuner that asks and records, one scheduler that carries, slots that measure.
 
-The tuner does one thing at a time, as `autotune.tuning.running` does: it asks until every slot has a trial, then waits,
+The tuner does one thing at a time, as `stages/running.py` does: it asks until every slot has a trial, then waits,
 records what is done, and asks again. A trial goes out through the scheduler and its answer comes back through it.
 """
 

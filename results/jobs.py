@@ -21,14 +21,14 @@ from autotune.core.evaluator import Effort, Slots
 from autotune.core.stats import quiet_time
 from autotune.registry import load_payload
 from autotune.store.store import Store
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.running import run_on_slots
-from autotune.tuning.task_search import SEARCH_EFFORT, TaskSearch
-from autotune.tuning.workplace import open_workplace
-from autotune.worker.bench import Bench
-from autotune.worker.noise import measure_noise
-from autotune.worker.reading import partition
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.running import run_on_slots
+from autotune.tuning.stages.task_search import SEARCH_EFFORT, TaskSearch
+from autotune.tuning.stages.workplace import open_workplace
+from autotune.worker.bench.bench import Bench
+from autotune.worker.bench.noise import measure_noise
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 PAYLOADS = {"matmul,m=512,n=512,k=512": 60, "nano": 60}  # trials of each

@@ -28,13 +28,13 @@ from torch.utils.flop_counter import FlopCounterMode
 import autotune as at
 from autotune.bundles.call import compile_candidate
 from autotune.core.errors import AutotuneError
-from autotune.core.machine import this_machine
-from autotune.core.pages import aligned_empty
+from autotune.core.host.machine import this_machine
+from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Array, Payload
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.importing import import_model
-from autotune.worker.reading import partition
-from autotune.worker.verify import allowed_error
+from autotune.worker.bench.verify import allowed_error
+from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import partition
 
 MOST_FLOPS, MOST_BYTES, LEAST = 1e9, 64e6, 32
 SEED = 42

@@ -17,7 +17,7 @@ from autotune.contrib.costs.tune import tune_by_cost
 from autotune.core.errors import MachineError
 from autotune.reports.format import duration
 from autotune.tuning.options import TuneOptions
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 
 FOLDER = Path("results/payloads")
 PAYLOADS = {

@@ -17,20 +17,20 @@ import pandas as pd
 from blocks import ROOT, Only, keep, read, run, serve, table
 
 import autotune as at
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.contrib.parametric.script import open_text
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job
-from autotune.core.family import Family
-from autotune.core.own_family import OwnFamily
-from autotune.core.script import panels_of, script_of, write_step
+from autotune.core.plugs.family import Family
+from autotune.core.scripts.assembly import panels_of, script_of, write_step
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Config
 from autotune.store.store import Store
-from autotune.tuning.own import open_own, parts_of
-from autotune.tuning.search import Search
-from autotune.tuning.task_search import TaskSearch
+from autotune.tuning.samplers.search import Search
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.user_script import open_own, parts_of
 from autotune.tuning.tunable import TaskFamily
-from autotune.worker.reading import ScriptFile
+from autotune.worker.loading.reading import ScriptFile
 from autotune.worker.worker import Worker
 
 EXAMPLES = {

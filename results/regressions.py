@@ -24,7 +24,7 @@ from autotune.bundles.verdict import is_settled, judge
 from autotune.store.bundle import read_bundle, write_bundle
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import speedup_of
-from autotune.tuning.sessions import SESSIONS
+from autotune.tuning.stages.sessions import SESSIONS
 
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
 FACTOR = 1.05

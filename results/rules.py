@@ -19,14 +19,14 @@ import typer
 from blocks import Only, home, keep, read, serve, table
 
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import ratio_interval
 from autotune.reports.ablation import Variant, run_variants
 from autotune.reports.format import duration
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.reading import open_payload, partition
-from autotune.worker.rule_files import rewriting_of, without_rules
+from autotune.worker.loading.reading import open_payload, partition
+from autotune.worker.loading.rule_files import rewriting_of, without_rules
 
 RNG = np.random.default_rng(0)
 X, Y = (RNG.standard_normal((512, 512), dtype=np.float32) for _ in range(2))

@@ -27,9 +27,9 @@ from blocks import ROOT, Only, serve, table  # noqa: E402
 
 from autotune.registry import load_family  # noqa: E402
 from autotune.store.recording import Recording, read_recording  # noqa: E402
-from autotune.tuning.lessons import lessons_for  # noqa: E402
 from autotune.tuning.rerun import Ground, Rerun  # noqa: E402
-from autotune.tuning.sampler import Lesson  # noqa: E402
+from autotune.tuning.samplers.sampler import Lesson  # noqa: E402
+from autotune.tuning.samplers.transfer import lessons_for  # noqa: E402
 
 SEEDS = 50
 TRIALS = 40

@@ -17,15 +17,15 @@ from own_cluster import COMMAND, processes
 from own_postgres import own_postgres
 
 from autotune.core.evaluator import Job
-from autotune.core.script import write_step
+from autotune.core.scripts.assembly import write_step
 from autotune.core.space import Value
 from autotune.registry import load_family
 from autotune.store.recording import Recording
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.rerun import Ground
-from autotune.tuning.search import Search
-from autotune.tuning.task_search import SEARCH_EFFORT
-from autotune.worker.slot import SlotRequest
+from autotune.tuning.samplers.search import Search
+from autotune.tuning.stages.task_search import SEARCH_EFFORT
+from autotune.worker.remote.slot import SlotRequest
 
 TRIALS, SHARE = 60, 0.95  # of a search; the best that is looked for: this share of the speed of the best
 MESSAGES, ALONE = 400, 40  # that are carried at once, and one by one

@@ -22,14 +22,14 @@ from autotune.contrib.targets.target_file import shipped_targets
 from autotune.contrib.targets.this_target import this_target
 from autotune.contrib.targets.tune import ModelSearch
 from autotune.core.evaluator import Job
-from autotune.core.script import write_step
+from autotune.core.scripts.assembly import write_step
 from autotune.core.target import Target
 from autotune.registry import family_for
 from autotune.reports.format import duration
 from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.search import Search
-from autotune.tuning.task_search import SEARCH_EFFORT
-from autotune.worker.reading import open_payload, partition
+from autotune.tuning.samplers.search import Search
+from autotune.tuning.stages.task_search import SEARCH_EFFORT
+from autotune.worker.loading.reading import open_payload, partition
 from autotune.worker.worker import Worker
 
 MODEL = "gpt,d_model=16,heads=2,d_ff=32,vocab=17,seq=5,layers=2"

@@ -16,11 +16,11 @@ import typer
 from blocks import keep, read, run, serve, table
 
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.reports.ablation import Variant, run_variants
 from autotune.reports.format import duration
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.reading import partition
+from autotune.worker.loading.reading import partition
 
 CALLS, REPEATS = 1000, 21
 HERE = str(Path(__file__).parent)

@@ -17,7 +17,7 @@ import typer
 from blocks import Only, keep, read, run, serve, table
 from comparisons import advantage
 
-from autotune.core.cores import physical_cores
+from autotune.core.host.cores import physical_cores
 from autotune.reports.format import duration
 
 LIBRARY = "onnxruntime"

@@ -10,12 +10,12 @@ where it is asked for.
 from dataclasses import dataclass
 from itertools import permutations
 
-from autotune.core.affine_plan import AFFINE, FUSIONS, AffinePlan
-from autotune.core.family import Rewrites
-from autotune.core.loop_nest import LoopNest
-from autotune.core.machine import Machine
-from autotune.core.marks import AFFINE as MARK
-from autotune.core.marks import LAST
+from autotune.core.host.machine import Machine
+from autotune.core.ops.affine_plan import AFFINE, FUSIONS, AffinePlan
+from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.plugs.family import Rewrites
+from autotune.core.scripts.marks import AFFINE as MARK
+from autotune.core.scripts.marks import LAST
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves

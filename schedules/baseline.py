@@ -4,7 +4,7 @@ Both free what they allocate: the chapter's pipelines do not, and a loop of call
 of a leak instead of the code.
 """
 
-from autotune.core.family import Baseline
+from autotune.core.plugs.family import Baseline
 
 # Buffers that a loop carries unchanged must go before deallocation, which would write i1 flags for them.
 BUFFERIZE = (

@@ -1,6 +1,6 @@
 """The choice of how functions such as exp are computed: polynomials on vectors, or a call of libm for every element."""
 
-from autotune.core.marks import LIBM
+from autotune.core.scripts.marks import LIBM
 from autotune.core.space import Config, Knob
 from autotune.core.task import Task
 from schedules import moves

@@ -7,9 +7,9 @@ The root's rows are tiled, every member is fused into the loop, and each is then
 from dataclasses import dataclass, replace
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Blocks, Rewrites
-from autotune.core.machine import Machine
-from autotune.core.marks import HIDDEN, NEXT_ROWS, PIECES_OF_M, ROW_BLOCKS, WRITTEN_ROWS
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Blocks, Rewrites
+from autotune.core.scripts.marks import HIDDEN, NEXT_ROWS, PIECES_OF_M, ROW_BLOCKS, WRITTEN_ROWS
 from autotune.core.space import Config, Space
 from autotune.core.task import Member, Task
 from schedules import moves

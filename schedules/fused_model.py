@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Space, Value
 from schedules.fused_shape import Shape, inherited, piece_of_group, suffix, tile_of
 from schedules.fused_space import fused_space, group_knobs

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space
 from schedules.blocking import cut
 from schedules.fused_shape import (

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from autotune.core.family import Rewrites
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Rewrites
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import cut, fitting_vectors, vectors_up_to

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.core.space import Config
 from autotune.core.task import Member
 from schedules import moves

@@ -8,9 +8,9 @@ the static dimension, so that no length leaves anything over.
 from dataclasses import dataclass
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Rewrites
-from autotune.core.loop_nest import LoopNest
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.plugs.family import Rewrites
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules import moves

@@ -7,10 +7,10 @@ accumulators stay in vector registers.
 
 from dataclasses import dataclass, field, replace
 
-from autotune.core import marks
-from autotune.core.family import Rewrites
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction
+from autotune.core.plugs.family import Rewrites
+from autotune.core.scripts import marks
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from schedules import moves, packing

@@ -8,8 +8,8 @@ panels come from L2 in reading order.
 
 from dataclasses import dataclass, replace
 
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction
 from autotune.core.space import Config, Space, Value
 from schedules.blocking import cut, nest_order
 from schedules.matmul_space import columns_of, constraints, may_fetch

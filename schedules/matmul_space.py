@@ -5,8 +5,8 @@ from itertools import permutations
 from math import prod
 
 from autotune.core.errors import ScheduleError
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops

@@ -7,7 +7,7 @@ leaves it invalid, as in the transform dialect itself. Drawings show the payload
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from autotune.core.marks import OPTIONAL
+from autotune.core.scripts.marks import OPTIONAL
 from autotune.core.space import Config, Knob
 
 ANY = "!transform.any_op"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Family, Rewrites
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction
+from autotune.core.plugs.family import Family, Rewrites
 from autotune.core.precision import BF16, DOTS, INT8, INT16, Precision
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Member, Task

@@ -5,7 +5,7 @@ The script finds every part by its attribute, since loops lie between them, and 
 
 from dataclasses import dataclass
 
-from autotune.core.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TOTALS
+from autotune.core.scripts.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TOTALS
 from autotune.core.task import Member
 from schedules import moves
 from schedules.blocking import Loop

@@ -7,9 +7,9 @@ write to one cache line: a piece ends where a line does. What equal pieces leave
 from dataclasses import replace
 from math import ceil, gcd, log2, prod
 
-from autotune.core.loop_nest import Contraction, LoopNest
-from autotune.core.machine import Machine
-from autotune.core.marks import PIECES_OF_N
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction, LoopNest
+from autotune.core.scripts.marks import PIECES_OF_N
 from autotune.core.space import Config, Knob
 from schedules import moves
 from schedules.moves import ANY, Script

@@ -9,9 +9,9 @@ Tiles are left as ops, and marked: a rewrite of ours makes vectors of them (``pa
 from dataclasses import dataclass
 from math import lcm
 
-from autotune.core.family import Rewrites
-from autotune.core.machine import Machine
-from autotune.core.marks import STENCIL as MARK
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Rewrites
+from autotune.core.scripts.marks import STENCIL as MARK
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves

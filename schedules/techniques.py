@@ -1,6 +1,6 @@
 """The techniques of these families, in the order in which one builds on another."""
 
-from autotune.core.technique import Technique
+from autotune.core.scripts.technique import Technique
 from schedules.functions import CALL
 
 TECHNIQUES = (

@@ -7,8 +7,8 @@ A square of vectors is read, turned in registers, and written as vectors.
 
 from dataclasses import dataclass
 
-from autotune.core.family import Rewrites
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Rewrites
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules import moves

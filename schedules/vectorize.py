@@ -5,9 +5,9 @@ It covers every structured op of one kind of loop an operand; families that know
 
 from dataclasses import dataclass
 
-from autotune.core.family import Rewrites
-from autotune.core.machine import Machine
-from autotune.core.marks import SUMS
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Rewrites
+from autotune.core.scripts.marks import SUMS
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import prod
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Rewrites
-from autotune.core.loop_nest import Contraction, Lanes, LoopNest
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction, Lanes, LoopNest
+from autotune.core.plugs.family import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Member, Task
 from schedules.blocking import fitting_vectors

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from autotune.core import marks
-from autotune.core.loop_nest import Lanes, LoopNest
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Lanes, LoopNest
+from autotune.core.scripts import marks
 from autotune.core.space import Config
 from autotune.core.task import Member
 from schedules import moves

@@ -1,6 +1,6 @@
 """Small bufferized functions, written line by line, and the plan of their buffers."""
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.compiler.passes.arena import plan_arena
 
 KIND = "memref<16xf32>"  # one cache line

@@ -16,11 +16,11 @@ import pytest
 from without_care.less_care import CONSTANTS, EFFORT
 
 from autotune.core.evaluator import Effort
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.tune import tune
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 
 ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from autotune.bundles.c_header import c_header
-from autotune.compiler.emit import Emission, emit_program
+from autotune.compiler.lowering.emit import Emission, emit_program
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Claim
 from autotune.core.payload import DTYPES
-from autotune.tuning.record import weight_record
+from autotune.tuning.stages.record import weight_record
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 NEEDS_C = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler: cc, gcc or clang")

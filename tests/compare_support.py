@@ -4,7 +4,7 @@ import pytest
 
 from autotune.registry import load_comparator
 from autotune.reports import entries as contenders
-from autotune.worker.testbench import Testbench
+from autotune.worker.bench.testbench import Testbench
 
 TINY = "matmul,m=9,n=7,k=5"
 ODD = "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17"

@@ -1,9 +1,9 @@
 """Parts of a compilation, for tests of what lies in between."""
 
-from autotune.compiler.module import parse
+from autotune.compiler.ir.module import parse
+from autotune.compiler.lowering.rewrites import Unit, apply_schedule, empty_handles
 from autotune.compiler.passes.fastmath import flags_of_extrema
-from autotune.compiler.rewrites import Unit, apply_schedule, empty_handles
-from autotune.compiler.script import run_script
+from autotune.compiler.script.apply import run_script
 
 
 def unit_of(module, script):

@@ -57,7 +57,7 @@ def warm_keepers():
     """Keepers of this process start in milliseconds."""
     keepers = WarmPython((*KEEPER, "warm_reference"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.worker.keeper.start_keeping", keepers.start_keeping)
+        patch.setattr("autotune.worker.isolation.keeper.start_keeping", keepers.start_keeping)
         yield keepers
     keepers.close()
 
@@ -66,7 +66,7 @@ def warm_keepers():
 def cold_keepers():
     """Keepers start as the tool starts them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.worker.keeper.start_keeping", COLD)
+        patch.setattr("autotune.worker.isolation.keeper.start_keeping", COLD)
         yield
 
 

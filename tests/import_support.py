@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from autotune.core.imported import DESCRIPTION, ORACLE, WEIGHTS
-from autotune.worker.importing import import_model
+from autotune.core.plugs.imported import DESCRIPTION, ORACLE, WEIGHTS
+from autotune.worker.loading.importing import import_model
 
 PRODUCT = """
 func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {

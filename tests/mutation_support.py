@@ -6,14 +6,14 @@ import re
 import numpy as np
 from tuning_support import contraction_payload, product_of
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
-from autotune.core.pages import aligned_empty
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.host.pages import aligned_empty
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import families
-from autotune.worker.evaluate import build_and_verify
-from autotune.worker.testbench import open_testbench
+from autotune.worker.bench.evaluate import build_and_verify
+from autotune.worker.bench.testbench import open_testbench
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 17)
 NUMBERS = (0, 1, 2, 3, 5, 8, -1, 64)

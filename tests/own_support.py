@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from autotune.compiler.open_script import read_open_script
-from autotune.core.machine import this_machine
+from autotune.compiler.script.parametric import read_open_script
+from autotune.core.host.machine import this_machine
 
 HANDLE = "!transform.any_op"
 SIZE = "!transform.param<i64>"

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from tuning_support import run
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.precision import PRECISIONS
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import rounding_families
 
 FAMILIES = [

@@ -6,11 +6,11 @@ from sweep_support import SPACE, make_trial
 from tuning_support import MACHINES, contraction_payload
 
 from autotune.core.evaluator import Evaluation
-from autotune.core.loop_nest import Contraction, LoopNest
+from autotune.core.ops.loop_nest import Contraction, LoopNest
 from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.store.recording import Recording
-from autotune.tuning.record import versions
+from autotune.tuning.stages.record import versions
 
 TASK = Task(
     "first",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.core.comparator import LibraryVariant, Prepared
 from autotune.core.errors import ComparatorError
+from autotune.core.plugs.comparator import LibraryVariant, Prepared
 
 UNLIMITED = {"RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_DATA"}
 

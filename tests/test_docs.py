@@ -15,15 +15,15 @@ from payload_support import documented_payload, outputs_and_reference
 
 import autotune
 from autotune.cli.verbs import app
-from autotune.compiler.lower import TAIL
-from autotune.compiler.stages import compile_to
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
-from autotune.core.machine import this_machine
-from autotune.core.script import Step, assemble
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import Step, assemble
 from autotune.reports.show import show
 from autotune.reports.stages import stages
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

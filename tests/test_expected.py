@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.machine import this_machine
-from autotune.worker.reading import open_payload
+from autotune.core.host.machine import this_machine
+from autotune.worker.loading.reading import open_payload
 
 ROOT = Path(__file__).resolve().parent.parent
 

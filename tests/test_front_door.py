@@ -15,7 +15,7 @@ from warm_pythons import WITHOUT_CARE
 import autotune as at
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTED = ["tuning.tunable", "core.stats", "compiler.script", "reports.holdings"]
+DOCUMENTED = ["tuning.tunable", "core.stats", "compiler.script.apply", "reports.holdings"]
 DOCUMENTED += ["tensor.dtypes", "tensor.shapes", "tensor.compiled"]
 SPEC = "matmul,m=24,n=32,k=16,constant_b=1"
 PROGRAM = """

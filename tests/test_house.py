@@ -17,7 +17,13 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "schedules", "payload")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-PURE = ("core", "store", "tuning.search", "tuning.sampler", "tuning.scheduler")  # rooms and modules
+PURE = (
+    "core",
+    "store",
+    "tuning.samplers.search",
+    "tuning.samplers.sampler",
+    "tuning.samplers.scheduler",
+)  # rooms and modules
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -160,13 +166,13 @@ def test_documents_and_sources_name_no_folder_of_one_machine():
 
 # What a stranger asks, and the place that the listing of folders answers with: a definition there, or a folder.
 ANSWERS = {
-    "where is a script applied": ("autotune/compiler/script.py", "run_script"),
-    "where is a candidate compiled": ("autotune/compiler/program.py", "compile_program"),
-    "where is a candidate verified": ("autotune/worker/verify.py", "verify"),
-    "where is a candidate measured": ("autotune/worker/measure.py", "measure"),
+    "where is a script applied": ("autotune/compiler/script/apply.py", "run_script"),
+    "where is a candidate compiled": ("autotune/compiler/lowering/program.py", "compile_program"),
+    "where is a candidate verified": ("autotune/worker/bench/verify.py", "verify"),
+    "where is a candidate measured": ("autotune/worker/bench/measure.py", "measure"),
     "where is a payload cut into tasks": ("autotune/compiler/tasks/partition.py", "partition"),
-    "where is the next config chosen": ("autotune/tuning/search.py", "Search"),
-    "where is the winner chosen": ("autotune/tuning/choose.py", "choose"),
+    "where is the next config chosen": ("autotune/tuning/samplers/search.py", "Search"),
+    "where is the winner chosen": ("autotune/tuning/stages/choose.py", "choose"),
     "where is a trial written": ("autotune/store/sweep.py", "Sweep"),
     "where is a bundle replayed": ("autotune/bundles/replay.py", "replay"),
     "where is an operation on tensors lowered": ("autotune/tensor/lower.py", "lower"),

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.trial import Outcome
 
 ROOT = Path(__file__).parent.parent

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.program import compile_program
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import Machine
-from autotune.core.pages import aligned_empty
+from autotune.core.host.machine import Machine
+from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for
-from autotune.tuning.search import Search
-from autotune.worker.reading import open_payload
-from autotune.worker.verify import poison, verify
+from autotune.tuning.samplers.search import Search
+from autotune.worker.bench.verify import poison, verify
+from autotune.worker.loading.reading import open_payload
 
 MACHINES = {
     "avx512": Machine("a server", "zen5", "avx512f", 512, 32, 48 << 10, 1 << 20, 32 << 20, 8),

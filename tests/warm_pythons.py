@@ -21,13 +21,13 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from autotune.worker import keeper  # and no more: what has MLIR of ours loaded cannot be a converter
+from autotune.worker.isolation import keeper  # and no more: what has MLIR of ours loaded cannot be a converter
 
 PLACE = "AUTOTUNE_TESTS_KEEPERS"  # environment variable: the socket at which programs that tests start ask for one
 WITHOUT_CARE = Path(__file__).parent / "without_care"
 MOST_BYTES = 1 << 17  # of a request: a path, a folder and an environment
 COLD = keeper.start_keeping
-KEEPER = ("autotune.worker.evaluate",)
+KEEPER = ("autotune.worker.bench.evaluate",)
 CONVERTER = (
     "onnx.reference.ops._op_list",
     "payload.importers.folder",
@@ -88,7 +88,7 @@ class WarmPython:
             )
 
     def start_keeping(self, handle, preload):
-        """Stand in for `autotune.worker.keeper.start_keeping`."""
+        """Stand in for `autotune.worker.isolation.keeper.start_keeping`."""
         return start_keeping(self.place, handle, preload)
 
     def run_module(self, module, arguments, said):

@@ -10,7 +10,7 @@ from autotune.bundles.emit import emit_bundle
 from autotune.bundles.finding import RegressionFinding, RegressOptions
 from autotune.bundles.regress import regress
 from autotune.bundles.replay import Replay, replay
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument, Array, Payload
 from autotune.core.stats import Interval
 from autotune.store.bundle import BundleFiles, read_bundle

@@ -5,18 +5,18 @@ from pathlib import Path
 
 from autotune.bundles.candidates import recorded_candidate, recorded_machine
 from autotune.bundles.contexts import Caller, CallPlan
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.program import Program, compile_program
+from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.lowering.program import Program, compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener, tell_stage, telling
-from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Array, Payload
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.backends import check_own_code
 from autotune.tuning.default_program import default_candidate
+from autotune.tuning.stages.backends import check_own_code
 from autotune.tuning.tunable import payload as payload_of
-from autotune.worker.reading import partition
+from autotune.worker.loading.reading import partition
 
 
 def compile_bundle(files: BundleFiles) -> "PayloadFunction":

@@ -4,28 +4,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.compiler.lower import tail, threads_of
-from autotune.compiler.module import compiler_version
-from autotune.compiler.openmp import usable_threads
-from autotune.compiler.rewrites import rewrites_on
+from autotune.compiler.codegen.openmp import usable_threads
+from autotune.compiler.ir.module import compiler_version
+from autotune.compiler.lowering.pipeline import tail, threads_of
+from autotune.compiler.lowering.rewrites import rewrites_on
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
-from autotune.core.foreign_kernel import kernel_files
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import REFERENCE, Payload
-from autotune.core.script import write_step
+from autotune.core.plugs.foreign_kernel import kernel_files
+from autotune.core.scripts.assembly import write_step
 from autotune.core.task import Task
 from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.tuning.backends import strangers
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.known import is_same
-from autotune.worker.reading import partition
-from autotune.worker.sandbox import available_walls
+from autotune.tuning.stages.backends import strangers
+from autotune.worker.isolation.sandbox import available_walls
+from autotune.worker.loading.reading import partition
+from autotune.worker.loading.resolve import is_same
 
 
 def recorded_machine(bundle: BundleFiles) -> Machine:

@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from autotune.bundles.results import Results
-from autotune.compiler.array_calls import ArrayCall
+from autotune.compiler.lowering.array_calls import ArrayCall
+from autotune.compiler.lowering.program import Program
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.program import Program
 from autotune.core.arrays import Accepted, is_frozen
-from autotune.core.cores import physical_cores
 from autotune.core.errors import PayloadError
-from autotune.core.machine import Machine
-from autotune.core.pages import Pages, aligned_empty
+from autotune.core.host.cores import physical_cores
+from autotune.core.host.machine import Machine
+from autotune.core.host.pages import Pages, aligned_empty
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 
 C = TypeVar("C")

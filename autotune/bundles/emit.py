@@ -4,15 +4,15 @@ from pathlib import Path
 
 from autotune.bundles.c_header import c_header
 from autotune.bundles.candidates import recorded_candidate, recorded_machine
-from autotune.compiler.emit import Emission, emit_program
-from autotune.compiler.object_code import disassemble
+from autotune.compiler.codegen.object_code import disassemble
+from autotune.compiler.lowering.emit import Emission, emit_program
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.store.bundle import read_bundle
-from autotune.worker.limits import MODEL_SECONDS
+from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
 KINDS = {"object": ".o", "llvm": ".ll", "asm": ".s"}

@@ -14,10 +14,10 @@ from statistics import median
 from autotune.bundles.timing import expected_seconds, time_bundle
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.store.bundle import BundleFiles
 from autotune.store.records import ProcessTimes
-from autotune.worker.roofs import reference_flops
+from autotune.worker.bench.roofs import reference_flops
 from autotune.worker.worker import Worker
 
 MOST_SHARE = 1.1  # of the roof: what is above it is no error of measuring

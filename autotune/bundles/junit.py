@@ -5,9 +5,9 @@ from datetime import datetime
 from xml.etree import ElementTree
 
 from autotune.bundles.finding import RegressionFinding
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.store.history import FORMAT_VERSION, Check
-from autotune.tuning.record import versions
+from autotune.tuning.stages.record import versions
 
 
 def to_checks(findings: Sequence[RegressionFinding], when: datetime) -> list[Check]:

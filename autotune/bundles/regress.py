@@ -31,17 +31,17 @@ from autotune.bundles.verdict import (
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Effort
+from autotune.core.host.machine import Machine
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine
 from autotune.core.trial import UNTOLD
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import speedup_of
-from autotune.tuning.record import versions
-from autotune.worker.disturbance import Watch
-from autotune.worker.limits import MODEL_SECONDS
-from autotune.worker.proof import hash_stages
+from autotune.tuning.stages.record import versions
+from autotune.worker.bench.disturbance import Watch
+from autotune.worker.bench.proof import hash_stages
+from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
 SESSIONS, QUICK_SESSIONS = 7, 5  # processes before an alarm

@@ -15,8 +15,8 @@ from autotune.bundles.impossible import why_impossible
 from autotune.bundles.timing import Timing, expected_seconds, time_bundle
 from autotune.core.candidate import Claim
 from autotune.core.evaluator import Effort
+from autotune.core.host.machine import Machine
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.stats import Interval
@@ -25,7 +25,7 @@ from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import figures_of, speedup_of
-from autotune.worker.proof import hash_stages
+from autotune.worker.bench.proof import hash_stages
 from autotune.worker.worker import Worker
 
 ReplayVerdict = Literal["holds", "weaker", "stronger", "wrong", "unknown", "impossible"]

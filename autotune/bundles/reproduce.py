@@ -14,28 +14,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from autotune.compiler.codegen.openmp import usable_threads
 from autotune.compiler.guard import RULES
-from autotune.compiler.module import compiler_version
-from autotune.compiler.openmp import usable_threads
+from autotune.compiler.ir.module import compiler_version
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError, StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
-from autotune.core.own_family import OwnFamily
-from autotune.core.rules import NO_RULES, Rules
-from autotune.core.script import origin, write_step
+from autotune.core.scripts.assembly import origin, write_step
+from autotune.core.scripts.rules import NO_RULES, Rules
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
 from autotune.registry import load_family
 from autotune.store.database.address import shown
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
-from autotune.tuning.asked import shared
 from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.own import own_in, parts_of
-from autotune.worker.known import reopen_payload
-from autotune.worker.reading import script_text
+from autotune.tuning.stages.requests import shared
+from autotune.tuning.stages.user_script import own_in, parts_of
+from autotune.worker.loading.reading import script_text
+from autotune.worker.loading.resolve import reopen_payload
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=5, seconds=0.1)

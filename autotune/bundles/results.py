@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.core.pages import Pages, empty_bytes
+from autotune.core.host.pages import Pages, empty_bytes
 from autotune.core.payload import Array
 
 LEAST_BYTES = 1 << 20  # smaller ones come from the heap, which hands out memory again by itself

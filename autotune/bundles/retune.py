@@ -7,13 +7,13 @@ from autotune.core.errors import AutotuneError, BundleError
 from autotune.core.listener import SILENT, Listener
 from autotune.store.bundle import BundleFiles
 from autotune.store.store import Store
-from autotune.tuning.opening import Start
 from autotune.tuning.options import TuneOptions, parse_command
-from autotune.tuning.own import own_of
 from autotune.tuning.result import TuneResult
+from autotune.tuning.stages.opening import Start
+from autotune.tuning.stages.user_script import own_of
+from autotune.tuning.stages.warm_start import known_in
 from autotune.tuning.tune import tune
-from autotune.tuning.warm_start import known_in
-from autotune.worker.reading import ScriptFile
+from autotune.worker.loading.reading import ScriptFile
 
 
 def retune_bundle(

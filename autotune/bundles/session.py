@@ -6,15 +6,15 @@ from pathlib import Path
 from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import choose_candidate
 from autotune.bundles.contexts import shape_of
-from autotune.compiler.array_calls import ArrayCall
+from autotune.compiler.lowering.array_calls import ArrayCall
+from autotune.compiler.lowering.program import Program
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.program import Program
 from autotune.core.arrays import Accepted
 from autotune.core.errors import GenerationError, PayloadError
+from autotune.core.host.machine import this_machine
+from autotune.core.host.pages import aligned_empty
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import this_machine
 from autotune.core.options import check_seed
-from autotune.core.pages import aligned_empty
 from autotune.core.payload import Argument, Array, Payload
 from autotune.store.places import home
 from autotune.tuning.tunable import payload as payload_of

@@ -6,11 +6,11 @@ from autotune.bundles.candidates import lacks_reference, recorded_candidate, why
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.store.bundle import BundleFiles
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import figures_of
-from autotune.worker.limits import MODEL_SECONDS
+from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
 LEAST_SECONDS = 60.0  # of a process that replays: some fifty times what a kernel takes on a quiet core

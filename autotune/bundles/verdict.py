@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy  # scipy.stats takes a second to load, and is when it is first used
 
-from autotune.core.room import check_room
+from autotune.core.host.scipy_memory import check_room
 from autotune.core.stats import Interval, Times, quiet_time
 from autotune.store.records import ProcessTimes
 

@@ -11,8 +11,8 @@ from autotune.cli.say import complain
 from autotune.store.places import home
 
 if TYPE_CHECKING:
-    from autotune.worker.cluster_doctor import MemberDiagnosis
     from autotune.worker.doctor import Diagnosis
+    from autotune.worker.remote.cluster_doctor import MemberDiagnosis
 
 
 def doctor(
@@ -32,8 +32,8 @@ def doctor(
 
     Example: autotune doctor
     """
+    from autotune.worker.bench.noise import write_floor
     from autotune.worker.doctor import A_A_PAIRS, MANY_PAIRS, examine
-    from autotune.worker.noise import write_floor
 
     if cluster:
         if noise:
@@ -56,8 +56,8 @@ def doctor(
 
 def examine_machines(address: str, threads: int, *, as_json: bool) -> None:
     """List the machines of a cluster; exit 1 if there is none, or something is wrong with one."""
-    from autotune.worker.cluster import Cluster
-    from autotune.worker.cluster_doctor import examine_cluster
+    from autotune.worker.remote.cluster import Cluster
+    from autotune.worker.remote.cluster_doctor import examine_cluster
 
     with Cluster.open(address, threads) as opened:
         found = examine_cluster(opened)
@@ -102,8 +102,8 @@ def show_members(found: "Sequence[MemberDiagnosis]") -> None:
 def show_diagnosis(found: "Diagnosis") -> None:
     """Print what this machine is, what is missing, and what would make numbers steadier."""
     from autotune.cli.layout import show_facts, show_sentence
-    from autotune.compiler.openmp import MISSING
-    from autotune.core.pages import HUGE_BYTES, gives_huge_pages
+    from autotune.compiler.codegen.openmp import MISSING
+    from autotune.core.host.pages import HUGE_BYTES, gives_huge_pages
     from autotune.reports.format import out, plural
     from autotune.worker.probe import ATTEMPTS
 

@@ -24,7 +24,7 @@ def import_model(
     from autotune.cli.progress import ProgressLine
     from autotune.cli.say import complain
     from autotune.tuning.tunable import payload, tasks
-    from autotune.worker.importing import import_model as import_into
+    from autotune.worker.loading.importing import import_model as import_into
 
     path = Path(model.partition(",")[0])
     folder = output if output is not None else path.parent / path.stem

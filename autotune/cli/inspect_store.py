@@ -7,7 +7,7 @@ from rich.console import Console
 
 from autotune.cli.curve import draw_curve
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.core.payload import UNPROVED
 from autotune.core.space import Config
 from autotune.core.task_names import tell_apart

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import Threads, whole
-from autotune.core.cores import MOST_THREADS
 from autotune.core.errors import MachineError
+from autotune.core.host.cores import MOST_THREADS
 from autotune.core.options import check_whole
 
 
@@ -24,9 +24,9 @@ def join(
     """
     from importlib.util import find_spec
 
-    from autotune.worker.cluster import Cluster, check_scheduler
     from autotune.worker.joining import run_slots
-    from autotune.worker.slot import environment
+    from autotune.worker.remote.cluster import Cluster, check_scheduler
+    from autotune.worker.remote.slot import environment
 
     check_whole("slots", slots, 1, MOST_THREADS)
     check_scheduler("ADDRESS", cluster)

@@ -11,8 +11,8 @@ import typer
 from autotune.cli.say import complain
 
 if TYPE_CHECKING:
-    from autotune.worker.slot import Slot
-    from autotune.worker.team import Team
+    from autotune.worker.remote.slot import Slot
+    from autotune.worker.remote.team import Team
 
 
 @contextmanager
@@ -34,8 +34,8 @@ def open_machines(cluster: str, kind: str, threads: int, timeout: float) -> "Ite
     if not cluster:
         yield None
         return
-    from autotune.worker.cluster import Cluster
-    from autotune.worker.kinds import ALL, kinds_of, open_team
+    from autotune.worker.remote.cluster import Cluster
+    from autotune.worker.remote.kinds import ALL, kinds_of, open_team
 
     with Cluster.open(cluster, threads) as opened:
         if kind == ALL:

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from autotune.core.cores import MOST_THREADS
+from autotune.core.host.cores import MOST_THREADS
 from autotune.core.options import check_whole, read_real, read_whole
 from autotune.tuning.options import command_options
 

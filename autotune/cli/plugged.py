@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from autotune.core.verb import VerbOption
+from autotune.core.plugs.verb import VerbOption
 
 
 def with_options(function: Callable[..., object], options: Sequence[VerbOption]) -> Callable[..., object]:

@@ -19,7 +19,7 @@ from autotune.core.payload import Payload
 from autotune.core.printable import one_line
 from autotune.core.trial import Trial
 from autotune.reports.format import duration, terminal
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 
 BAR_WIDTH = 12
 

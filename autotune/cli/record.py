@@ -32,8 +32,8 @@ def record(
     """
     from autotune.cli.progress import ProgressLine, read_payloads
     from autotune.tuning.record_space import RecordOptions, check_timeout, record_space, task_named
-    from autotune.worker.limits import check_memory
-    from autotune.worker.reading import partition
+    from autotune.worker.isolation.limits import check_memory
+    from autotune.worker.loading.reading import partition
     from autotune.worker.worker import Worker
 
     options = RecordOptions(share, trials, seed)

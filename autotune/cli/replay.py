@@ -51,7 +51,7 @@ def replay(
     from autotune.cli.tune import show_result
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
-    from autotune.worker.reading import open_payload
+    from autotune.worker.loading.reading import open_payload
 
     check_whole("trials", trials, 1, MOST_COUNT)
     if emit is not None:

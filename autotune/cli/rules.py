@@ -29,7 +29,7 @@ def rules(
     """
     from autotune.cli.progress import ProgressLine, read_payloads
     from autotune.reports.rules import count_firings, payloads_there_are
-    from autotune.worker.rule_files import read_rules
+    from autotune.worker.loading.rule_files import read_rules
 
     wanted = read_rules(rules or None, exact=exact)
     with ProgressLine() as line:

@@ -11,8 +11,8 @@ import typer
 
 from autotune.cli.options import AsJson, Payloads, StorePath, with_tune_options
 from autotune.cli.say import complain
-from autotune.core.machine import this_machine
-from autotune.core.verb import Arguments
+from autotune.core.host.machine import this_machine
+from autotune.core.plugs.verb import Arguments
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def tune(
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.tuning.opening import check_names
     from autotune.tuning.options import options_given
+    from autotune.tuning.stages.opening import check_names
 
     check_folder(payloads, bundle)
     options = options_given(words)
@@ -129,8 +129,8 @@ def tune_by_measuring(
     from autotune.store.store import Store
     from autotune.tuning.front import folder_of, start_of
     from autotune.tuning.tune import tune
-    from autotune.worker.reading import ScriptFile
-    from autotune.worker.rule_files import read_rules
+    from autotune.worker.loading.reading import ScriptFile
+    from autotune.worker.loading.rule_files import read_rules
 
     script = ScriptFile.read(Path(options.schedule)) if options.schedule else None
     wanted = read_rules(options.rules or None, exact=options.exact)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from autotune.core.foreign_kernel import ForeignKernel
-from autotune.core.open_script import ChosenScript
 from autotune.core.payload import Payload
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.scripts.parametric import ChosenScript
 
 Script = str | ChosenScript  # as text, or as a user's own with what is chosen for its knobs
 

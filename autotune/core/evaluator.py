@@ -6,9 +6,9 @@ from typing import Protocol
 
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.host.stopwatch import COMPILE
 from autotune.core.payload import Payload
-from autotune.core.stopwatch import COMPILE
 from autotune.core.trial import Outcome, Samples
 
 

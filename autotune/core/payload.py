@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.core.errors import PayloadError
-from autotune.core.graph import Graph, check_graph
-from autotune.core.rules import Rules
+from autotune.core.ops.graph import Graph, check_graph
+from autotune.core.scripts.rules import Rules
 
 Array = npt.NDArray[Any]
 
@@ -205,7 +205,7 @@ def says_what_to_name(name: str) -> Iterator[None]:
     except PermissionError as error:
         raise PayloadError(
             f"a file that {name} is computed from must be named where the payload is made, {error.filename} may not be "
-            "read in the sandbox; call autotune.core.readable.allow_reading with it"
+            "read in the sandbox; call autotune.core.host.readable.allow_reading with it"
         ) from error
 
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import scipy  # scipy.stats takes a second to load, and is when it is first used
 
 from autotune.core.errors import PayloadError
+from autotune.core.host.scipy_memory import check_room
 from autotune.core.options import check_real, check_seed
-from autotune.core.room import check_room
 
 Times = npt.NDArray[np.float64]
 RESAMPLES = 2000

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 
 # architecture -> vector extensions, widest first, and what they are to LLVM; nobody built AVX2 without FMA
 EXTENSIONS = {

@@ -7,8 +7,8 @@ crosses them as text, so that everything here pickles to workers, hashes, and im
 from dataclasses import dataclass
 from math import prod
 
-from autotune.core.computation import Computation
-from autotune.core.loop_nest import Contraction, Lanes, LoopNest
+from autotune.core.ops.computation import Computation
+from autotune.core.ops.loop_nest import Contraction, Lanes, LoopNest
 from autotune.core.payload import Payload
 
 

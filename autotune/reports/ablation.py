@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.machine import Machine
-from autotune.core.own_family import OwnFamily
+from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
+from autotune.core.scripts.technique import Technique, repair, without
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.stats import Interval, median_interval, ratio_interval
-from autotune.core.technique import Technique, repair, without
 from autotune.registry import load_baseline, load_family, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.own import own_of, parts_of
-from autotune.tuning.roofline import needed_flops
-from autotune.tuning.slow_baseline import part_for
-from autotune.worker.reading import partition
-from autotune.worker.rule_files import without_rules
+from autotune.tuning.stages.roofline import needed_flops
+from autotune.tuning.stages.slow_baseline import part_for
+from autotune.tuning.stages.user_script import own_of, parts_of
+from autotune.worker.loading.reading import partition
+from autotune.worker.loading.rule_files import without_rules
 from autotune.worker.worker import Worker
 
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"

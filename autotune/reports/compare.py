@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from autotune.compiler.openmp import threads_or_why
+from autotune.compiler.codegen.openmp import threads_or_why
 from autotune.compiler.tasks.partition import Partition
-from autotune.core.cores import MOST_THREADS
 from autotune.core.evaluator import Effort
-from autotune.core.family import Baseline
+from autotune.core.host.cores import MOST_THREADS
+from autotune.core.host.machine import Machine, Roofs, this_machine
 from autotune.core.listener import SILENT, Listener, NoteKeeper
-from autotune.core.machine import Machine, Roofs, this_machine
 from autotune.core.options import check_seed, check_whole
 from autotune.core.payload import Payload
+from autotune.core.plugs.family import Baseline
 from autotune.core.stats import median_interval, ratio_interval
 from autotune.registry import load_baseline, load_comparator
 from autotune.reports.comparison import Comparison, Row
@@ -30,13 +30,13 @@ from autotune.reports.entries import (
     read_contender,
     weight_bytes,
 )
-from autotune.tuning.roofline import needed_flops, share_of_roof, why_above
-from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.worker.entry import Standing
-from autotune.worker.environment import only_threads
-from autotune.worker.limits import check_memory
-from autotune.worker.noise import PAIRS, measure_noise
-from autotune.worker.reading import partition
+from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_above
+from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
+from autotune.worker.bench.entry import Standing
+from autotune.worker.bench.noise import PAIRS, measure_noise
+from autotune.worker.isolation.environment import only_threads
+from autotune.worker.isolation.limits import check_memory
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)

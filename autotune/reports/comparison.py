@@ -4,11 +4,11 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-from autotune.core.machine import Machine, Roofs
+from autotune.core.host.machine import Machine, Roofs
 from autotune.core.payload import REFERENCE
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
-from autotune.worker.entry import EntryStatus
+from autotune.worker.bench.entry import EntryStatus
 
 FINE = ("ok", "missing", "unsupported")
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from autotune.core.candidate import Candidate
-from autotune.core.closing import Closing
-from autotune.core.comparator import Comparator, LibraryVariant, Variants
 from autotune.core.evaluator import Effort
+from autotune.core.host.closing import Closing
+from autotune.core.host.machine import Machine
 from autotune.core.listener import Listener
-from autotune.core.machine import Machine
+from autotune.core.plugs.comparator import Comparator, LibraryVariant, Variants
 from autotune.core.trial import Samples
 from autotune.reports.entries import Contender
-from autotune.worker.entry import Entry, Standing
-from autotune.worker.environment import only_threads
+from autotune.worker.bench.entry import Entry, Standing
+from autotune.worker.isolation.environment import only_threads
 from autotune.worker.race import Contestant, library, program, race
 from autotune.worker.worker import Worker
 

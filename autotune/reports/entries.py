@@ -10,21 +10,21 @@ from autotune.bundles.candidates import (
     newest_bundle,
     recorded_candidate,
 )
-from autotune.compiler.lower import tail
-from autotune.compiler.module import compiler_version
+from autotune.compiler.ir.module import compiler_version
+from autotune.compiler.lowering.pipeline import tail
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
-from autotune.core.comparator import Comparator
 from autotune.core.errors import BundleError
+from autotune.core.host.machine import Machine
 from autotune.core.listener import Listener
-from autotune.core.machine import Machine
 from autotune.core.payload import Case, Payload
+from autotune.core.plugs.comparator import Comparator
 from autotune.store.bundle import read_bundle
 from autotune.tuning.default_program import default_candidate
-from autotune.tuning.slow_baseline import TimedBaseline
-from autotune.worker.entry import Entry
-from autotune.worker.kernels import copy_payload, on_threads, read_payload
-from autotune.worker.known import is_same
+from autotune.tuning.stages.slow_baseline import TimedBaseline
+from autotune.worker.bench.entry import Entry
+from autotune.worker.bench.kernels import copy_payload, on_threads, read_payload
+from autotune.worker.loading.resolve import is_same
 
 ON_ONE = " on one"  # behind the name of who runs on one thread, where others run on several
 

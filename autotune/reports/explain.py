@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import recorded_machine
-from autotune.compiler.program import compile_program
+from autotune.compiler.lowering.program import compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import Machine, this_machine
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.reports.ablation import Measured, against_first, against_previous, build_up, leave_one_out, run_variants
 from autotune.reports.counters import Counts, count_events
 from autotune.store.bundle import BundleFiles, read_bundle
-from autotune.worker.testbench import open_testbench
+from autotune.worker.bench.testbench import open_testbench
 from autotune.worker.worker import Worker
 
 COUNTING_SECONDS = 600.0

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from autotune.bundles.bundle import Bundle
-from autotune.compiler.stages import COMPILED
+from autotune.compiler.lowering.stages import COMPILED
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Payload
 from autotune.core.space import Value
@@ -24,7 +24,7 @@ from autotune.tuning.by_hand import candidate_of
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.doctor import A_A_PAIRS, Diagnosis, examine
-from autotune.worker.reading import compile_to, script_text
+from autotune.worker.loading.reading import compile_to, script_text
 
 
 def trials(store: str | Path, *, payload: str | None = None, where: str | None = None) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.trial import Trial
 from autotune.reports.courses import Course

@@ -9,7 +9,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype
 
 from autotune.core.errors import StoreError
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.task_names import readable_name, tell_apart
 from autotune.store.frames import KNOB, to_frame

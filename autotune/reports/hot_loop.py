@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from autotune.compiler.loop_model import HotLoop, judge_hot_loop
-from autotune.compiler.lower import TAIL
-from autotune.compiler.machine_code import MachineLoop
+from autotune.compiler.codegen.loop_model import HotLoop, judge_hot_loop
+from autotune.compiler.codegen.machine_code import MachineLoop
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
-from autotune.tuning.roofline import needed_flops, share_of_roof
-from autotune.worker.kernels import fma_payload
-from autotune.worker.reading import compile_to, partition
-from autotune.worker.roofs import CHAINS, STEPS
+from autotune.tuning.stages.roofline import needed_flops, share_of_roof
+from autotune.worker.bench.kernels import fma_payload
+from autotune.worker.bench.roofs import CHAINS, STEPS
+from autotune.worker.loading.reading import compile_to, partition
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=15, seconds=1.0)

@@ -1,6 +1,6 @@
 """What a cost model learns from trials: which features decide, how wrong it is, what it thinks of what was not tried.
 
-The model of `autotune.tuning.model`, on all trials of a sweep or a recording at once. How wrong it is: what it would
+The model of `samplers.cost_model`, on all trials of a sweep or a recording at once. How wrong it is: what it would
 have said of each trial from all others.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from autotune.bundles.reproduce import find_task, rules_in, threads_in
 from autotune.core.errors import StoreError
-from autotune.core.family import Family
-from autotune.core.machine import Machine, this_machine
+from autotune.core.host.machine import Machine, this_machine
+from autotune.core.plugs.family import Family
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
@@ -24,10 +24,10 @@ from autotune.reports.why import factor_of, rank_of
 from autotune.store.recording import is_recording, read_recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
-from autotune.tuning.features import feature_names, features_of
-from autotune.tuning.model import FAILED, MOST_LOST, POWER, lost
-from autotune.tuning.own import own_in
-from autotune.tuning.process import Numbers, Process
+from autotune.tuning.samplers.cost_model import FAILED, MOST_LOST, POWER, lost
+from autotune.tuning.samplers.features import feature_names, features_of
+from autotune.tuning.samplers.gaussian_process import Numbers, Process
+from autotune.tuning.stages.user_script import own_in
 
 Times = list[tuple[dict[str, Value], float | None]]
 FEWEST = 5  # trials that a model is made of

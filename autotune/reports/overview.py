@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.core.space import Config, Value
 from autotune.reports.courses import Course, Curve, course_of
 from autotune.reports.holdings import DefaultConfig, Holdings, names_of

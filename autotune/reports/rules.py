@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 
 from autotune.core.payload import Payload
-from autotune.core.rules import Rewriting, Rule
+from autotune.core.scripts.rules import Rewriting, Rule
 from autotune.registry import PAYLOADS, registered
-from autotune.worker.rule_files import rewriting_of, rules_in_force
+from autotune.worker.loading.rule_files import rewriting_of, rules_in_force
 
 NUMBERED = re.compile(r"%(?:\d+|c[\w-]+|cst(?:_\d+)?)")  # names that every op behind a change gets anew
 

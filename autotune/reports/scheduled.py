@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.compiler.lower import tail
+from autotune.compiler.lowering.pipeline import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
-from autotune.core.family import Family
-from autotune.core.foreign_kernel import ForeignKernel
-from autotune.core.machine import Machine
-from autotune.core.script import Step, kernels_of, origin, panels_of, script_of, write_step
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.scripts.assembly import Step, kernels_of, origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.registry import family_for, load_family
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.own import written
+from autotune.tuning.stages.user_script import written
 
 KERNEL = "kernel"  # code of a back end, where that won the task
 RECORD = ("schedule", "config", "ops", "count")  # of a task, in a manifest

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.stages import STEPS
+from autotune.compiler.lowering.stages import STEPS
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError, RuleError
-from autotune.core.family import Family
-from autotune.core.machine import Machine, this_machine
-from autotune.core.own_family import OwnFamily
+from autotune.core.host.machine import Machine, this_machine
+from autotune.core.ops.uncovered import UncoveredOp
 from autotune.core.payload import UNPROVED, Payload
+from autotune.core.plugs.family import Family
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.task import Task
-from autotune.core.uncovered import UncoveredOp
 from autotune.registry import families_for, load_family
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.rules import rewriting_difference, rewritten
@@ -25,9 +25,9 @@ from autotune.reports.space import describe_space
 from autotune.reports.stages import OWN, REWRITTEN, plugged_stages, stages
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.tuning.own import open_own, own_of, own_script, parts_of
-from autotune.worker.reading import ScriptFile, compile_to, open_payload, script_text
-from autotune.worker.rule_files import read_rules
+from autotune.tuning.stages.user_script import open_own, own_of, own_script, parts_of
+from autotune.worker.loading.reading import ScriptFile, compile_to, open_payload, script_text
+from autotune.worker.loading.rule_files import read_rules
 
 DEFAULT = "default"
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Sequence
 
-from autotune.core.machine import Machine
-from autotune.core.open_script import OpenKnob, OpenScript, facts_in, facts_of
-from autotune.core.own_family import OwnFamily
+from autotune.core.host.machine import Machine
+from autotune.core.scripts.parametric import OpenKnob, OpenScript, facts_in, facts_of
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Space, Value
 from autotune.reports.scheduled import Scheduled
 

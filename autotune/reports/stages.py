@@ -1,8 +1,8 @@
 """What `show` can print: the stages of a compilation, and those that plug-ins add."""
 
-from autotune.compiler.stages import COMPILED
+from autotune.compiler.lowering.stages import COMPILED
 from autotune.core.errors import PayloadError
-from autotune.core.verb import ShownStage
+from autotune.core.plugs.verb import ShownStage
 from autotune.registry import STAGES, loaded_points
 
 REWRITTEN = "rewritten"

@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.errors import AutotuneError
-from autotune.core.machine import Machine, this_machine
-from autotune.core.own_family import OWN
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
+from autotune.core.scripts.user_family import OWN
 from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.core.task_names import readable_names
 from autotune.registry import load_family
 from autotune.reports.holdings import Holdings
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.own import own_of
-from autotune.tuning.roofline import needed_flops
-from autotune.worker.known import reopen_payload
-from autotune.worker.reading import partition
+from autotune.tuning.stages.roofline import needed_flops
+from autotune.tuning.stages.user_script import own_of
+from autotune.worker.loading.reading import partition
+from autotune.worker.loading.resolve import reopen_payload
 
 MACHINE: TypeAdapter[Machine] = TypeAdapter(Machine)
 

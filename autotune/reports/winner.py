@@ -13,7 +13,7 @@ from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import BudgetRecord, TaskRecord, UncoveredRecord
 from autotune.store.sessions import SessionFigures, figures_of
-from autotune.tuning.roofline import share_beside, why_above
+from autotune.tuning.stages.roofline import share_beside, why_above
 
 
 @dataclass(frozen=True)

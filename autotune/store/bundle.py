@@ -14,14 +14,14 @@ from pathlib import Path
 
 from autotune.compiler.guard import PASSES, RULES, BundleTexts, check_pipeline, passes_of
 from autotune.core.errors import BundleError
-from autotune.core.foreign_kernel import ForeignKernel, MadeObject, kernel_files
 from autotune.core.payload import REFERENCE, Payload
-from autotune.core.rules import NO_RULES, Rules
+from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject, kernel_files
+from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import BASELINES, is_registered, load_baseline, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
 from autotune.store.manifest_checks import check_manifest
-from autotune.worker.known import as_recorded, is_same, known_payload
-from autotune.worker.reading import check_bundle
+from autotune.worker.loading.reading import check_bundle
+from autotune.worker.loading.resolve import as_recorded, is_same, known_payload
 
 PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
 FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.store.manifest import Manifest
 
 RETUNE = "`autotune replay BUNDLE --retune` searches again from its configs"

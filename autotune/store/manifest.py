@@ -16,8 +16,8 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from autotune.core.errors import BundleError
-from autotune.core.files import read_file
-from autotune.core.machine import Machine
+from autotune.core.host.files import read_file
+from autotune.core.host.machine import Machine
 from autotune.core.printable import one_line
 from autotune.core.stats import Interval
 from autotune.store.records import (

@@ -6,8 +6,8 @@ from math import isclose, prod
 import psutil
 
 from autotune.core.errors import BundleError
-from autotune.core.foreign_kernel import kernel_files
 from autotune.core.payload import DTYPES, REFERENCE, WRITTEN
+from autotune.core.plugs.foreign_kernel import kernel_files
 from autotune.core.stats import Interval
 from autotune.store.manifest import Manifest
 from autotune.store.records import BudgetRecord

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.core.machine import Machine, this_machine
+from autotune.core.host.machine import Machine, this_machine
 
 OUTPUT = Path("tuned")
 

@@ -15,8 +15,8 @@ import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.errors import StoreError
-from autotune.core.files import check_file, read_file
-from autotune.core.machine import Machine
+from autotune.core.host.files import check_file, read_file
+from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space, Value
 from autotune.core.task import Task
 from autotune.core.trial import Trial

@@ -241,7 +241,7 @@ class Numerics:
 
 @dataclass(frozen=True)
 class UncoveredRecord:
-    """What no schedule changes, as `autotune.core.uncovered` describes it.
+    """What no schedule changes, as `autotune.core.ops.uncovered` describes it.
 
     Attributes:
         name: Kind and sizes.

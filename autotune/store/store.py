@@ -16,8 +16,8 @@ import pandas as pd
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
 
-from autotune.core.closing import Closing
 from autotune.core.errors import StoreError
+from autotune.core.host.closing import Closing
 from autotune.core.space import Config
 from autotune.store.database.address import is_postgres, shown
 from autotune.store.database.local import open_database

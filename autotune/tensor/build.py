@@ -12,22 +12,22 @@ from pathlib import Path
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.contexts import Caller, Result
-from autotune.compiler.lower import compilation
-from autotune.compiler.lowered import LoweredProgram, load_program, lower_program
-from autotune.compiler.module import compiler_version
+from autotune.compiler.ir.module import compiler_version
+from autotune.compiler.lowering.pipeline import compilation
+from autotune.compiler.lowering.text import LoweredProgram, load_program, lower_program
 from autotune.core.arrays import Accepted
 from autotune.core.candidate import Candidate
 from autotune.core.errors import TensorError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Array, Payload
 from autotune.registry import DISTRIBUTION
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.places import bundle_folder
 from autotune.tensor.kept import keep, key_of, read_kept
-from autotune.tuning.backends import check_own_code
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.reading import partition
+from autotune.tuning.stages.backends import check_own_code
+from autotune.worker.loading.reading import partition
 
 KEPT = 256  # functions of `numpy` in memory
 

@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from autotune.compiler.lowered import LoweredProgram
+from autotune.compiler.lowering.text import LoweredProgram
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.core.files import read_file
-from autotune.worker.named import cache
+from autotune.core.host.files import read_file
+from autotune.worker.loading.paths import cache
 
 FORMAT = 1  # 1: hash of the rest, a line; JSON of text, weights, threads
 MOST_FILES, MOST_BYTES = 1000, 256 << 20

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from autotune.compiler.lower import tail
+from autotune.compiler.lowering.pipeline import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
-from autotune.core.family import Rewrites
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
-from autotune.core.script import Step
+from autotune.core.plugs.family import Rewrites
+from autotune.core.scripts.assembly import Step
 from autotune.core.space import Value
 from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.roofline import needed_flops, share_of_roof
+from autotune.tuning.stages.roofline import needed_flops, share_of_roof
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.worker.worker import Worker
 

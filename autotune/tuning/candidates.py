@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from autotune.compiler.lower import tail
+from autotune.compiler.lowering.pipeline import tail
 from autotune.core.candidate import Candidate
-from autotune.core.script import Step, assemble, kernels_of, panels_of, script_of
+from autotune.core.scripts.assembly import Step, assemble, kernels_of, panels_of, script_of
 
 
 def candidate_alone(step: Step, threads: int = 1) -> Candidate:

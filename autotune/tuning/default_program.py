@@ -2,8 +2,8 @@
 
 from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
-from autotune.core.machine import Machine
-from autotune.core.script import write_step
+from autotune.core.host.machine import Machine
+from autotune.core.scripts.assembly import write_step
 from autotune.registry import family_for
 from autotune.tuning.candidates import candidate_whole
 

@@ -4,23 +4,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener, telling
-from autotune.core.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
-from autotune.tuning.lessons import recordings_for
-from autotune.tuning.opening import Start
 from autotune.tuning.options import TuneOptions, options_from, with_options
-from autotune.tuning.own import own_script
 from autotune.tuning.result import TuneResult
+from autotune.tuning.samplers.transfer import recordings_for
+from autotune.tuning.stages.opening import Start
+from autotune.tuning.stages.user_script import own_script
+from autotune.tuning.stages.warm_start import read_known
 from autotune.tuning.tunable import TransformScript
 from autotune.tuning.tunable import payload as payload_of
 from autotune.tuning.tune import tune as tune_into
-from autotune.tuning.warm_start import read_known
-from autotune.worker.noise import read_floor
-from autotune.worker.reading import ScriptFile
-from autotune.worker.rule_files import read_rules
+from autotune.worker.bench.noise import read_floor
+from autotune.worker.loading.reading import ScriptFile
+from autotune.worker.loading.rule_files import read_rules
 
 
 @with_options

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
-from autotune.core.cores import MOST_THREADS, check_jobs
 from autotune.core.errors import OptionError
+from autotune.core.host.cores import MOST_THREADS, check_jobs
 from autotune.core.objective import SECONDS, Objective
 from autotune.core.options import (
     LEAST_TIMEOUT,

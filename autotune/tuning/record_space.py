@@ -5,18 +5,18 @@ from pathlib import Path
 
 from autotune.core.errors import ScheduleError, StoreError
 from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
-from autotune.core.family import Family
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine, this_machine
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
 from autotune.core.payload import Payload
+from autotune.core.plugs.family import Family
 from autotune.core.task import Task
 from autotune.registry import family_for
 from autotune.store.recording import Recording, write_recording
 from autotune.store.store import Store
-from autotune.tuning.part import PartFamily, part_of
-from autotune.tuning.record import versions
-from autotune.tuning.task_search import TaskSearch
+from autotune.tuning.samplers.space_part import PartFamily, part_of
+from autotune.tuning.stages.record import versions
+from autotune.tuning.stages.task_search import TaskSearch
 
 EFFORT = Effort(samples=16, seconds=0.25)
 

@@ -9,9 +9,9 @@ from itertools import accumulate
 from autotune.core.space import Config
 from autotune.registry import load_family
 from autotune.store.recording import Recording
-from autotune.tuning.features import Features, features_of
-from autotune.tuning.sampler import Lesson
-from autotune.tuning.search import Search
+from autotune.tuning.samplers.features import Features, features_of
+from autotune.tuning.samplers.sampler import Lesson
+from autotune.tuning.samplers.search import Search
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from autotune.core.machine import Machine, Roofs
+from autotune.core.host.machine import Machine, Roofs
+from autotune.core.ops.uncovered import UncoveredShare
 from autotune.core.payload import REFERENCE
 from autotune.core.space import Value
 from autotune.core.stats import Interval
-from autotune.core.uncovered import UncoveredShare
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Family
-from autotune.core.machine import Machine, this_machine
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
-from autotune.core.script import Step, assemble, write_step
+from autotune.core.plugs.family import Family
+from autotune.core.scripts.assembly import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from autotune.registry import families, load_writer
-from autotune.worker.reading import ScriptFile, open_payload, partition
+from autotune.worker.loading.reading import ScriptFile, open_payload, partition
 
 
 @dataclass(frozen=True)

@@ -7,32 +7,32 @@ from pathlib import Path
 
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
-from autotune.core.rules import NONE
+from autotune.core.scripts.rules import NONE
 from autotune.registry import load_baseline, load_family, ties
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.room import with_room
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store
-from autotune.tuning.allowed import Allowed, Errors
-from autotune.tuning.assemble import assemble_model
-from autotune.tuning.backends import open_makers, refusals
-from autotune.tuning.budget import rounding_here, spend
-from autotune.tuning.choose import choose_all
-from autotune.tuning.choose_rules import choose_rules
-from autotune.tuning.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.own import parts_of, read_own, rehearse_all
-from autotune.tuning.prove_rules import prove_rules, rules_of
-from autotune.tuning.record import check_recorded, record
 from autotune.tuning.result import TuneResult
-from autotune.tuning.roofline import needed_flops
-from autotune.tuning.running import run_on_slots
-from autotune.tuning.sessions import measure_sessions
-from autotune.tuning.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.tuning.summary import fronts_of, summarize
-from autotune.tuning.workplace import check_means, open_workplace
-from autotune.worker.noise import PAIRS, measure_noise
-from autotune.worker.team import Team
+from autotune.tuning.stages.agreement import Allowed, Errors
+from autotune.tuning.stages.assemble import assemble_model
+from autotune.tuning.stages.backends import open_makers, refusals
+from autotune.tuning.stages.budget import rounding_here, spend
+from autotune.tuning.stages.choose import choose_all
+from autotune.tuning.stages.choose_rules import choose_rules
+from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
+from autotune.tuning.stages.prove_rules import prove_rules, rules_of
+from autotune.tuning.stages.record import check_recorded, record
+from autotune.tuning.stages.roofline import needed_flops
+from autotune.tuning.stages.running import run_on_slots
+from autotune.tuning.stages.sessions import measure_sessions
+from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
+from autotune.tuning.stages.summary import fronts_of, summarize
+from autotune.tuning.stages.user_script import parts_of, read_own, rehearse_all
+from autotune.tuning.stages.workplace import check_means, open_workplace
+from autotune.worker.bench.noise import PAIRS, measure_noise
+from autotune.worker.remote.team import Team
 
 
 def tune(

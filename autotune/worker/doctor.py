@@ -4,18 +4,18 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from autotune.compiler.module import compiler_version
-from autotune.compiler.object_code import runner_libraries
-from autotune.compiler.openmp import find_openmp, threads_or_why
-from autotune.core.cores import physical_cores
-from autotune.core.machine import Machine, Roofs, this_machine
+from autotune.compiler.codegen.object_code import runner_libraries
+from autotune.compiler.codegen.openmp import find_openmp, threads_or_why
+from autotune.compiler.ir.module import compiler_version
+from autotune.core.host.cores import physical_cores
+from autotune.core.host.machine import Machine, Roofs, this_machine
 from autotune.core.options import MOST_COUNT, check_whole
-from autotune.worker.disturbance import Watch, advise
-from autotune.worker.energy import describe_energy
-from autotune.worker.noise import measure_noise
+from autotune.worker.bench.disturbance import Watch, advise
+from autotune.worker.bench.energy import describe_energy
+from autotune.worker.bench.noise import measure_noise
+from autotune.worker.bench.roofs import fork_seconds
+from autotune.worker.isolation.sandbox import Wall, available_walls
 from autotune.worker.probe import find_holes
-from autotune.worker.roofs import fork_seconds
-from autotune.worker.sandbox import Wall, available_walls
 from autotune.worker.worker import Worker
 
 A_A_PAIRS = 8

@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import IO, NoReturn
 
-from autotune.worker.process import DIE_WITH_PARENT
+from autotune.worker.isolation.process import DIE_WITH_PARENT
 
 END_SECONDS = 10.0  # what it measures then counts for nobody
 

@@ -15,15 +15,15 @@ from typing import TypeVar
 
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.stats import LONGEST, SHORTEST
 from autotune.core.trial import Samples
-from autotune.worker.entry import Entry, ExpectedPart, Standing
-from autotune.worker.libraries import enter_library, take_expected
-from autotune.worker.measure import Batch, is_spent
-from autotune.worker.programs import REFERENCE, OracleQuestion, enter_program, enter_reference, expected_part
-from autotune.worker.turns import FirstTurn, Turn, calibrate_entry, take_sample
+from autotune.worker.bench.entry import Entry, ExpectedPart, Standing
+from autotune.worker.bench.libraries import enter_library, take_expected
+from autotune.worker.bench.measure import Batch, is_spent
+from autotune.worker.bench.programs import REFERENCE, OracleQuestion, enter_program, enter_reference, expected_part
+from autotune.worker.bench.turns import FirstTurn, Turn, calibrate_entry, take_sample
 from autotune.worker.worker import Worker
 
 PART_ELEMENTS = 1 << 24  # of an expected output in one message: 128 MiB in float64

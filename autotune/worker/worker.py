@@ -12,13 +12,16 @@ from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import TypeVar
 
-from autotune.core.closing import Closing
 from autotune.core.errors import AnswerError, AutotuneError, MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
-from autotune.core.machine import Machine, Roofs
+from autotune.core.host.closing import Closing
+from autotune.core.host.machine import Machine, Roofs
+from autotune.core.host.readable import Readable, readable
 from autotune.core.printable import one_line
-from autotune.core.readable import Readable, readable
-from autotune.worker.answers import (
+from autotune.worker.bench.claims import CoreClaim
+from autotune.worker.bench.drift import Drift
+from autotune.worker.bench.evaluate import evaluate, roofs
+from autotune.worker.isolation.answers import (
     Raised,
     Returned,
     check_roofs,
@@ -28,14 +31,17 @@ from autotune.worker.answers import (
     read_answer,
     read_trusted,
 )
-from autotune.worker.cause import KEEPER_KILLED, ExitCause, find_cause, overdue
-from autotune.worker.claims import CoreClaim
-from autotune.worker.drift import Drift
-from autotune.worker.evaluate import evaluate, roofs
-from autotune.worker.keeper import IsolatedProcess, Keeper
-from autotune.worker.limits import MEMORY_ALLOWANCE, MEMORY_FACTOR, CallTimeline, count_oom_kills, worker_memory
-from autotune.worker.process import Call, Limits, Surroundings
-from autotune.worker.scratch import Scratch
+from autotune.worker.isolation.cause import KEEPER_KILLED, ExitCause, find_cause, overdue
+from autotune.worker.isolation.keeper import IsolatedProcess, Keeper
+from autotune.worker.isolation.limits import (
+    MEMORY_ALLOWANCE,
+    MEMORY_FACTOR,
+    CallTimeline,
+    count_oom_kills,
+    worker_memory,
+)
+from autotune.worker.isolation.process import Call, Limits, Surroundings
+from autotune.worker.isolation.scratch import Scratch
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -44,8 +50,8 @@ ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 TRIES = 2  # of a call whose process was killed from outside
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 MOST_SAID = 200  # characters of an error that nobody expected
-PRELOAD = ("autotune.worker.evaluate",)
-LIBRARY_PRELOAD = ("autotune.worker.libraries",)
+PRELOAD = ("autotune.worker.bench.evaluate",)
+LIBRARY_PRELOAD = ("autotune.worker.bench.libraries",)
 
 
 class Worker(Closing):

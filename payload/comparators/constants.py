@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from autotune.core.errors import ComparatorError
-from autotune.core.graph import Graph, OpNode, Rules, translate
+from autotune.core.ops.graph import Graph, OpNode, Rules, translate
 from autotune.core.payload import Array, Payload
 from payload.comparators import numpy_ops
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from autotune.core.comparator import Prepared
-from autotune.core.cores import own_cores
 from autotune.core.errors import ComparatorError
+from autotune.core.host.cores import own_cores
 from autotune.core.payload import Array, Payload
+from autotune.core.plugs.comparator import Prepared
 from payload.comparators.tensor_module import SCOPE, TensorModule, write
 
 # Measured for nano, gpt2 and 512^3: optimization level O3 and microkernels made nothing faster, data tiling does.

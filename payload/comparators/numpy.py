@@ -7,9 +7,9 @@ from importlib.metadata import version
 
 import numpy as np
 
-from autotune.core.comparator import Prepared
-from autotune.core.graph import Graph
+from autotune.core.ops.graph import Graph
 from autotune.core.payload import Array, Payload
+from autotune.core.plugs.comparator import Prepared
 from payload.comparators.constants import fixed_of, fold_constants
 from payload.comparators.numpy_ops import RULES
 

@@ -6,7 +6,7 @@ Sizes: T rows, B sequences, C width, H heads, D = C / H, L layers, P rows of a c
 import numpy as np
 import numpy.typing as npt
 
-from autotune.core.graph import OpNode, Rules
+from autotune.core.ops.graph import OpNode, Rules
 from autotune.core.payload import Array
 from payload.convolution import steps_of
 

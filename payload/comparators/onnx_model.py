@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from autotune.core.graph import OpNode, Rules, translate
+from autotune.core.ops.graph import OpNode, Rules, translate
 from autotune.core.payload import Array, Payload
 from payload.comparators.constants import fold_constants, weights_of
 from payload.comparators.onnx_graph import OnnxGraph

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from autotune.core.comparator import Prepared
-from autotune.core.cores import own_cores
+from autotune.core.host.cores import own_cores
 from autotune.core.payload import DTYPES, Argument, Array, Payload
+from autotune.core.plugs.comparator import Prepared
 from payload.comparators.onnx_graph import OnnxGraph, serialize
 from payload.comparators.onnx_model import build
 

@@ -10,10 +10,10 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from autotune.core.comparator import LibraryVariant, Prepared
-from autotune.core.cores import own_cores
 from autotune.core.errors import ComparatorError
+from autotune.core.host.cores import own_cores
 from autotune.core.payload import Array, Payload
+from autotune.core.plugs.comparator import LibraryVariant, Prepared
 from payload.comparators.torch_network import build_network
 from payload.programs import call_arguments, load_program
 

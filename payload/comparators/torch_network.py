@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.core.graph import OpNode, Rules, translate
+from autotune.core.ops.graph import OpNode, Rules, translate
 from autotune.core.payload import Array, Payload
 from payload.comparators.constants import fixed_of, fold_constants
 from payload.convolution import steps_of

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from autotune.core.dialect import WrittenFunction
+from autotune.core.ops.dialect import WrittenFunction
 from autotune.core.payload import Payload
 from payload.dialect.definition import define
 from payload.dialect.op import Op

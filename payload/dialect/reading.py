@@ -8,7 +8,8 @@ from dataclasses import fields
 from math import isfinite
 from typing import get_type_hints
 
-from autotune.core.dialect import (
+from autotune.core.errors import PayloadError
+from autotune.core.ops.dialect import (
     OPEN,
     RUNTIME,
     Attribute,
@@ -18,7 +19,6 @@ from autotune.core.dialect import (
     WrittenRange,
     WrittenType,
 )
-from autotune.core.errors import PayloadError
 from autotune.core.payload import Argument
 from payload.builder import DynamicSize
 from payload.dialect.op import INDEX, Kind, Op

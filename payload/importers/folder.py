@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.core.imported import (
+from autotune.core.payload import Array
+from autotune.core.plugs.imported import (
     DESCRIPTION,
     ORACLE,
     SEEDS,
@@ -21,7 +22,6 @@ from autotune.core.imported import (
     input_key,
     result_key,
 )
-from autotune.core.payload import Array
 
 # By rank, the order of a kernel (f, c, i, j) as (i, j, c, f), and that of such as (f, c, i, j); of (f, c, j) likewise.
 KERNEL, KERNEL_BACK = {3: (2, 1, 0), 4: (2, 3, 1, 0)}, {3: (2, 1, 0), 4: (3, 2, 0, 1)}

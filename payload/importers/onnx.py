@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from autotune.core.imported import Importer
+from autotune.core.plugs.imported import Importer
 from payload.importers.converter import start_converter
 from payload.importers.onnx_files import external_files
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.core.imported import SEEDS, ImportedModel, ModelArgument, hash_model
 from autotune.core.payload import Array
+from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument, hash_model
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     KERNEL_BACK,

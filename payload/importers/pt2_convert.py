@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.core.imported import SEEDS, ImportedModel, ModelArgument
 from autotune.core.payload import Array
+from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     MOST_WEIGHT_BYTES,

@@ -31,9 +31,9 @@ from typing import Any
 
 from autotune.core.c_names import identifier
 from autotune.core.errors import CompileError, ScheduleError
-from autotune.core.foreign_kernel import MadeObject
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction
+from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.printable import first_lines
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task

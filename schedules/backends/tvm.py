@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from autotune.core.errors import CompileError
-from autotune.core.foreign_kernel import MadeObject
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.printable import first_lines
 from autotune.core.space import Config, Space
 from autotune.core.task import Task

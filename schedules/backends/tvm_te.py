@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from autotune.core.computation import Computation, ComputedOp, LinearIndex, ScalarOp
+from autotune.core.ops.computation import Computation, ComputedOp, LinearIndex, ScalarOp
 from autotune.core.payload import Argument
 
 Tensor = Any

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from autotune.core.errors import CompileError
-from autotune.core.foreign_kernel import MadeObject
+from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 from schedules.backends.tvm_code import SYMBOL, write_llvm

@@ -19,14 +19,14 @@ from tuning_support import MACHINES, default_steps, run
 
 from autotune.bundles import c_header as header
 from autotune.bundles.c_header import C_TYPES, c_header, parameter
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Candidate
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import DTYPES, ROLES, Argument, Payload
 from autotune.core.printable import in_comment
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for, load_payload
 from autotune.store.records import WeightRecord
 

@@ -11,8 +11,8 @@ from import_support import import_product
 
 import autotune as at
 from autotune.bundles import contexts
-from autotune.compiler import array_calls
-from autotune.compiler.array_calls import ArrayCall
+from autotune.compiler.lowering import array_calls
+from autotune.compiler.lowering.array_calls import ArrayCall
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within
 from autotune.core.payload import DTYPES, Argument

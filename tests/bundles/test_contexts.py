@@ -9,9 +9,9 @@ import pytest
 
 from autotune.bundles.call import PayloadFunction
 from autotune.bundles.contexts import ContextPool
-from autotune.compiler.openmp import find_openmp
+from autotune.compiler.codegen.openmp import find_openmp
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
 from autotune.tuning.default_program import default_candidate
 from schedules import shares

@@ -11,11 +11,11 @@ from c_support import NEEDS_C, call_from_c
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.emit import emit_bundle
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.store.bundle import read_bundle
-from autotune.worker.proof import transform
+from autotune.worker.bench.proof import transform
 from schedules.fused_model import default_config
 
 MLIR_OPT = Path(next(iter(mlir.__path__))) / "bin" / "mlir-opt"

@@ -11,11 +11,11 @@ from import_support import PRODUCT, describe, import_product, named
 from autotune.bundles.candidates import differences_now
 from autotune.bundles.replay import replay
 from autotune.core.errors import BundleError, PayloadError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.store.bundle import read_bundle
-from autotune.worker.known import reopen_payload
-from autotune.worker.named import is_named, names, places_of, remember
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.paths import is_named, names, places_of, remember
+from autotune.worker.loading.reading import open_payload
+from autotune.worker.loading.resolve import reopen_payload
 
 OPENED = []
 sys.addaudithook(

@@ -223,7 +223,7 @@ def test_a_bundle_that_computes_something_else_is_wrong(bundle):
 
 
 def test_a_bundle_of_another_machine_is_stale(bundle):
-    from autotune.core.machine import Machine
+    from autotune.core.host.machine import Machine
 
     def change(manifest):
         manifest["machine"]["l2_bytes"] = 123456

@@ -15,7 +15,7 @@ from autotune.bundles.retune import recorded_options, retune_bundle
 from autotune.bundles.timing import Timing
 from autotune.cli.replay import show_replay
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples

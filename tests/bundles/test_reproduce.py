@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.trial import RIGHT
 from autotune.registry import family_for, load_payload
 from autotune.store.copying import copy_store
 from autotune.store.store import Store
-from autotune.tuning.task_search import TaskSearch
+from autotune.tuning.stages.task_search import TaskSearch
 from autotune.worker.worker import Worker
 
 SPEC = "matmul,m=9,n=7,k=5"

@@ -9,10 +9,10 @@ from bundle_support import edit_manifest, make_bundle, no_care
 from import_support import PRODUCT, import_product
 
 from autotune.core.errors import BundleError
-from autotune.core.imported import ORACLE
 from autotune.core.payload import UNPROVED
+from autotune.core.plugs.imported import ORACLE
 from autotune.store.bundle import read_bundle
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 
 
 @pytest.fixture(scope="module")

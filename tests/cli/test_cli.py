@@ -14,7 +14,7 @@ from sweep_support import fill_store
 from tuning_support import contraction_payload
 
 from autotune.cli.verbs import app
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples, Trial
 from autotune.store.history import Check, append_history

@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.cli.machines import sweep_each
-from autotune.worker.slot import Slot
+from autotune.worker.remote.slot import Slot
 
 SLOTS = [Slot(name, "software", "avx2", 1, 0.01, 1e-4, 1e-4) for name in ("0ff0", "92578e66")]
 

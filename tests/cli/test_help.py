@@ -4,7 +4,7 @@ import pytest
 
 import autotune as at
 from autotune.cli.verbs import VERBS, in_order
-from autotune.core.verb import HEADINGS
+from autotune.core.plugs.verb import HEADINGS
 from autotune.registry import plugged_verbs
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.worker.worker import Worker
 
 BUNDLE = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/matmul_m64_n64_k64"

@@ -22,7 +22,7 @@ from autotune.cli.tune import show_result
 from autotune.contrib.selftest.figures import Figure
 from autotune.contrib.selftest.verb import show_figures
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.core.stats import Interval
 from autotune.reports.ablation import Measured
 from autotune.reports.comparison import Comparison

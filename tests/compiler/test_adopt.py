@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tuning_support import loaded, run
 
-from autotune.compiler.lower import PLAIN
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.registry import family_for

@@ -5,16 +5,16 @@ import re
 import pytest
 from tuning_support import tensor_payload
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.rewrites import Unit, rewrite
 from autotune.compiler.passes.affine import write_affine_loops
-from autotune.compiler.rewrites import Unit, rewrite
 from autotune.compiler.tasks.partition import partition
-from autotune.core.affine_plan import AffinePlan
 from autotune.core.errors import CompileError
-from autotune.core.machine import Machine
-from autotune.core.marks import AFFINE
+from autotune.core.host.machine import Machine
+from autotune.core.ops.affine_plan import AffinePlan
 from autotune.core.payload import Argument
-from autotune.core.script import Step, assemble, write_step
+from autotune.core.scripts.assembly import Step, assemble, write_step
+from autotune.core.scripts.marks import AFFINE
 from autotune.registry import load_family, load_payload
 
 HOST = Machine("a server", "zen5", "avx512f", 512, 32, 48 << 10, 1 << 20, 32 << 20, 8)

@@ -9,16 +9,16 @@ from compile_support import schedule
 from mlir.execution_engine import ExecutionEngine
 from tuning_support import default_steps, run
 
-from autotune.compiler.lower import ARENA_PASS, PLAIN, TAIL, run_pipeline
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import ARENA_PASS, PLAIN, TAIL, run_pipeline
+from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.passes.arena import NAME, plan_arena
-from autotune.compiler.program import compile_program
-from autotune.compiler.rewrites import Unit
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
-from autotune.core.pages import aligned_empty
+from autotune.core.host.machine import this_machine
+from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
-from autotune.core.script import assemble
+from autotune.core.scripts.assembly import assemble
 from autotune.registry import load_payload
 from schedules.baseline import LOOPS, PASSES
 

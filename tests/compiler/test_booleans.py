@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tuning_support import loaded, run
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.module import context, parse
-from autotune.compiler.normalise.booleans import store_booleans_as_bytes
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 
 MAPS = "indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>]"
 GENERIC = f'linalg.generic {{{MAPS}, iterator_types = ["parallel", "parallel"]}}'

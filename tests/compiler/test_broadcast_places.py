@@ -5,9 +5,9 @@ import re
 import pytest
 from tuning_support import agrees, loaded, run_tuned
 
-from autotune.compiler.module import context, parse
-from autotune.compiler.normalise.broadcast_places import read_places_before_repeating
-from autotune.core.machine import this_machine
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.normalise.gather.before_broadcast import read_places_before_repeating
+from autotune.core.host.machine import this_machine
 from autotune.registry import family_for
 
 COPIES = {  # how ids become an array like the result, and what that is in NumPy

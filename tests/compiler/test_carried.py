@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.bundles.call import compile_payload
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 
 T = "tensor<16x16xf32>"
 M = "memref<16x16xf32>"

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from tuning_support import agrees, random_configs, run
 
-from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
-from autotune.core.marks import HIDDEN
-from autotune.core.script import assemble, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import assemble, write_step
+from autotune.core.scripts.marks import HIDDEN
 from autotune.registry import family_for, load_payload
 
 CAUSAL = "attention,heads=2,seq=40,d=16,causal=1"

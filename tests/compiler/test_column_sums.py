@@ -3,9 +3,9 @@
 import pytest
 from tuning_support import agrees, loaded, run
 
-from autotune.compiler.lower import PLAIN
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.registry import family_for
 from autotune.tuning.default_program import default_candidate
 

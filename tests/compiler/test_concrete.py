@@ -9,13 +9,13 @@ import pytest
 from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read, tiled
 from tuning_support import PACKED, contraction_payload, product_of, run
 
-from autotune.compiler.concrete import concrete_sequences, concrete_text
-from autotune.compiler.lower import TAIL
-from autotune.compiler.module import context
-from autotune.compiler.rewrites import Unit, apply_schedule
+from autotune.compiler.ir.module import context
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.script.instantiate import concrete_sequences, concrete_text
 from autotune.core.errors import CompileError
-from autotune.core.machine import this_machine
-from autotune.core.marks import TAG
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.marks import TAG
 
 PAYLOAD = contraction_payload(32, 48, 16)
 CONSUMED = f"""transform.bufferization.eliminate_empty_tensors %module : {HANDLE}

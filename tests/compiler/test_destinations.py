@@ -4,12 +4,12 @@ import numpy as np
 from compile_support import schedule
 from tuning_support import MACHINES, agrees, default_steps, run, tensor, tensor_payload
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.core.script import assemble, panels_of
+from autotune.core.scripts.assembly import assemble, panels_of
 
 SIZE = 32
 WHOLE, ROW = tensor((SIZE, SIZE)), tensor((SIZE,))

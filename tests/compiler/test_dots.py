@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from precision_support import FAMILIES, computed, product
 from tuning_support import MACHINES, contraction_payload, run
 
-from autotune.compiler.llvm_tools import find_tool
-from autotune.compiler.lower import TAIL, tail
-from autotune.compiler.openmp import find_openmp
-from autotune.compiler.stages import compile_to
+from autotune.compiler.codegen.llvm_tools import find_tool
+from autotune.compiler.codegen.openmp import find_openmp
+from autotune.compiler.lowering.pipeline import TAIL, tail
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.precision import INT8, PRECISIONS
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for, load_family, load_payload, rounding_families
 from autotune.tuning.candidates import candidate_alone
 from schedules.matmul_space import columns_of

@@ -5,12 +5,12 @@ import pytest
 from compile_support import schedule
 from tuning_support import run, tensor_payload
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.core.script import assemble, write_step
+from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for
 
 ROWS, COLUMNS = 5, 96

@@ -5,13 +5,13 @@ from functools import cache
 import pytest
 from tuning_support import MACHINES, agrees, default_steps, random_configs, run, tensor_payload
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.stages import compile_to
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for, load_family, load_payload
 
 ODD = "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17"

@@ -4,9 +4,9 @@ import pytest
 from golden_files import GOLDEN
 from tuning_support import MACHINES, contraction_payload
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.compiler.tasks.partition import partition
-from autotune.core.script import Step, assemble
+from autotune.core.scripts.assembly import Step, assemble
 from autotune.registry import family_for, load_family, load_payload
 
 # file -> (payload, index of its task, machine, what differs from the default config)

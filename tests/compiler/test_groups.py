@@ -3,10 +3,10 @@
 import pytest
 from tuning_support import agrees, random_configs, run, run_steps
 
-from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
-from autotune.core.script import assemble, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for, load_payload
 
 ODD = "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=2"

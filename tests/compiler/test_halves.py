@@ -8,13 +8,13 @@ import pytest
 from bundle_support import no_care
 
 from autotune.bundles.call import compile_payload
-from autotune.compiler.rewrites import SCRIPT
-from autotune.compiler.stages import compile_to
+from autotune.compiler.lowering.rewrites import SCRIPT
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.evaluator import Job
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 
 LAYER = """

@@ -3,7 +3,7 @@
 import pytest
 from arena_support import KIND, SWAPPED, alloc, carry, copy, fill_and_use, lines, loop, plan
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.compiler.passes.arena import plan_arena
 from autotune.core.arena_plan import BufferPlan
 

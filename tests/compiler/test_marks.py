@@ -5,13 +5,13 @@ import re
 import pytest
 from tuning_support import agrees, contraction_payload, product_of, random_configs, run
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.module import context
-from autotune.compiler.rewrites import Unit, apply_schedule
+from autotune.compiler.ir.module import context
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.rewrites import Unit, apply_schedule
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
-from autotune.core.marks import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
+from autotune.core.scripts.marks import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS
 from autotune.registry import family_for, load_payload
 
 

@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 from tuning_support import agrees, contraction_payload, loaded, run
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.module import context, parse
-from autotune.compiler.normalise.channels_last import turn_channels_last
-from autotune.compiler.normalise.narrow import narrow_floats
-from autotune.compiler.normalise.pads import write_inside_borders
-from autotune.compiler.normalise.powers import multiply_powers
-from autotune.compiler.normalise.results import write_results_in_shape
-from autotune.compiler.normalise.shared_matrices import share_matrices
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
+from autotune.compiler.normalise.convolution.window_sums import write_windows_out
+from autotune.compiler.normalise.shapes.pads import write_inside_borders
+from autotune.compiler.normalise.shapes.results import write_results_in_shape
+from autotune.compiler.normalise.shapes.shared_matrices import share_matrices
+from autotune.compiler.normalise.shapes.transposes import read_in_place
+from autotune.compiler.normalise.shapes.unit_dimensions import drop_unit_dimensions
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.starts import start_from_constants
-from autotune.compiler.normalise.transposes import read_in_place
-from autotune.compiler.normalise.unit_dimensions import drop_unit_dimensions
-from autotune.compiler.normalise.window_sums import write_windows_out
+from autotune.compiler.normalise.types.narrow import narrow_floats
+from autotune.compiler.normalise.types.powers import multiply_powers
 from autotune.compiler.tasks.partition import partition
 
 FILLED = """%zero = arith.constant 0.0 : f32

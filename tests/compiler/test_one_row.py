@@ -3,9 +3,9 @@
 import pytest
 from tuning_support import agrees, loaded, run
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.module import context, parse
-from autotune.compiler.normalise.one_row import make_lines_planes
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
 from autotune.compiler.tasks.partition import partition
 from autotune.registry import family_for
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from tuning_support import MACHINES, agrees, run
 
-from autotune.compiler.lower import PLAIN, TAIL
-from autotune.compiler.module import context, find_function, parse
+from autotune.compiler.ir.module import context, find_function, parse
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.passes.online_softmax import go_online
-from autotune.compiler.rewrites import Unit
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Effort, Job
-from autotune.core.family import Blocks
-from autotune.core.machine import this_machine
-from autotune.core.script import assemble, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.plugs.family import Blocks
+from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for, load_payload
 from autotune.tuning.candidates import candidate_alone
-from autotune.worker.evaluate import evaluate
-from autotune.worker.proof import transform
+from autotune.worker.bench.evaluate import evaluate
+from autotune.worker.bench.proof import transform
 
 ATTENTION = "attention,heads=2,seq=128,d=24"
 QUICK = Effort(samples=3, seconds=0.1, sample_seconds=1e-5)

@@ -4,7 +4,7 @@ import pytest
 from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read, space_of, tiled
 
 from autotune.core.errors import ScheduleError, SpaceError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 
 
 def values(options, kind="!transform.any_param"):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from tuning_support import PACKED, run, tensor_payload
 
-from autotune.compiler.lower import PLAIN, TAIL
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.passes.foralls import serialise_foralls
 from autotune.compiler.tasks.partition import partition
 from autotune.core.payload import Argument
-from autotune.core.script import DESTINATIONS, LOWERING, assemble
+from autotune.core.scripts.assembly import DESTINATIONS, LOWERING, assemble
 from autotune.registry import load_baseline
 
 SUMS = tensor_payload(

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_support import MACHINES, contraction_payload, default_steps
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.module import context, find_function, parse
+from autotune.compiler.ir.module import context, find_function, parse
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
-from autotune.compiler.program import compile_program
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import CompileError
-from autotune.core.script import Step, assemble, panels_of, write_step
+from autotune.core.scripts.assembly import Step, assemble, panels_of, write_step
 from autotune.registry import load_family, load_payload
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 
 SIZES = st.integers(1, 40)
 

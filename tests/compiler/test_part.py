@@ -7,16 +7,16 @@ import pytest
 from tuning_support import contraction_payload, tensor, tensor_payload
 
 from autotune.compiler.guard import passes_of
-from autotune.compiler.lower import PLAIN, TAIL
-from autotune.compiler.part import split_pipeline
-from autotune.compiler.program import compile_program
+from autotune.compiler.lowering.part import split_pipeline
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.lowering.program import compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
-from autotune.core.pages import aligned_empty
+from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Argument
 from autotune.registry import BASELINES, load_baseline, load_payload, registered
-from autotune.worker.evaluate import build_and_verify
-from autotune.worker.testbench import Testbench
+from autotune.worker.bench.evaluate import build_and_verify
+from autotune.worker.bench.testbench import Testbench
 
 PIPELINES = [load_baseline(name).pipeline for name in registered(BASELINES)] + [PLAIN]
 

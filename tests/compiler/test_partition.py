@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from tuning_support import contraction_payload, product_of, run, tensor, tensor_payload
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.tasks.partition import partition, structured_ops
 from autotune.core.errors import CompileError, PayloadError
-from autotune.core.marks import TAG
 from autotune.core.payload import Argument, Payload
+from autotune.core.scripts.marks import TAG
 from autotune.registry import load_payload
-from autotune.tuning.roofline import needed_flops
-from autotune.worker.verify import verify
+from autotune.tuning.stages.roofline import needed_flops
+from autotune.worker.bench.verify import verify
 
 SQUARE = tensor((8, 8))
 LAYOUTS = [("mk", "kn"), ("mk", "nk"), ("km", "kn"), ("km", "nk")]
@@ -175,7 +175,7 @@ def bias_and_relu(source, result):
 
 def generics(payload):
     """The same payload with its element-wise ops in generic form, which is what fusion works on."""
-    from autotune.compiler.module import run_passes
+    from autotune.compiler.ir.module import run_passes
 
     with context():
         module = parse(payload.text, "squares")

@@ -5,7 +5,7 @@ from bundle_support import make_bundle, no_care
 from tuning_support import contraction_payload, loaded
 
 from autotune.bundles.replay import replay
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Payload
 from autotune.store.bundle import read_bundle

@@ -6,8 +6,8 @@ from tuning_support import default_steps, run_steps
 
 import autotune.tensor as T
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
-from autotune.worker.reading import open_payload
+from autotune.core.host.machine import this_machine
+from autotune.worker.loading.reading import open_payload
 
 TEXT = """#whole = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>

@@ -5,7 +5,7 @@ import pytest
 
 import autotune as at
 from autotune.core.errors import PayloadError
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 
 GATHER = """func.func @rows(%ids: memref<5xi64>{said}, %table: memref<7x4xf32>, %out: memref<5x4xf32>) {{
   %i = bufferization.to_tensor %ids restrict : memref<5xi64> to tensor<5xi64>

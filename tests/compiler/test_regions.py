@@ -5,11 +5,11 @@ import re
 import pytest
 from arena_support import lines
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.regions import share_regions
-from autotune.compiler.stages import compile_to
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
 from autotune.tuning.default_program import default_candidate
 

@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from autotune.compiler.lower import compilation
-from autotune.compiler.rewrites import AFTER_SCRIPT, BEFORE_SCRIPT, REWRITES, SCRIPT, THREADS
-from autotune.compiler.stages import STEPS, compile_to
+from autotune.compiler.lowering.pipeline import compilation
+from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, BEFORE_SCRIPT, REWRITES, SCRIPT, THREADS
+from autotune.compiler.lowering.stages import STEPS, compile_to
 from autotune.core.errors import CompileError
-from autotune.core.machine import this_machine
-from autotune.core.script import assemble, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for, load_payload
-from autotune.tuning.asked import shared
 from autotune.tuning.candidates import candidate_alone
+from autotune.tuning.stages.requests import shared
 
 ROOT = Path(__file__).parents[2]
 PASSES = ROOT / "autotune" / "compiler" / "passes"
 RECORDED = Path(__file__).with_name("rewrites.json")
 WAY_OUT = (
-    "raise its version in compiler/rewrites.py if it writes other programs; then run tests/compiler/test_rewrites.py"
+    "raise its version in compiler/lowering/rewrites.py if it writes other programs; "
+    "then run tests/compiler/test_rewrites.py"
 )
 
 

@@ -5,11 +5,11 @@ import pytest
 from rule_support import EXAMPLES, example
 from tuning_support import run
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.module import context, symbol
+from autotune.compiler.ir.module import context, symbol
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.rules.apply import rewrite_text
 from autotune.compiler.rules.read import describe_rules, open_rules
-from autotune.core.rules import Rules
+from autotune.core.scripts.rules import Rules
 
 OURS = Rules()
 RULES = {rule.name: rule for rule in describe_rules(OURS)}

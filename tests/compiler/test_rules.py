@@ -9,7 +9,7 @@ from autotune.compiler.rules.apply import rewrite_text
 from autotune.compiler.rules.read import describe_rules
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import RuleError
-from autotune.core.rules import NO_RULES, Rules
+from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import load_payload
 
 GELU = "gelu,rows=4,cols=8"

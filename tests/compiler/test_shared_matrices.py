@@ -3,10 +3,10 @@
 import pytest
 from tuning_support import agrees, loaded, run
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.module import context, parse
-from autotune.compiler.normalise.reshaped_products import reshape_after_elementwise
-from autotune.compiler.normalise.shared_matrices import share_matrices
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.normalise.shapes.reshaped_products import reshape_after_elementwise
+from autotune.compiler.normalise.shapes.shared_matrices import share_matrices
 from autotune.compiler.tasks.partition import partition
 
 LINEAR = """#whole = affine_map<(a, b, k, n) -> (a, b, k, n)>

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tuning_support import agrees, loaded, run, run_tuned
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.module import context, parse
-from autotune.compiler.normalise.slices import read_elements_of_wholes
-from autotune.core.machine import this_machine
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes
+from autotune.core.host.machine import this_machine
 
 
 def padded(low, high, shape):

@@ -5,23 +5,23 @@ import pytest
 from arena_support import KIND, alloc, copy, function, lines
 from tuning_support import agrees, run
 
-from autotune.compiler import openmp
-from autotune.compiler.lower import TAIL, compilation, plans_arena, run_pipeline, tail, threads_of
-from autotune.compiler.module import context, parse
-from autotune.compiler.object_code import disassemble
+from autotune.compiler.codegen import openmp
+from autotune.compiler.codegen.object_code import disassemble
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import TAIL, compilation, plans_arena, run_pipeline, tail, threads_of
+from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.lowering.rewrites import REWRITES, Unit
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.arena import THREAD_NUMBER, plan_arena
 from autotune.compiler.passes.foralls import FORALL, serialise_nested
-from autotune.compiler.program import compile_program
-from autotune.compiler.rewrites import REWRITES, Unit
-from autotune.compiler.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.registry import load_payload
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.kernels import fma_payload
+from autotune.worker.bench.kernels import fma_payload
 
 needs_runtime = pytest.mark.skipif(openmp.find_openmp() is None, reason="no OpenMP runtime is installed")
 

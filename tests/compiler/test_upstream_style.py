@@ -8,12 +8,12 @@ import pytest
 from own_support import HANDLE, read
 from tuning_support import run
 
-from autotune.compiler.concrete import concrete_text
-from autotune.compiler.lower import PLAIN, TAIL
-from autotune.compiler.normalise.intrinsics import INTRINSICS
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.normalise.types.intrinsics import INTRINSICS
+from autotune.compiler.script.instantiate import concrete_text
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.errors import ScheduleError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 
 FILES = sorted((Path(__file__).parent / "upstream_style").glob("*.mlir"))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.special
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.passes.vector_math import approximate
-from autotune.compiler.program import compile_program
 from autotune.core.payload import Argument, Payload
 
 COUNT = 1 << 20

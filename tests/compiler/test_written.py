@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tuning_support import loaded
 
-from autotune.compiler.lower import PLAIN
-from autotune.compiler.program import compile_program
+from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.lowering.program import compile_program
 from autotune.core.errors import PayloadError
 
 M, V = "memref<8xf32>", "vector<8xf32>"

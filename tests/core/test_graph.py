@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from autotune.core.errors import PayloadError
-from autotune.core.graph import GraphWriter, node, translate
+from autotune.core.ops.graph import GraphWriter, node, translate
 from autotune.core.payload import Argument, Payload
 from autotune.registry import PAYLOADS, load_payload, registered
 from payload import lowering

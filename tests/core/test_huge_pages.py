@@ -9,11 +9,11 @@ from tuning_support import MACHINES
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import MachineError
-from autotune.core.pages import HUGE_BYTES, VARIABLE, empty_bytes, gives_huge_pages, pages_of_run
+from autotune.core.host.pages import HUGE_BYTES, VARIABLE, empty_bytes, gives_huge_pages, pages_of_run
 from autotune.registry import family_for, load_payload
 from autotune.store.store import Store
-from autotune.tuning.task_search import TaskSearch
-from autotune.worker.testbench import Testbench
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.worker.bench.testbench import Testbench
 
 SMAPS = Path("/proc/self/smaps")
 ADVICE = {"huge": "hg", "small": "nh"}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tuning_support import MACHINES
 
-from autotune.core import machine as module
 from autotune.core.errors import MachineError
-from autotune.core.machine import VECTOR_EXTENSIONS, Machine, parse_size, read_caches, this_machine
+from autotune.core.host import machine as module
+from autotune.core.host.machine import VECTOR_EXTENSIONS, Machine, parse_size, read_caches, this_machine
 
 
 @pytest.fixture

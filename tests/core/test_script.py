@@ -6,11 +6,11 @@ import re
 import pytest
 from compile_support import apply_script
 
-from autotune.compiler.module import context, parse
-from autotune.core import script as module
+from autotune.compiler.ir.module import context, parse
 from autotune.core.errors import CompileError
-from autotune.core.marks import OPTIONAL, TAG
-from autotune.core.script import Step, assemble
+from autotune.core.scripts import assembly as module
+from autotune.core.scripts.assembly import Step, assemble
+from autotune.core.scripts.marks import OPTIONAL, TAG
 
 GENERALIZE = "%done = transform.structured.generalize %op : (!transform.any_op) -> !transform.any_op"
 PAYLOAD = f"""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from autotune.core.errors import PayloadError
-from autotune.core.loop_nest import Contraction
-from autotune.core.oracle import ContractionOracle
+from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.payload import Argument, Payload
 
 RNG = np.random.default_rng(0)

@@ -15,10 +15,10 @@ from typing import Annotated
 
 import typer
 
-from autotune.core.loop_nest import Contraction
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import Contraction
 from autotune.core.space import Config, Space
-from autotune.tuning.search import Search
+from autotune.tuning.samplers.search import Search
 from schedules.matmul_space import matmul_space
 
 CURVES = Path(__file__).resolve().parent / "gpt2.json"

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import typer
 
-from autotune.core.machine import this_machine
-from autotune.worker.noise import NoisePair, time_twins, time_unequal
+from autotune.core.host.machine import this_machine
+from autotune.worker.bench.noise import NoisePair, time_twins, time_unequal
 from autotune.worker.worker import Worker
 
 SLOWER = 1.05

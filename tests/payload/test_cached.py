@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from payload_support import Program
 
-from autotune.compiler.lower import PLAIN, TAIL
-from autotune.compiler.module import context, parse
-from autotune.compiler.program import compile_program
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.lowering.program import compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Job
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument, Case
-from autotune.core.script import assemble
+from autotune.core.scripts.assembly import assemble
 from autotune.reports.show import show
-from autotune.worker.evaluate import evaluate
-from autotune.worker.testbench import Testbench
+from autotune.worker.bench.evaluate import evaluate
+from autotune.worker.bench.testbench import Testbench
 from payload import gpt, reference
 from payload.config import NANO
 from payload.interface import arguments, read_request

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from payload_support import Program
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Argument
 from autotune.registry import load_payload
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 from payload.config import NANO
 from payload.dialect.gpt import GPT
 from payload.dialect.op import INDEX, Kind

@@ -12,7 +12,7 @@ from autotune.compiler.tasks.dialect_file import read_written
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.reports.show import show
-from autotune.worker.reading import open_payload, read_apart
+from autotune.worker.loading.reading import open_payload, read_apart
 from payload.dialect.gpt import GPT
 from payload.dialect.op import Cost, Kind
 

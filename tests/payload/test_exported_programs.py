@@ -14,10 +14,10 @@ from torch import nn  # noqa: E402
 from autotune.bundles.call import compile_payload  # noqa: E402
 from autotune.compiler.tasks.partition import partition  # noqa: E402
 from autotune.core.evaluator import Job  # noqa: E402
-from autotune.core.machine import this_machine  # noqa: E402
+from autotune.core.host.machine import this_machine  # noqa: E402
 from autotune.tuning.default_program import default_candidate  # noqa: E402
-from autotune.worker.importing import import_model  # noqa: E402
-from autotune.worker.reading import open_payload  # noqa: E402
+from autotune.worker.loading.importing import import_model  # noqa: E402
+from autotune.worker.loading.reading import open_payload  # noqa: E402
 from autotune.worker.worker import Worker  # noqa: E402
 from payload import zoo  # noqa: E402
 from payload.importers.pt2_convert import held_by  # noqa: E402

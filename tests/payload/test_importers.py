@@ -21,13 +21,13 @@ from autotune.bundles.replay import replay
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
-from autotune.core.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
+from autotune.core.host.machine import this_machine
 from autotune.core.listener import telling
-from autotune.core.machine import this_machine
+from autotune.core.plugs.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
 from autotune.registry import family_for
 from autotune.tuning.default_program import default_candidate
-from autotune.worker.importing import import_model
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 from payload.comparators.tensor_module import write as write_module
 from payload.importers.converter import STAGE, pass_on

@@ -71,7 +71,7 @@ def test_nan_and_infinities_are_where_the_reference_has_them(imported, strange):
 def test_a_weight_without_dimensions_is_stored_without(tmp_path):
     from safetensors.numpy import load_file
 
-    from autotune.core.imported import WEIGHTS, ImportedModel
+    from autotune.core.plugs.imported import WEIGHTS, ImportedModel
 
     described = ImportedModel(arguments=(), source="", sha256="", importer="onnx", oracle="", versions={}, notes=())
     turned = np.arange(6, dtype=np.float32).reshape(2, 3).T

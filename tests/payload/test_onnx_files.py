@@ -8,8 +8,8 @@ import pytest
 from model_zoo import FLOAT, helper, numpy_helper, save
 
 from autotune.core.errors import PayloadError
-from autotune.worker.imports import folder_of
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.imports import folder_of
+from autotune.worker.loading.reading import open_payload
 from payload.comparators.onnxruntime import OrtModel
 from payload.importers.onnx_files import external_files
 

@@ -8,8 +8,8 @@ import pytest
 from model_zoo import FLOAT, INT64, TensorProto, helper, numpy_helper
 
 from autotune.core.errors import PayloadError
-from autotune.worker.importing import import_model
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import open_payload
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_convert import read_model

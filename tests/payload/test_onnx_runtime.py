@@ -7,8 +7,8 @@ import onnx
 import pytest
 from model_zoo import FLOAT, TensorProto, helper, numpy_helper
 
-from autotune.worker.importing import import_model
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import open_payload
 from payload.importers import onnx_runtime
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_convert import convert, read_model

@@ -9,8 +9,8 @@ from model_zoo import FLOAT, TensorProto, helper, numpy_helper
 
 import autotune as at
 from autotune.core.errors import PayloadError
-from autotune.core.imported import DESCRIPTION
-from autotune.worker.importing import import_model
+from autotune.core.plugs.imported import DESCRIPTION
+from autotune.worker.loading.importing import import_model
 
 pytestmark = pytest.mark.usefixtures("warm_converters")
 RNG = np.random.default_rng(0)

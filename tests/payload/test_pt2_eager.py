@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from autotune.worker.reading import open_payload  # noqa: E402
+from autotune.worker.loading.reading import open_payload  # noqa: E402
 from payload.importers import pt2_convert  # noqa: E402
 from payload.importers.linalg import UnsupportedError  # noqa: E402
 from payload.importers.pt2_eager import check_program, run_program  # noqa: E402

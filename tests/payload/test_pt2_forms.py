@@ -5,7 +5,7 @@ import pytest
 
 import autotune as at
 from autotune.core.errors import PayloadError
-from autotune.worker.importing import import_model
+from autotune.worker.loading.importing import import_model
 from payload.programs import call_arguments, load_program
 
 torch = pytest.importorskip("torch")

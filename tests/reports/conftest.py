@@ -6,7 +6,7 @@ import pytest
 from strange_support import Strange, StrangeVariants
 
 from autotune.core.evaluator import Effort
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.registry import COMPARATORS, load_comparator, registered
 from autotune.reports import compare
 from autotune.worker.worker import Worker

@@ -14,9 +14,9 @@ from tuning_support import contraction_payload
 from autotune.core.errors import ComparatorError
 from autotune.core.payload import Payload
 from autotune.registry import load_comparator, load_payload
-from autotune.worker import libraries
-from autotune.worker.testbench import Testbench
-from autotune.worker.verify import verify
+from autotune.worker.bench import libraries
+from autotune.worker.bench.testbench import Testbench
+from autotune.worker.bench.verify import verify
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # one way of several, while it lasts

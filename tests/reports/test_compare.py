@@ -13,8 +13,8 @@ from compare_support import (
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError
+from autotune.core.host.machine import Roofs, this_machine
 from autotune.core.listener import SILENT, NoteKeeper
-from autotune.core.machine import Roofs, this_machine
 from autotune.core.stats import Interval, median_interval
 from autotune.registry import load_comparator, load_payload
 from autotune.reports import compare
@@ -23,7 +23,7 @@ from autotune.reports.compare import with_efficiency
 from autotune.reports.comparison import Row
 from autotune.reports.entries import library_contender, on_one_thread
 from autotune.store.places import home
-from autotune.worker.environment import COUNTS, only_threads
+from autotune.worker.isolation.environment import COUNTS, only_threads
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # one way of several, while it lasts

@@ -9,18 +9,18 @@ from compare_support import TINY, installed
 from strange_support import Strange, StrangeVariants
 from tuning_support import contraction_payload
 
-from autotune.compiler.lower import PLAIN
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort
+from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
-from autotune.core.machine import this_machine
 from autotune.core.trial import OUTCOMES
 from autotune.registry import load_payload
 from autotune.reports.contest import Contest, split_heats
 from autotune.reports.entries import Contender
-from autotune.worker import entry as entries
 from autotune.worker import race
-from autotune.worker.entry import Entry, Standing
+from autotune.worker.bench import entry as entries
+from autotune.worker.bench.entry import Entry, Standing
 from autotune.worker.worker import Worker
 
 pytestmark = pytest.mark.usefixtures("no_care")

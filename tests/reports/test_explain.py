@@ -8,9 +8,9 @@ import pytest
 from bundle_support import make_bundle, no_care, shared_bundle
 
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.technique import Technique, is_knob, without
 from autotune.core.space import Constraint, Knob, Space
-from autotune.core.technique import Technique, is_knob, without
 from autotune.registry import family_for, load_payload, load_techniques
 from autotune.reports import counters
 from autotune.reports.ablation import VECTORIZE, build_up, leave_one_out, winner_of

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from autotune.compiler.llvm_tools import find_tool, predict
-from autotune.compiler.machine_code import hot_loop, mix_of, read_instructions
+from autotune.compiler.codegen.llvm_tools import find_tool, predict
+from autotune.compiler.codegen.machine_code import hot_loop, mix_of, read_instructions
 from autotune.core.errors import MachineError, PayloadError, ScheduleError
-from autotune.core.machine import this_machine
-from autotune.core.script import assemble, before_lowering
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import assemble, before_lowering
 from autotune.reports.show import show, show_difference
 
 SPEC = "matmul,m=24,n=32,k=16"

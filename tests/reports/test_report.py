@@ -14,7 +14,7 @@ from bundle_support import edit_file, edit_manifest
 from sweep_support import fill_for_bundle, fill_store
 
 from autotune.core.errors import BundleError, StoreError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.stats import Interval
 from autotune.reports.ablation import Measured
 from autotune.reports.counters import Counts

@@ -6,11 +6,11 @@ import shutil
 import pytest
 from bundle_support import edit_manifest, shared_bundle
 
-from autotune.compiler.lower import ARENA_PASS, TAIL
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.pipeline import ARENA_PASS, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError, PayloadError, SpaceError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.registry import family_for, load_payload
 from autotune.reports.show import UNPLANNED, show
 from autotune.reports.stages import stages

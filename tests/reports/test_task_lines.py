@@ -7,7 +7,7 @@ import pytest
 from bundle_support import make_bundle
 from sweep_support import FLOPS, SUMMARY, fill_store, seconds_of
 
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.reports import task_lines
 from autotune.reports.holdings import Holdings, read_holdings
 from autotune.reports.overview import changed_knobs

@@ -16,7 +16,7 @@ from autotune.reports.learnt import FEWEST, TaskTimes, learn_models, model_of
 from autotune.reports.why import factor_of, rank_of, read_reasons
 from autotune.store.recording import write_recording
 from autotune.store.store import Store
-from autotune.tuning.search import Search
+from autotune.tuning.samplers.search import Search
 
 RESULTS = Path(__file__).parents[2] / "results"
 

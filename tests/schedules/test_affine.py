@@ -7,11 +7,11 @@ from tuning_support import MACHINES, agrees, random_configs, run
 
 import autotune as at
 import autotune.tensor as T
-from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.affine_plan import AFFINE
-from autotune.core.machine import this_machine
-from autotune.core.script import assemble, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.ops.affine_plan import AFFINE
+from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import families_for, family_for, load_family, load_payload
 from autotune.store.store import Store
 

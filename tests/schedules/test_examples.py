@@ -8,8 +8,8 @@ from own_support import read
 from tuning_support import run
 
 import autotune as at
-from autotune.compiler.concrete import concrete_text
-from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.script.instantiate import concrete_text
 
 FOLDER = Path(__file__).parents[2] / "schedules" / "examples"
 PAYLOADS = {

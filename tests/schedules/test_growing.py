@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from tuning_support import MACHINES, call
 
-from autotune.compiler.lower import TAIL
-from autotune.compiler.program import compile_program
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Job
-from autotune.core.machine import this_machine
-from autotune.core.script import Step, assemble, panels_of, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import Step, assemble, panels_of, write_step
 from autotune.registry import family_for
 from autotune.tuning.candidates import candidate_alone
-from autotune.worker.evaluate import evaluate
+from autotune.worker.bench.evaluate import evaluate
 from payload import gpt
 from schedules.growing import GROWING
 

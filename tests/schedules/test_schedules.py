@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_support import MACHINES, contraction_payload, tensor_payload
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError, SpaceError
-from autotune.core.loop_nest import Contraction, LoopNest
+from autotune.core.ops.loop_nest import Contraction, LoopNest
 from autotune.core.payload import Argument, Payload
-from autotune.core.script import Step, assemble
+from autotune.core.scripts.assembly import Step, assemble
 from autotune.core.task import Task
 from autotune.registry import families, family_for, load_family, load_payload
 

@@ -3,13 +3,13 @@
 import pytest
 from tuning_support import agrees, call, random_configs, run
 
-from autotune.compiler.lower import PLAIN, tail
-from autotune.compiler.openmp import find_openmp
-from autotune.compiler.program import compile_program
+from autotune.compiler.codegen.openmp import find_openmp
+from autotune.compiler.lowering.pipeline import PLAIN, tail
+from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.tasks.partition import partition
-from autotune.core.loop_nest import Contraction, LoopNest
-from autotune.core.machine import this_machine
-from autotune.core.script import assemble, panels_of, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.ops.loop_nest import Contraction, LoopNest
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for, load_payload
 from schedules import shares
 from schedules.fused_shape import piece_of_group, shape_of

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tuning_support import MACHINES, agrees, loaded, run_tuned, tensor, tensor_payload
 
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
 from autotune.registry import family_for
 

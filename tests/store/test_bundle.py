@@ -18,7 +18,7 @@ from autotune.core.errors import BundleError
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import FORMAT_VERSION, MOST_BYTES
 from autotune.store.records import Seconds
-from autotune.worker.measure import MOST_CALLS
+from autotune.worker.bench.measure import MOST_CALLS
 
 SPEC = "matmul,m=9,n=24,k=8"
 FILES = ("payload.mlir", "tagged.mlir", "schedule.mlir", "tasks/{tag}.mlir", "schedules/{tag}.mlir")

@@ -15,16 +15,16 @@ from autotune.bundles.reproduce import find_task, reproduce
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.selftest.figures import Direct, open_search, product_task
 from autotune.core.errors import StoreError
-from autotune.core.family import Rewrites
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
+from autotune.core.plugs.family import Rewrites
 from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT, Trial
 from autotune.registry import families, load_payload
 from autotune.store.store import Store
-from autotune.tuning.dead_knobs import dead_knobs
-from autotune.tuning.running import run_searches
-from autotune.tuning.task_search import TaskSearch
+from autotune.tuning.samplers.knob_effects import dead_knobs
+from autotune.tuning.stages.running import run_searches
+from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.tune import TuneOptions
 from autotune.worker.worker import Worker
 

@@ -11,17 +11,17 @@ from precision_support import FAMILIES
 import autotune as at
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Claim
+from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
-from autotune.core.machine import this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.core.trial import Samples
 from autotune.registry import load_payload, rounding_families
-from autotune.tuning.allowed import LEAST_ROWS, Allowed
-from autotune.tuning.budget import fewest_steps, is_rounded, spend
-from autotune.tuning.choose import Choice
 from autotune.tuning.default_program import default_candidate
 from autotune.tuning.result import Spent
-from autotune.worker.proof import RowsWanted, agreeing, count_rows, has_rows
+from autotune.tuning.stages.agreement import LEAST_ROWS, Allowed
+from autotune.tuning.stages.budget import fewest_steps, is_rounded, spend
+from autotune.tuning.stages.choose import Choice
+from autotune.worker.bench.proof import RowsWanted, agreeing, count_rows, has_rows
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
 SPEC = "matmul,m=64,n=128,k=256,constant_b=1"

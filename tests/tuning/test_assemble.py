@@ -6,14 +6,14 @@ from typing import Any
 from bundle_support import no_care
 
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.registry import load_baseline, load_payload
 from autotune.store.store import Store
-from autotune.tuning.assemble import assemble_model
-from autotune.tuning.choose import Choice
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.slow_baseline import TimedBaseline
+from autotune.tuning.stages.assemble import assemble_model
+from autotune.tuning.stages.choose import Choice
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.slow_baseline import TimedBaseline
 from autotune.worker.worker import Worker
 
 HANDLE = "!transform.any_op"

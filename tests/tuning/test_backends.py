@@ -25,17 +25,17 @@ from autotune.bundles.emit import emit_bundle
 from autotune.bundles.replay import replay
 from autotune.core.errors import BundleError, MachineError, ScheduleError
 from autotune.core.evaluator import Effort, Job
-from autotune.core.machine import this_machine
-from autotune.core.script import Step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import Step
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
-from autotune.tuning.backends import open_makers, strangers
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.options import TuneOptions
+from autotune.tuning.stages.backends import open_makers, strangers
 from autotune.tuning.tunable import payload as open_payload
 from autotune.tuning.tune import tune
-from autotune.worker.making import open_backend
-from autotune.worker.reading import partition
+from autotune.worker.loading.external_code import open_backend
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 from schedules.backends.library import open_library
 

@@ -17,10 +17,10 @@ from autotune.core.listener import SILENT
 from autotune.core.payload import Argument, Payload
 from autotune.core.trial import Samples
 from autotune.registry import rounding_families
-from autotune.tuning.allowed import Allowed
-from autotune.tuning.budget import Ladder, is_rounded, seconds_of, spend
-from autotune.tuning.choose import Choice
-from autotune.worker.verify import allowed_error, verify
+from autotune.tuning.stages.agreement import Allowed
+from autotune.tuning.stages.budget import Ladder, is_rounded, seconds_of, spend
+from autotune.tuning.stages.choose import Choice
+from autotune.worker.bench.verify import allowed_error, verify
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
 EXACT = SimpleNamespace(name="exact")

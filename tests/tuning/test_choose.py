@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.core.trial import Samples, Trial
-from autotune.tuning.choose import joined, settle
+from autotune.tuning.stages.choose import joined, settle
 
 FLOOR = 0.02
 DEFAULT = {"tile": 1}

@@ -8,12 +8,12 @@ import pytest
 from autotune.compiler.rules.read import describe_rules
 from autotune.core.errors import RuleError
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import this_machine
-from autotune.core.rules import Rules
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.rules import Rules
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
-from autotune.tuning.choose_rules import choose_rules
-from autotune.worker.reading import partition
+from autotune.tuning.stages.choose_rules import choose_rules
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 SPEC = "gelu,rows=8,cols=16"

@@ -5,11 +5,11 @@ import re
 import pytest
 from compile_support import apply_script
 
-from autotune.compiler.module import context, parse
+from autotune.compiler.ir.module import context, parse
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
-from autotune.core.marks import KNOBS
-from autotune.core.script import assemble, write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import assemble, write_step
+from autotune.core.scripts.marks import KNOBS
 from autotune.registry import family_for, load_payload
 
 SPECS = ("matmul,m=300,n=96,k=64", "attention,heads=2,seq=32,d=16", "gelu,rows=8,cols=48", "layer_norm,rows=16,cols=64")

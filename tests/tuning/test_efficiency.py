@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from autotune.store.recording import read_recording
-from autotune.tuning import search
 from autotune.tuning.rerun import Ground
-from autotune.tuning.sampler import Uniform
+from autotune.tuning.samplers import search
+from autotune.tuning.samplers.sampler import Uniform
 
 RESULTS = Path(__file__).parents[2] / "results"
 SPACES = {path.stem: path for path in sorted(RESULTS.glob("*/spaces/*.xz"))}
@@ -89,7 +89,7 @@ def test_gate_fails_for_a_model_that_prefers_what_it_knows_to_be_slow(grounds, m
 
 
 def test_gate_fails_for_a_model_that_does_not_believe_arithmetic(grounds, monkeypatch):
-    monkeypatch.setattr("autotune.tuning.model.DELAY", "no such feature")
+    monkeypatch.setattr("autotune.tuning.samplers.cost_model.DELAY", "no such feature")
     some = {name: ground for name, ground in grounds.items() if name.startswith("matmul")}
     assert regressions(some, "auto", "auto") != []
 

@@ -10,7 +10,7 @@ import autotune as at
 from autotune import registry
 from autotune.bundles.reproduce import reproduce
 from autotune.core.errors import OptionError, ScheduleError
-from autotune.core.guarded_family import GuardedFamily
+from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.registry import families, families_for, family_for, load_family, ties
 from autotune.reports.ablation import leave_one_out
 from autotune.reports.show import show

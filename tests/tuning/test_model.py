@@ -7,16 +7,16 @@ import pytest
 from recording_support import made_up_recording
 from tuning_support import MACHINES, random_configs
 
-from autotune.core.guarded_family import GuardedFamily
+from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.space import Knob, Space
 from autotune.registry import family_for
 from autotune.store.recording import write_recording
-from autotune.tuning.features import features_of, knob_features
-from autotune.tuning.lessons import lessons_for, read_recordings, recordings_for
-from autotune.tuning.process import Process
-from autotune.tuning.sampler import Lesson
-from autotune.tuning.search import Search
-from autotune.worker.reading import open_payload, partition
+from autotune.tuning.samplers.features import features_of, knob_features
+from autotune.tuning.samplers.gaussian_process import Process
+from autotune.tuning.samplers.sampler import Lesson
+from autotune.tuning.samplers.search import Search
+from autotune.tuning.samplers.transfer import lessons_for, read_recordings, recordings_for
+from autotune.worker.loading.reading import open_payload, partition
 from schedules.matmul import MATMUL
 
 SPACE = Space(tuple(Knob(name, tuple(2**power for power in range(8))) for name in "abcd"))

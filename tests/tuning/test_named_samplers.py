@@ -6,9 +6,9 @@ from optuna.samplers import RandomSampler
 
 from autotune.core.errors import MachineError, SpaceError
 from autotune.core.space import Knob, Space
-from autotune.tuning.asking import Asking
-from autotune.tuning.named_samplers import HUB, class_of, named_sampler
-from autotune.tuning.search import Search, check_sampler
+from autotune.tuning.samplers.named_samplers import HUB, class_of, named_sampler
+from autotune.tuning.samplers.optuna_adapter import Asking
+from autotune.tuning.samplers.search import Search, check_sampler
 
 GOOD = """import optuna
 class Steps(optuna.samplers.RandomSampler):
@@ -83,7 +83,7 @@ def test_a_package_that_is_no_sampler_is_refused_in_one_line(name, error, words)
 
 
 def test_without_the_package_the_way_out_is_said(monkeypatch):
-    monkeypatch.setattr("autotune.tuning.named_samplers.find_spec", lambda name: None)
+    monkeypatch.setattr("autotune.tuning.samplers.named_samplers.find_spec", lambda name: None)
     with pytest.raises(MachineError, match=r"need the package optunahub.*\[optunahub\]"):
         check_sampler(f"{HUB}samplers/good")
 

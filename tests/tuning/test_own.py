@@ -21,13 +21,13 @@ from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.store.store import trials as frame_of
-from autotune.tuning.opening import Start, open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.own import open_own, parts_of
-from autotune.tuning.running import run_searches
-from autotune.tuning.search import SAMPLERS, Search
+from autotune.tuning.samplers.search import SAMPLERS, Search
+from autotune.tuning.stages.opening import Start, open_searches
+from autotune.tuning.stages.running import run_searches
+from autotune.tuning.stages.user_script import open_own, parts_of
 from autotune.tuning.tune import tune
-from autotune.worker.reading import ScriptFile, read_script, script_apart
+from autotune.worker.loading.reading import ScriptFile, read_script, script_apart
 from autotune.worker.worker import Worker
 
 PAYLOAD = at.payload("matmul,m=32,n=48,k=16")
@@ -267,7 +267,7 @@ def test_ops_by_hand_with_knobs_are_a_script_of_one_op(tmp_path):
 
 
 def test_a_script_without_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("autotune.worker.reading.SCRIPT_SECONDS", 1.0)
+    monkeypatch.setattr("autotune.worker.loading.reading.SCRIPT_SECONDS", 1.0)
     with pytest.raises(ScheduleError, match=r"mine\.mlir must be a script that MLIR takes and ends, it timed-out"):
         script_apart(time.sleep, 60, "mine.mlir")
 

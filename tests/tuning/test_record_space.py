@@ -10,9 +10,9 @@ from autotune.core.errors import OptionError, ScheduleError, StoreError
 from autotune.core.listener import NoteKeeper
 from autotune.core.space import Condition, Constraint, Knob, Space
 from autotune.store.recording import read_recording
-from autotune.tuning.part import part_of
 from autotune.tuning.record_space import RecordOptions, record_space, task_named
-from autotune.worker.reading import open_payload, partition
+from autotune.tuning.samplers.space_part import part_of
+from autotune.worker.loading.reading import open_payload, partition
 from schedules.matmul import MATMUL
 
 SPEC = "softmax,rows=8,cols=64"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.reports.format import above_roof
 from autotune.reports.winner import describe
 from autotune.store.bundle import read_bundle
-from autotune.tuning.roofline import why_above
-from autotune.worker.roofs import reference_flops
+from autotune.tuning.stages.roofline import why_above
+from autotune.worker.bench.roofs import reference_flops
 
 BUNDLE = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/matmul_m512_n512_k512"
 

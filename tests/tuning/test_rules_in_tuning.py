@@ -7,18 +7,18 @@ from bundle_support import edit_file, no_care
 
 from autotune.bundles.reproduce import rules_in
 from autotune.core.errors import BundleError, RuleError
-from autotune.core.machine import this_machine
-from autotune.core.rules import NO_RULES, Rules
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import load_payload
 from autotune.reports.ablation import leave_one_out
 from autotune.store.bundle import read_bundle
 from autotune.store.places import bundle_folder
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, parse_command
-from autotune.tuning.own import parts_of
-from autotune.tuning.prove_rules import prove_rules
+from autotune.tuning.stages.prove_rules import prove_rules
+from autotune.tuning.stages.user_script import parts_of
 from autotune.tuning.tune import tune
-from autotune.worker.reading import partition
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 SPEC = "gelu,rows=8,cols=16"

@@ -8,17 +8,17 @@ from listener_support import Recorder
 
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, OneSlot
-from autotune.core.family import Rewrites
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
+from autotune.core.plugs.family import Rewrites
 from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.running import run_on_slots
-from autotune.tuning.task_search import TaskSearch
-from autotune.worker.reading import partition
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.running import run_on_slots
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.worker.loading.reading import partition
 
 SPECS = {"two tasks": "gpt,d_model=16,heads=2,d_ff=32,vocab=17,seq=5", "one": "matmul,m=64,n=64,k=64"}
 

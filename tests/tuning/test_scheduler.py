@@ -17,14 +17,14 @@ from listener_support import Recorder
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.running import run_searches
-from autotune.tuning.scheduler import Scheduler
+from autotune.tuning.samplers.scheduler import Scheduler
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.running import run_searches
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
 
@@ -40,7 +40,7 @@ class Results:
 
 
 def run(tasks, budget, seed=0, until=None):
-    """Spend a budget as `autotune.tuning.running.run_searches` does; the tasks that got the trials, in order."""
+    """Spend a budget as `autotune.tuning.stages.running.run_searches` does; the tasks that got the trials, in order."""
     scheduler = Scheduler([task.count for task in tasks], seed)
     done = Counter()
     given = []

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-import autotune.tuning.search as module
+import autotune.tuning.samplers.search as module
 from autotune.core.errors import MachineError, SpaceError
 from autotune.core.space import Constraint, Knob, Space, config_key
-from autotune.tuning import sampler
-from autotune.tuning.search import SAMPLERS, Search
+from autotune.tuning.samplers import sampler
+from autotune.tuning.samplers.search import SAMPLERS, Search
 
 SPACE = Space(
     (

@@ -12,16 +12,16 @@ from autotune.bundles.replay import replay
 from autotune.bundles.timing import Timing, time_bundle
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
-from autotune.core.family import Baseline
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
+from autotune.core.plugs.family import Baseline
 from autotune.core.trial import Samples
 from autotune.registry import load_baseline, load_payload
 from autotune.reports.winner import describe
 from autotune.store.bundle import read_bundle
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import seen_speedup, speedup_of
-from autotune.tuning import slow_baseline as module
-from autotune.tuning.slow_baseline import TimedBaseline, part_for, time_baseline
+from autotune.tuning.stages import slow_baseline as module
+from autotune.tuning.stages.slow_baseline import TimedBaseline, part_for, time_baseline
 from autotune.worker.worker import Worker
 
 SPEC = "matmul,m=64,n=40,k=48"
@@ -37,7 +37,7 @@ def slow_down(patch):
     """Every call of a baseline is slow, and every payload large."""
     patch.setattr(module, "PART_FLOPS", FLOPS / 4)
     patch.setattr(module, "WHOLE_SECONDS", 0.0)
-    patch.setattr("autotune.tuning.choose.WHOLE_SECONDS", 0.0)
+    patch.setattr("autotune.tuning.stages.choose.WHOLE_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from statistics import median
 import pytest
 from own_support import read
 
-from autotune.core.machine import this_machine
-from autotune.core.own_family import OwnFamily
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.reports.show import show
-from autotune.tuning.search import Search
+from autotune.tuning.samplers.search import Search
 
 RESULTS = Path(__file__).parents[2] / "results"
 SCRIPT = RESULTS / "three_ways.mlir"

@@ -12,7 +12,7 @@ from tuning_support import contraction_payload
 from autotune.bundles.replay import replay
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.trial import OUTCOMES, RIGHT, Samples
 from autotune.registry import load_baseline, load_payload
 from autotune.reports.winner import read_winner
@@ -20,11 +20,11 @@ from autotune.store.bundle import FILES, read_bundle, write_bundle
 from autotune.store.sessions import figures_of
 from autotune.store.store import Store, trials
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.roofline import share_of_roof
+from autotune.tuning.stages.roofline import share_of_roof
 from autotune.tuning.tune import tune
-from autotune.worker.proof import RowsWanted, count_rows, measure_errors
-from autotune.worker.reading import open_payload
-from autotune.worker.roofs import reference_flops
+from autotune.worker.bench.proof import RowsWanted, count_rows, measure_errors
+from autotune.worker.bench.roofs import reference_flops
+from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 
 SPEC = "matmul,m=9,n=16,k=8"
@@ -83,7 +83,7 @@ def test_result_is_one_plain_object(tuned):
 
 def test_first_trial_is_the_default_config(tuned):
     from autotune.compiler.tasks.partition import partition
-    from autotune.core.machine import this_machine
+    from autotune.core.host.machine import this_machine
     from autotune.registry import family_for
 
     (task,) = partition(load_payload(SPEC)).tasks
@@ -124,7 +124,7 @@ def test_more_trials_run_only_the_new_ones(copied, tuned):
 
 
 def test_trials_of_another_compiler_are_kept_apart_and_counted(copied, tuned, monkeypatch):
-    monkeypatch.setattr("autotune.tuning.task_search.compiler_version", lambda: "another compiler")
+    monkeypatch.setattr("autotune.tuning.stages.task_search.compiler_version", lambda: "another compiler")
     result, _ = tune_into(copied, load_payload(SPEC), 1)
     assert result.evaluated == 1
     (note,) = [note for note in result.notes if "not used" in note]
@@ -282,7 +282,7 @@ def test_bundle_that_does_not_hold_when_it_is_read_again_is_not_written(tmp_path
     def write_spoilt(folder, files, manifest):
         compute_something_else(write_bundle(folder, files, manifest))
 
-    monkeypatch.setattr("autotune.tuning.record.write_bundle", write_spoilt)
+    monkeypatch.setattr("autotune.tuning.stages.record.write_bundle", write_spoilt)
     monkeypatch.chdir(tmp_path)
     code, out, said = autotune("tune", SPEC, "--trials", 2, "--bundle", "b", "--store", "store.journal")
     assert (code, out) == (1, "")

@@ -4,17 +4,17 @@ from importlib.util import find_spec
 
 import pytest
 
-from autotune.compiler.lower import TAIL
+from autotune.compiler.lowering.pipeline import TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
-from autotune.core.machine import this_machine
-from autotune.core.script import Step, assemble, kernels_of
-from autotune.tuning.backends import open_makers
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import Step, assemble, kernels_of
 from autotune.tuning.candidates import candidate_alone
+from autotune.tuning.stages.backends import open_makers
 from autotune.tuning.tunable import payload as open_payload
-from autotune.worker.making import open_backend
-from autotune.worker.reading import partition
+from autotune.worker.loading.external_code import open_backend
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=3, seconds=0.05, sample_seconds=1e-4)

@@ -6,10 +6,10 @@ import pytest
 from bundle_support import edit_manifest, make_bundle, no_care
 
 from autotune.core.errors import BundleError
-from autotune.core.uncovered import UncoveredOp, divide
+from autotune.core.ops.uncovered import UncoveredOp, divide
 from autotune.reports.format import uncovered
 from autotune.store.bundle import read_bundle
-from autotune.worker.reading import open_payload, partition
+from autotune.worker.loading.reading import open_payload, partition
 
 READS = """#map = affine_map<(d0, d1) -> (d0, d1)>
 func.func @main(%x: tensor<24x32xf32>, %y: tensor<8x32xf32>) -> tensor<24x32xf32> {

@@ -8,8 +8,8 @@ from tuning_support import MACHINES, contraction_payload
 from autotune.compiler.tasks.partition import partition
 from autotune.core.space import Constraint, Knob, Space
 from autotune.registry import family_for
-from autotune.tuning.search import Search
-from autotune.tuning.warm_start import KnownConfig, distance, sizes_of, starts, structure_of
+from autotune.tuning.samplers.search import Search
+from autotune.tuning.stages.warm_start import KnownConfig, distance, sizes_of, starts, structure_of
 
 HERE = MACHINES["avx2"]
 

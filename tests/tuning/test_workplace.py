@@ -11,19 +11,21 @@ from cluster_support import children_of, wait_until
 from listener_support import Recorder
 from warm_pythons import WITHOUT_CARE
 
-from autotune.core.cores import physical_cores
 from autotune.core.evaluator import OneSlot
+from autotune.core.host.cores import physical_cores
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
+from autotune.tuning.stages.workplace import open_workplace
 from autotune.tuning.tune import tune
-from autotune.tuning.workplace import open_workplace
-from autotune.worker import claims
-from autotune.worker.crew import Crew
+from autotune.worker.bench import claims
+from autotune.worker.remote.crew import Crew
 
 TWO = physical_cores()[-2:]
 needs_two = pytest.mark.skipif(len(TWO) < 2, reason="needs two cores")
-HOLD = "import sys\nfrom autotune.worker.claims import CoreClaim\nCoreClaim(1)\nprint(flush=True)\nsys.stdin.read()"
+HOLD = (
+    "import sys\nfrom autotune.worker.bench.claims import CoreClaim\nCoreClaim(1)\nprint(flush=True)\nsys.stdin.read()"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from autotune.core import evaluator
 
 ONCE = CONSTANTS | {
     "autotune.reports.compare": {"PAIRS": 1},
-    "autotune.worker.roofs": {"CHAINS": (12,), "DRAM_BYTES": 1 << 26},
+    "autotune.worker.bench.roofs": {"CHAINS": (12,), "DRAM_BYTES": 1 << 26},
 }  # by module, as they are imported
 plain = evaluator.Effort.__init__
 
@@ -48,7 +48,7 @@ if "AUTOTUNE_TESTS_KEEPERS" in os.environ:
     sys.path.append(str(Path(__file__).parent.parent))
     from warm_pythons import PLACE, start_keeping
 
-    from autotune.worker import keeper
+    from autotune.worker.isolation import keeper
 
     sys.path.pop()
     keeper.start_keeping = partial(start_keeping, os.environ[PLACE])

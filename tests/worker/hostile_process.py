@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation
-from autotune.core.stopwatch import Moment
+from autotune.core.host.stopwatch import Moment
 
 
 def say(data):

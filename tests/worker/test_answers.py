@@ -15,9 +15,9 @@ from test_worker import GOOD, job
 
 from autotune.core.errors import AnswerError, AutotuneError, CompileError, KernelError, PayloadError
 from autotune.core.evaluator import Evaluation
-from autotune.core.stopwatch import Moment
+from autotune.core.host.stopwatch import Moment
 from autotune.core.trial import RIGHT, Samples
-from autotune.worker.answers import (
+from autotune.worker.isolation.answers import (
     ERRORS,
     RAISED,
     RETURNED,
@@ -33,9 +33,9 @@ from autotune.worker.answers import (
     write_answer,
     write_moment,
 )
-from autotune.worker.channel import HEADER, MOST_BYTES, Channel
-from autotune.worker.process import Call, run
-from autotune.worker.typed_json import LENGTH, dump
+from autotune.worker.isolation.channel import HEADER, MOST_BYTES, Channel
+from autotune.worker.isolation.process import Call, run
+from autotune.worker.isolation.typed_json import LENGTH, dump
 from autotune.worker.worker import Worker
 
 TIMED = Evaluation("ok", Samples((1e-3, 2e-3)), 1e-6, phases={"lower": 0.1})

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from autotune.core.evaluator import TimeLimits
+from autotune.core.host.stopwatch import Moment
 from autotune.core.payload import Argument
-from autotune.core.stopwatch import Moment
 from autotune.core.trial import Samples, Trial
-from autotune.worker.cause import find_cause
-from autotune.worker.fault import FaultReport, read_fault_report
-from autotune.worker.fences import FENCE_BYTES, fenced_empty, word_sum
-from autotune.worker.limits import MOST_DISTURBED, CallTimeline, learn_time_limits
+from autotune.worker.bench.fences import FENCE_BYTES, fenced_empty, word_sum
+from autotune.worker.isolation.cause import find_cause
+from autotune.worker.isolation.fault import FaultReport, read_fault_report
+from autotune.worker.isolation.limits import MOST_DISTURBED, CallTimeline, learn_time_limits
 
 FAULT = '\nfault: {{"address": {}, "mapped_bytes": {}, "limit_bytes": 1000}}\n'
 

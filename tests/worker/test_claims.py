@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from autotune.worker import claims
-from autotune.worker.claims import CoreClaim
+from autotune.worker.bench import claims
+from autotune.worker.bench.claims import CoreClaim
 
 OTHER = """
 import sys
-from autotune.worker import claims
+from autotune.worker.bench import claims
 claims.physical_cores = lambda: (0, 1, 2)
 print(*claims.CoreClaim(int(sys.argv[1])).cores, flush=True)
 sys.stdin.read()

@@ -14,21 +14,21 @@ from warm_pythons import WITHOUT_CARE
 
 from autotune.cli.interrupt import SENTENCE
 from autotune.core.errors import MachineError, OptionError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.options import check_seed
 from autotune.registry import load_payload
 from autotune.store.store import Store
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.running import run_on_slots
-from autotune.worker.reading import partition
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.running import run_on_slots
+from autotune.worker.loading.reading import partition
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 
-from autotune.worker.cluster import Cluster
-from autotune.worker.cluster_doctor import examine_cluster
-from autotune.worker.kinds import open_team
-from autotune.worker.remote import RemoteBench
+from autotune.worker.remote.cluster import Cluster
+from autotune.worker.remote.cluster_doctor import examine_cluster
+from autotune.worker.remote.kinds import open_team
+from autotune.worker.remote.remote import RemoteBench
 from autotune.worker.worker import Worker
 
 PAYLOAD = load_payload("matmul,m=32,n=32,k=32")
@@ -163,7 +163,7 @@ def test_scheduler_that_is_killed_ends_the_sweep_with_one_line_and_all_that_was_
 
 
 def test_scheduler_that_does_not_answer_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("autotune.worker.cluster.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("autotune.worker.remote.cluster.CONNECT_SECONDS", 0.5)
     start = time.monotonic()
     with pytest.raises(MachineError, match="start one: dask scheduler"):
         Cluster.open("tcp://127.0.0.1:1")
@@ -198,7 +198,7 @@ def test_more_slots_than_cores_are_refused():
 def test_semaphores_of_a_tuner_that_is_killed_go_without_a_word():
     program = """
 import multiprocessing, os, signal
-from autotune.worker.cluster import start_resource_tracker
+from autotune.worker.remote.cluster import start_resource_tracker
 start_resource_tracker()
 held = multiprocessing.get_context("spawn").Semaphore()
 os.kill(os.getpid(), signal.SIGKILL)
@@ -213,7 +213,7 @@ def test_what_dask_logs_about_a_scheduler_that_is_gone_is_not_printed():
 import logging
 from autotune.cli.interrupt import SENTENCE
 from autotune.core.errors import MachineError
-from autotune.worker import cluster
+from autotune.worker.remote import cluster
 cluster.CONNECT_SECONDS = 0.2
 try:
     cluster.Cluster.open("tcp://127.0.0.1:1")
@@ -239,7 +239,7 @@ def test_a_machine_that_is_told_to_leave_says_no_more_and_leaves_nothing_behind(
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(refused, monkeypatch, tmp_path):
-    monkeypatch.setattr("autotune.worker.cluster.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("autotune.worker.remote.cluster.CONNECT_SECONDS", 0.5)
     refused("join", "tcp://127.0.0.1:9", words="a scheduler must answer at tcp://127.0.0.1:9, none does")
     stale = tmp_path / "scheduler.json"
     stale.write_text('{"type": "Scheduler", "address": "tcp://127.0.0.1:9", "workers": {}}')

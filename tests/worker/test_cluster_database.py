@@ -4,18 +4,18 @@ import pytest
 from cluster_support import only_slots
 from listener_support import Recorder
 
-from autotune.core.cores import physical_cores
+from autotune.core.host.cores import physical_cores
 from autotune.registry import load_payload
 from autotune.store.store import Store
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.running import run_on_slots
-from autotune.worker.reading import partition
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.running import run_on_slots
+from autotune.worker.loading.reading import partition
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 
-from autotune.worker.cluster import Cluster
-from autotune.worker.kinds import open_team
+from autotune.worker.remote.cluster import Cluster
+from autotune.worker.remote.kinds import open_team
 
 PAYLOAD = load_payload("matmul,m=32,n=32,k=32")
 

@@ -12,17 +12,17 @@ import pytest
 from listener_support import Recorder
 from test_worker import FAULTS, GOOD, job
 
-from autotune.core.cores import physical_cores
-from autotune.core.machine import this_machine
+from autotune.core.host.cores import physical_cores
+from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
 from autotune.store.store import Store
-from autotune.tuning.opening import open_searches
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.running import run_on_slots
-from autotune.worker import measuring_core
-from autotune.worker.crew import Crew
-from autotune.worker.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of
-from autotune.worker.reading import partition
+from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.running import run_on_slots
+from autotune.worker.bench import measuring_core
+from autotune.worker.bench.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of
+from autotune.worker.loading.reading import partition
+from autotune.worker.remote.crew import Crew
 from autotune.worker.worker import Worker
 
 CORES = (physical_cores() * 2)[-2:]  # twice the only one of a machine that has no more

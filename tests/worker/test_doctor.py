@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from autotune.core.machine import Roofs, this_machine
+from autotune.core.host.machine import Roofs, this_machine
 from autotune.worker import doctor
-from autotune.worker.noise import LEAST_FLOOR, read_floor
+from autotune.worker.bench.noise import LEAST_FLOOR, read_floor
 from autotune.worker.worker import Worker
 
 

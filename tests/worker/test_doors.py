@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from warm_pythons import COLD
 
-from autotune.compiler.lower import PLAIN
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
-from autotune.core.machine import this_machine
-from autotune.core.readable import allow_reading, is_shared, readable
+from autotune.core.host.machine import this_machine
+from autotune.core.host.readable import allow_reading, is_shared, readable
 from autotune.core.trial import RIGHT
-from autotune.worker.kernels import copy_payload
-from autotune.worker.sandbox import available_walls
-from autotune.worker.system_calls import ALLOWED
+from autotune.worker.bench.kernels import copy_payload
+from autotune.worker.isolation.sandbox import available_walls
+from autotune.worker.isolation.system_calls import ALLOWED
 from autotune.worker.worker import Worker
 
 pytestmark = [
@@ -89,7 +89,7 @@ def read_text(path) -> str:
 @pytest.fixture(scope="module")
 def worker():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.worker.keeper.start_keeping", COLD)
+        patch.setattr("autotune.worker.isolation.keeper.start_keeping", COLD)
         shared = Worker(20.0)
     with shared:
         yield shared

@@ -15,12 +15,12 @@ from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples, Trial
 from autotune.reports.pictures.energy import energy
 from autotune.store.store import Store
-from autotune.tuning.objectives import describe_front, finalists_of, front_of
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.search import Search
+from autotune.tuning.samplers.objectives import describe_front, finalists_of, front_of
+from autotune.tuning.samplers.search import Search
 from autotune.tuning.tune import tune
-from autotune.worker.energy import MOVED, Counter, describe_energy, find_counters, joules_of
-from autotune.worker.reading import open_payload
+from autotune.worker.bench.energy import MOVED, Counter, describe_energy, find_counters, joules_of
+from autotune.worker.loading.reading import open_payload
 
 
 def test_packages_and_their_memory_are_counted_and_cores_within_them_are_not_counted_twice(tmp_path):

@@ -10,16 +10,16 @@ import psutil
 import pytest
 from test_worker import FINDS_NOTHING, GOOD, LOOPS_FOR_EVER, OUTPUT, PAYLOAD, TASK, exits, instead, job, with_body
 
-from autotune.compiler.lower import PLAIN
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import TimeLimits
-from autotune.core.family import Rewrites
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
+from autotune.core.plugs.family import Rewrites
 from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT
 from autotune.store.store import Store
-from autotune.tuning.search import Search
-from autotune.tuning.task_search import TaskSearch
+from autotune.tuning.samplers.search import Search
+from autotune.tuning.stages.task_search import TaskSearch
 from autotune.worker.worker import Worker
 
 pytestmark = pytest.mark.usefixtures("cold_keepers")
@@ -225,7 +225,7 @@ def swept(worker, tmp_path_factory):
     path = tmp_path_factory.mktemp("faults") / "store.journal"
     time_limits = TimeLimits(compile_seconds=3.0, run_seconds=4.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.tuning.task_search.learn_time_limits", lambda trials: time_limits)
+        patch.setattr("autotune.tuning.stages.task_search.learn_time_limits", lambda trials: time_limits)
         return path, *search_all(path, worker)
 
 

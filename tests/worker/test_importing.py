@@ -9,11 +9,11 @@ from import_support import PRODUCT, describe, import_product, named
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
-from autotune.core.imported import ORACLE, TEXT, WEIGHTS
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
+from autotune.core.plugs.imported import ORACLE, TEXT, WEIGHTS
 from autotune.registry import load_baseline
-from autotune.worker.known import reopen_payload
-from autotune.worker.reading import open_payload, partition
+from autotune.worker.loading.reading import open_payload, partition
+from autotune.worker.loading.resolve import reopen_payload
 from autotune.worker.worker import Worker
 
 
@@ -104,7 +104,7 @@ def test_a_model_that_is_no_file_is_one_line(name, refused, tmp_path, monkeypatc
 def test_a_record_has_nothing_imported(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "model.onnx").write_bytes(b"a model")
-    monkeypatch.setattr("autotune.worker.imports.import_file", None)
+    monkeypatch.setattr("autotune.worker.loading.imports.import_file", None)
     with pytest.raises(PayloadError, match="must be installed, or named by you before"):
         reopen_payload(str(tmp_path / "model.onnx"))
     assert not (tmp_path / "cache").exists()
@@ -117,7 +117,7 @@ def test_an_import_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("autotune.worker.imports.import_file", break_off)
+    monkeypatch.setattr("autotune.worker.loading.imports.import_file", break_off)
     (tmp_path / "model.onnx").write_bytes(b"a model")
     with pytest.raises(KeyboardInterrupt):
         open_payload(tmp_path / "model.onnx")

@@ -8,17 +8,17 @@ from types import SimpleNamespace
 import pytest
 from test_worker import FAULTS, GOOD, job
 
-from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
-from autotune.core.machine import Roofs, this_machine
+from autotune.core.host.machine import Roofs, this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.core.trial import RIGHT
 from autotune.registry import load_payload
-from autotune.worker.answers import check_roofs
-from autotune.worker.entry import Entry
-from autotune.worker.libraries import take_expected
-from autotune.worker.limits import CallTimeline, count_oom_kills
+from autotune.worker.bench.entry import Entry
+from autotune.worker.bench.libraries import take_expected
+from autotune.worker.isolation.answers import check_roofs
+from autotune.worker.isolation.limits import CallTimeline, count_oom_kills
 from autotune.worker.race import library
 from autotune.worker.worker import Worker
 from payload.comparators.numpy import NUMPY

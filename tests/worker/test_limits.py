@@ -6,8 +6,8 @@ import pytest
 
 from autotune.core.errors import PayloadError
 from autotune.registry import load_payload
-from autotune.worker import limits
-from autotune.worker.limits import check_memory, needed_bytes
+from autotune.worker.isolation import limits
+from autotune.worker.isolation.limits import check_memory, needed_bytes
 
 
 @pytest.fixture

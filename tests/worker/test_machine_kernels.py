@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tuning_support import run
 
-from autotune.compiler.lower import PLAIN, TAIL, tail
-from autotune.compiler.openmp import find_openmp
-from autotune.worker.kernels import copy_payload, fma_payload, on_threads, read_payload, spin_payload
-from autotune.worker.roofs import REFERENCE_CHAINS, STEPS
+from autotune.compiler.codegen.openmp import find_openmp
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL, tail
+from autotune.worker.bench.kernels import copy_payload, fma_payload, on_threads, read_payload, spin_payload
+from autotune.worker.bench.roofs import REFERENCE_CHAINS, STEPS
 
 LANES = 8
 REFERENCE = "6b94e9ee5c095738eb0e7674282594af1e8e474224cc60096041c8970adb2633"

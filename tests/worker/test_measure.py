@@ -4,11 +4,18 @@ import pytest
 
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Payload
-from autotune.worker import measure as module
-from autotune.worker.evaluate import time_alone
-from autotune.worker.measure import LEAST_SAMPLES, RACE_SAMPLES, RunFromStart, calibrate, measure, measure_interleaved
+from autotune.worker.bench import measure as module
+from autotune.worker.bench.evaluate import time_alone
+from autotune.worker.bench.measure import (
+    LEAST_SAMPLES,
+    RACE_SAMPLES,
+    RunFromStart,
+    calibrate,
+    measure,
+    measure_interleaved,
+)
 
 
 class Clock:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mutation_support import draw, judge
 
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.worker.worker import Worker
 
 SECONDS = 20.0

@@ -12,10 +12,10 @@ import pytest
 from warm_pythons import WITHOUT_CARE
 
 from autotune.core.errors import MachineError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.stats import is_different, relative_difference
-from autotune.worker.disturbance import Disturbance, Watch, advise
-from autotune.worker.noise import LEAST_FLOOR, NoisePair, floor_of, read_floor, write_floor
+from autotune.worker.bench.disturbance import Disturbance, Watch, advise
+from autotune.worker.bench.noise import LEAST_FLOOR, NoisePair, floor_of, read_floor, write_floor
 
 FOLDER = Path(__file__).parents[1] / "noise"
 QUIET = 0.03  # a floor below it lets five per cent be seen

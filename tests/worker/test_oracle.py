@@ -14,13 +14,13 @@ from tuning_support import (
     tensor_payload,
 )
 
-from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.core.script import assemble, write_step
+from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import families, load_family, load_payload
-from autotune.worker.verify import verify
+from autotune.worker.bench.verify import verify
 
 LAYOUTS = [("mk", "kn"), ("mk", "nk"), ("km", "kn"), ("km", "nk")]
 MATMULS = [(1, 1, 1), (37, 41, 29), (1, 53, 17), (61, 1, 3), (67, 131, 71)]  # m, n, k

@@ -7,8 +7,8 @@ import pytest
 
 from autotune.core.stats import quiet_time
 from autotune.store.recording import read_recording
-from autotune.tuning.task_search import SEARCH_EFFORT
-from autotune.worker.measure import is_hopeless
+from autotune.tuning.stages.task_search import SEARCH_EFFORT
+from autotune.worker.bench.measure import is_hopeless
 
 SPACES = sorted((Path(__file__).parents[2] / "results").glob("*/spaces/*.xz"))
 RIVAL = 1.02  # times the best so far: what takes no longer must not be given up

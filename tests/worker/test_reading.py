@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from autotune.compiler.lower import PLAIN
+from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError, PayloadError
-from autotune.core.files import read_file
+from autotune.core.host.files import read_file
 from autotune.registry import load_payload
-from autotune.worker.reading import compile_to, open_payload, partition, read_apart, reader
+from autotune.worker.loading.reading import compile_to, open_payload, partition, read_apart, reader
 
 SPEC = "matmul,m=5,n=6,k=7"
 

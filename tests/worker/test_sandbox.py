@@ -10,8 +10,8 @@ from test_worker import GOOD, OUTPUT, instead, job
 from warm_pythons import COLD
 
 from autotune.core.trial import RIGHT
+from autotune.worker.isolation.sandbox import available_walls
 from autotune.worker.probe import attempt_all, find_holes
-from autotune.worker.sandbox import available_walls
 from autotune.worker.worker import Worker
 
 pytestmark = pytest.mark.skipif(
@@ -89,7 +89,7 @@ HARM = {
 def worker():
     """With a keeper as the tool starts it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autotune.worker.keeper.start_keeping", COLD)
+        patch.setattr("autotune.worker.isolation.keeper.start_keeping", COLD)
         shared = Worker(20.0)
     with shared:
         yield shared

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.worker import claims
-from autotune.worker.scratch import PREFIX, Scratch
+from autotune.worker.bench import claims
+from autotune.worker.isolation.scratch import PREFIX, Scratch
 from autotune.worker.worker import Worker
 
 HOLDS_A_WORKER = """

@@ -15,25 +15,33 @@ import numpy as np
 import pytest
 from tuning_support import contraction_payload
 
-from autotune.compiler.stages import Stage
+from autotune.compiler.lowering.stages import Stage
 from autotune.compiler.tasks.partition import Partition, partition
 from autotune.core.arena_plan import place
-from autotune.core.dialect import WrittenFunction
 from autotune.core.errors import AnswerError, CompileError
 from autotune.core.evaluator import Evaluation
-from autotune.core.facts import ProgramFacts
-from autotune.core.machine import Roofs
-from autotune.core.open_script import OpenKnob, OpenScript, ScriptLaw, Site
-from autotune.core.oracle import ContractionOracle
-from autotune.core.rules import Rewriting, Rule
-from autotune.core.stopwatch import Moment
-from autotune.core.terms import Term
+from autotune.core.host.machine import Roofs
+from autotune.core.host.stopwatch import Moment
+from autotune.core.ops.dialect import WrittenFunction
+from autotune.core.ops.facts import ProgramFacts
+from autotune.core.ops.oracle import ContractionOracle
+from autotune.core.scripts.parametric import OpenKnob, OpenScript, ScriptLaw, Site
+from autotune.core.scripts.rules import Rewriting, Rule
+from autotune.core.scripts.terms import Term
 from autotune.core.trial import Samples
-from autotune.worker.answers import RETURNED, Raised, Returned, joined, read_answer, write_answer, write_moment
-from autotune.worker.entry import ExpectedPart, Standing
-from autotune.worker.proof import OutputError, Transformed
-from autotune.worker.slot import METHODS, SlotRequest
-from autotune.worker.typed_json import DTYPES, LENGTH, MOST_JSON, codec, dump, load
+from autotune.worker.bench.entry import ExpectedPart, Standing
+from autotune.worker.bench.proof import OutputError, Transformed
+from autotune.worker.isolation.answers import (
+    RETURNED,
+    Raised,
+    Returned,
+    joined,
+    read_answer,
+    write_answer,
+    write_moment,
+)
+from autotune.worker.isolation.typed_json import DTYPES, LENGTH, MOST_JSON, codec, dump, load
+from autotune.worker.remote.slot import METHODS, SlotRequest
 
 MUTATIONS = int(os.environ.get("ANSWERS", "10000"))
 SEED = int(os.environ.get("ANSWERS_SEED", "0"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Argument, Payload
 from autotune.core.stats import tolerance
-from autotune.worker.verify import poison, verify
+from autotune.worker.bench.verify import poison, verify
 
 SHAPE = (7, 5)
 EXPECTED = np.random.default_rng(0).uniform(-1, 1, SHAPE)

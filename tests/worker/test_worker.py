@@ -8,18 +8,18 @@ from types import SimpleNamespace
 import pytest
 from tuning_support import contraction_payload
 
-from autotune.compiler.lower import PLAIN, TAIL
+from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument, Payload
-from autotune.core.script import Step, assemble
+from autotune.core.scripts.assembly import Step, assemble
 from autotune.core.trial import RIGHT, Samples
 from autotune.registry import family_for, load_payload
-from autotune.worker.evaluate import evaluate, look_again
-from autotune.worker.verify import Verdict
+from autotune.worker.bench.evaluate import evaluate, look_again
+from autotune.worker.bench.verify import Verdict
 from autotune.worker.worker import Worker
 
 QUICK = Effort(samples=3, seconds=1.0, sample_seconds=1e-4)  # three samples, however busy the core is
@@ -254,7 +254,7 @@ def test_a_fault_of_our_own_is_the_end_of_a_candidate_not_of_the_sweep(monkeypat
     def breaks(*arguments, **options):
         return {}[6]
 
-    monkeypatch.setattr("autotune.worker.evaluate.compile_program", breaks)
+    monkeypatch.setattr("autotune.worker.bench.evaluate.compile_program", breaks)
     (found,) = evaluate(Job(PAYLOAD, (Candidate(None, PLAIN),), this_machine()))
     assert found.outcome == "transform-failed"
     assert re.fullmatch(
@@ -266,6 +266,6 @@ def test_a_lack_of_memory_is_no_fault_of_our_own(monkeypatch):
     def breaks(*arguments, **options):
         raise MemoryError
 
-    monkeypatch.setattr("autotune.worker.evaluate.compile_program", breaks)
+    monkeypatch.setattr("autotune.worker.bench.evaluate.compile_program", breaks)
     with pytest.raises(MemoryError):
         evaluate(Job(PAYLOAD, (Candidate(None, PLAIN),), this_machine()))

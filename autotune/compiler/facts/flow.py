@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.compiler.values import maker
+from autotune.compiler.ir.values import maker
 
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape")
 SAME = ("tensor.cast", "bufferization.to_tensor", "bufferization.materialize_in_destination", "linalg.copy")

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mlir import ir
 
-from autotune.compiler.nests import structured_ops
+from autotune.compiler.ir.nests import structured_ops
+from autotune.compiler.ir.values import maker
 from autotune.compiler.tasks.groups import Group, find_groups, objections, shape_of, sums_over_planes
-from autotune.compiler.values import maker
-from autotune.core.facts import Edge
-from autotune.core.marks import TAG
+from autotune.core.ops.facts import Edge
+from autotune.core.scripts.marks import TAG
 
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.cast", "tensor.insert_slice")
 

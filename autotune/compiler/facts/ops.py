@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from mlir import ir
 
-from autotune.compiler.extents import open_dimensions, static_shape
 from autotune.compiler.facts.flow import origin_of
-from autotune.compiler.module import every_op
-from autotune.compiler.nests import indexing_maps, loop_nest, structured_ops
+from autotune.compiler.ir.extents import open_dimensions, static_shape
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.nests import indexing_maps, loop_nest, structured_ops
+from autotune.compiler.ir.values import is_constant, maker, static_slice
 from autotune.compiler.passes.lifetimes import ELEMENT_BYTES
-from autotune.compiler.values import is_constant, maker, static_slice
-from autotune.core.facts import Access, OpFacts, Terms
-from autotune.core.marks import TAG
+from autotune.core.ops.facts import Access, OpFacts, Terms
+from autotune.core.scripts.marks import TAG
 
 SEEN_THROUGH = (  # ops whose result is (a part of) the array that they are given first
     "tensor.extract_slice",

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from mlir import ir
 
-from autotune.compiler.normalise.asserts import drop_asserts
-from autotune.compiler.normalise.booleans import store_booleans_as_bytes
-from autotune.compiler.normalise.halves import compute_in_singles
-from autotune.compiler.normalise.intrinsics import replace_intrinsics
-from autotune.compiler.normalise.slices import cut_negative_pads
-from autotune.compiler.normalise.tensors import take_memrefs
+from autotune.compiler.normalise.shapes.slices import cut_negative_pads
+from autotune.compiler.normalise.types.asserts import drop_asserts
+from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
+from autotune.compiler.normalise.types.halves import compute_in_singles
+from autotune.compiler.normalise.types.intrinsics import replace_intrinsics
+from autotune.compiler.normalise.types.tensors import take_memrefs
 
 
 def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:

@@ -7,10 +7,10 @@ s = sum over x from 0;     y = s + c       ->   y = sum over x from c
 from mlir import ir
 from mlir.dialects import arith
 
-from autotune.compiler.module import every_op
-from autotune.compiler.nests import indexing_maps
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.nests import indexing_maps
+from autotune.compiler.ir.values import fill_of, is_constant, maker
 from autotune.compiler.normalise.emit import filled
-from autotune.compiler.values import fill_of, is_constant, maker
 
 NEUTRAL = {"arith.addf": 0.0, "arith.maximumf": -float("inf"), "arith.minimumf": float("inf")}
 BOUNDS = {4: "arith.maximumf", 2: "arith.minimumf"}  # x < c ? c : x, and x > c ? c : x, by the number of a predicate

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.compiler.module import every_op
+from autotune.compiler.ir.module import every_op
 
 FOR, LOAD, STORE, YIELD, APPLY = "affine.for", "affine.load", "affine.store", "affine.yield", "affine.apply"
 Terms = tuple[tuple[ir.Value, int], ...]  # values that an index depends on, with their factor; 0 where it is no factor

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import func
 
-from autotune.compiler.module import every_op
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import maker
 from autotune.compiler.passes.lifetimes import VIEWS, is_memory
-from autotune.compiler.values import maker
 from autotune.core.errors import CompileError
-from autotune.core.marks import AFFINE, LAST
+from autotune.core.scripts.marks import AFFINE, LAST
 
 ALLOC, CONSTANT = "memref.alloc", "arith.constant"
 BESIDES = ("linalg.fill", "linalg.copy")  # what bufferization leaves between ops of a task

@@ -11,9 +11,9 @@ from itertools import accumulate
 from mlir import ir
 from mlir.dialects import arith, func, memref
 
-from autotune.compiler.module import symbol
+from autotune.compiler.ir.module import symbol
+from autotune.compiler.ir.values import index
 from autotune.compiler.passes.lifetimes import Buffer, Steps, find_buffers
-from autotune.compiler.values import index
 from autotune.core.arena_plan import ALIGNMENT, BufferPlan, Lifetime, place
 
 NAME = "__autotune_arena"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, memref, scf, vector
 
+from autotune.compiler.ir.values import index
 from autotune.compiler.passes.marked_loops import marked
 from autotune.compiler.passes.rounding import LANES, Rounding, first_of, shape_of, splat, vector_of, widened
-from autotune.compiler.values import index
-from autotune.core.marks import NARROW
 from autotune.core.precision import Precision, precision_named
+from autotune.core.scripts.marks import NARROW
 
 Part = tuple[int, int, int]  # of a tile: its row, its first column, and its columns, a vector at most
 INTRINSICS = {

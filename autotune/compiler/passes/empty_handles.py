@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from mlir import ir
 
-from autotune.compiler.module import symbol
-from autotune.core.marks import FOREIGN, OPTIONAL
+from autotune.compiler.ir.module import symbol
+from autotune.core.scripts.marks import FOREIGN, OPTIONAL
 
 ENTRY = "__transform_main"
 GREATER = 4  # a predicate of transform.match.param.cmpi

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from mlir import ir
 
-from autotune.compiler.module import every_op
+from autotune.compiler.ir.module import every_op
 
 KINDS = ("maximumf", "minimumf", "maxnumf", "minnumf")
 FASTMATH = "fastmath"

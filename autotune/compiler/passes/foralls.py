@@ -7,7 +7,7 @@ out among threads, and what is inside becomes loops: a thread that computes one 
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.module import every_name, every_op, run_passes
+from autotune.compiler.ir.module import every_name, every_op, run_passes
 from autotune.compiler.passes.lifetimes import FORALL, PARALLEL
 from autotune.compiler.passes.marked_loops import parents
 

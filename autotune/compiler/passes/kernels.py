@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from mlir import ir
 from mlir.dialects import arith, func, linalg, memref, tensor
 
-from autotune.compiler.extents import static_shape
-from autotune.compiler.module import every_op, symbol
-from autotune.compiler.nests import structured_ops
+from autotune.compiler.ir.extents import static_shape
+from autotune.compiler.ir.module import every_op, symbol
+from autotune.compiler.ir.nests import structured_ops
+from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.emit import dims, generic
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.outline import is_fresh, taken
-from autotune.compiler.values import fill_of
 from autotune.core.arena_plan import ALIGNMENT
 from autotune.core.errors import CompileError
-from autotune.core.foreign_kernel import ForeignKernel
-from autotune.core.marks import KERNEL, TAG
 from autotune.core.payload import DTYPES
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.scripts.marks import KERNEL, TAG
 
 CALL = "__autotune_call_"
 

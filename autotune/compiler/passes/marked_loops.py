@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from mlir import ir
 from mlir.dialects import arith
 
-from autotune.compiler.module import every_op
-from autotune.compiler.values import index
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import index
 
 
 def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:

@@ -10,11 +10,11 @@ says nothing: when everything is on buffers, `dots.py` writes the code of both.
 from mlir import ir
 from mlir.dialects import tensor
 
-from autotune.compiler.extents import static_shape
+from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.normalise.emit import dims, generic
 from autotune.compiler.passes.kernels import read_all
-from autotune.core.marks import NARROW, TAG, WEIGHT_OF
 from autotune.core.precision import Precision
+from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF
 
 
 def narrow(op: ir.Operation, precision: Precision) -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import tensor
 
-from autotune.compiler.extents import static_shape
-from autotune.compiler.nests import projected
+from autotune.compiler.ir.extents import static_shape
+from autotune.compiler.ir.nests import projected
 from autotune.compiler.tasks.softmax import Plan
-from autotune.core.family import Blocks
+from autotune.core.plugs.family import Blocks
 
 
 @dataclass

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from mlir import ir
 from mlir.dialects import arith, bufferization, linalg, scf, tensor
 
-from autotune.compiler.extents import static_shape
-from autotune.compiler.nests import dimensions, indexing_maps, projected, structured_ops
+from autotune.compiler.ir.extents import static_shape
+from autotune.compiler.ir.nests import dimensions, indexing_maps, projected, structured_ops
+from autotune.compiler.ir.values import fill_of, index, maker
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.passes.online_block import Block
 from autotune.compiler.tasks.causal import body, loop_of, masked_loops
 from autotune.compiler.tasks.groups import find_groups
 from autotune.compiler.tasks.softmax import Plan, find_plan
-from autotune.compiler.values import fill_of, index, maker
 from autotune.core.errors import CompileError
-from autotune.core.family import Blocks
-from autotune.core.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TAG, TOTALS
+from autotune.core.plugs.family import Blocks
+from autotune.core.scripts.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TAG, TOTALS
 
 LOWEST = -3.4028234663852886e38  # of f32
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, memref, vector
 
+from autotune.compiler.ir.values import index, static_slice
 from autotune.compiler.passes.panels import PanelWeight, update_type
 from autotune.compiler.passes.prefetch import prefetch_panels
-from autotune.compiler.values import index, static_slice
 from autotune.core.errors import CompileError
 
 Indices = list[ir.Value]

@@ -11,15 +11,15 @@ import numpy as np
 from mlir import ir
 from mlir.dialects import bufferization, tensor
 
-from autotune.compiler.arguments import pad
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.ir.arguments import pad
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import static_slice
 from autotune.compiler.passes.narrow import narrow
 from autotune.compiler.tasks.weights import Weight, weight_behind
-from autotune.compiler.values import static_slice
 from autotune.core.errors import CompileError
-from autotune.core.marks import WEIGHT_OF
 from autotune.core.payload import Argument, Array
 from autotune.core.precision import PRECISIONS, Precision
+from autotune.core.scripts.marks import WEIGHT_OF
 
 
 @dataclass(frozen=True)

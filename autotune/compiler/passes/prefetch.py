@@ -13,9 +13,9 @@ from math import prod
 from mlir import ir
 from mlir.dialects import arith, memref, scf
 
+from autotune.compiler.ir.values import constant, index, maker, trip_count
 from autotune.compiler.passes.marked_loops import counter, marked, parent_marked, parents, piece_start
-from autotune.compiler.values import constant, index, maker, trip_count
-from autotune.core.marks import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PIECES_OF_N, PREFETCHING, STRIPS_OF_M
+from autotune.core.scripts.marks import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PIECES_OF_N, PREFETCHING, STRIPS_OF_M
 
 LINE_BYTES = 64  # of x86, and of most Arm cores
 TO_L1, TO_L2 = 3, 2  # locality hints: into all caches, or all but the first

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from mlir import ir
 from mlir.dialects import arith, memref
 
-from autotune.compiler.module import every_op
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import constant, index, is_constant, maker
 from autotune.compiler.passes.marked_loops import counter, marked
 from autotune.compiler.passes.prefetch import TO_L1, elements_of_line
-from autotune.compiler.values import constant, index, is_constant, maker
-from autotune.core.marks import NEXT_ROWS, WRITTEN_ROWS
+from autotune.core.scripts.marks import NEXT_ROWS, WRITTEN_ROWS
 
 
 def prefetch_rows(module: ir.Module) -> None:

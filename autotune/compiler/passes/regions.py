@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from mlir import ir
 from mlir.dialects import openmp
 
-from autotune.compiler.module import every_op
+from autotune.compiler.ir.module import every_op
 
 PARALLEL, SHARED, NOWAIT = "omp.parallel", "omp.wsloop", "nowait"
 LOOP = "scf.for"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
-from autotune.compiler.values import index
+from autotune.compiler.ir.values import index
 from autotune.core.errors import CompileError
 from autotune.core.precision import Precision
 

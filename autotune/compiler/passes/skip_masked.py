@@ -9,9 +9,9 @@ from math import lcm
 from mlir import ir
 from mlir.dialects import affine, arith
 
+from autotune.compiler.ir.values import constant
 from autotune.compiler.passes.marked_loops import marked, parent_marked, piece_start
-from autotune.compiler.values import constant
-from autotune.core.marks import HIDDEN, PIECES_OF_M, ROW_BLOCKS
+from autotune.core.scripts.marks import HIDDEN, PIECES_OF_M, ROW_BLOCKS
 
 
 def skip_masked(module: ir.Module) -> None:

@@ -15,11 +15,11 @@ from itertools import pairwise, product
 from mlir import ir
 from mlir.dialects import memref, vector
 
-from autotune.compiler.nests import indexing_maps
+from autotune.compiler.ir.nests import indexing_maps
+from autotune.compiler.ir.values import index, maker, static_slice
 from autotune.compiler.passes.marked_loops import marked
 from autotune.compiler.passes.stencil_body import Lane, StencilBody
-from autotune.compiler.values import index, maker, static_slice
-from autotune.core.marks import STENCIL
+from autotune.core.scripts.marks import STENCIL
 
 MOST_LOADS = 4  # of whose lanes one vector is made; element by element where it takes more
 Place = tuple[int, ...]

@@ -14,7 +14,7 @@ from mlir.dialects import arith, vector
 from mlir.rewrite import PatternRewriter, RewritePatternSet, walk_and_apply_patterns
 
 from autotune.compiler.passes.polynomials import expand_erf, expand_exp, expand_log, expand_log1p, expand_tanh, splat
-from autotune.core.marks import LIBM
+from autotune.core.scripts.marks import LIBM
 
 POLYNOMIALS = {
     "math.exp": expand_exp,

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from mlir import ir
 from mlir.dialects import arith, scf
 
+from autotune.compiler.ir.values import maker
 from autotune.compiler.passes.marked_loops import counter, marked, parent_marked
-from autotune.compiler.values import maker
-from autotune.core.marks import BLOCKS_OF_K, FROM_ZERO, ZEROS
+from autotune.core.scripts.marks import BLOCKS_OF_K, FROM_ZERO, ZEROS
 
 BOUNDS = 3  # operands of a loop before what it carries
 

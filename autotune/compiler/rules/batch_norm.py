@@ -13,9 +13,9 @@ from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 from mlir.rewrite import PatternRewriter
 
-from autotune.compiler.nests import dimensions, element_type, indexing_maps, moves_elements
+from autotune.compiler.ir.nests import dimensions, element_type, indexing_maps, moves_elements
+from autotune.compiler.ir.values import maker
 from autotune.compiler.rules.bodies import is_used_once, is_whole, known_number, number_of
-from autotune.compiler.values import maker
 from autotune.core.payload import Array
 
 KERNEL_CHANNELS = {  # dimension of the kernel, and of the result, that a channel is

@@ -2,8 +2,8 @@
 
 from mlir import ir
 
-from autotune.compiler.nests import dimensions, indexing_maps, moves_elements
-from autotune.compiler.values import fill_of, maker
+from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
+from autotune.compiler.ir.values import fill_of, maker
 
 NAMED = {  # element-wise ops with a name of their own, and what each computes of an element
     "linalg.add": "arith.addf",

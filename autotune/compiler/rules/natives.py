@@ -7,7 +7,8 @@ import numpy as np
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import maker
 from autotune.compiler.rules.batch_norm import folds_into, write_folded
 from autotune.compiler.rules.bodies import (
     beside,
@@ -23,7 +24,6 @@ from autotune.compiler.rules.bodies import (
 )
 from autotune.compiler.rules.signature import Native
 from autotune.compiler.rules.writing import combined, read_instead
-from autotune.compiler.values import maker
 
 OP, VALUE, ATTRIBUTE = "operation", "value", "attribute"
 MOST_ELEMENTS = 1 << 24  # of a constant that is looked through

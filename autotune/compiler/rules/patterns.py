@@ -10,7 +10,7 @@ from mlir.rewrite import FrozenRewritePatternSet, PatternRewriter, PDLModule, PD
 
 from autotune.compiler.rules.natives import CONDITIONS, WRITERS
 from autotune.compiler.rules.read import REWRITE, names_in, rule_name
-from autotune.core.rules import Firing
+from autotune.core.scripts.rules import Firing
 
 FIRED = "autotune.fired"  # the writer that every pattern begins with
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from mlir import ir
 
-from autotune.compiler.laws import computes, text_fault
-from autotune.compiler.module import context, every_op, parse, symbol
+from autotune.compiler.ir.limits import computes, text_fault
+from autotune.compiler.ir.module import context, every_op, parse, symbol
 from autotune.compiler.rules.natives import CONDITIONS, WRITERS
 from autotune.compiler.rules.signature import Native, kind_of
 from autotune.core.errors import CompileError, RuleError
-from autotune.core.rules import Rule, Rules
+from autotune.core.scripts.rules import Rule, Rules
 
 OURS = (Path(__file__).parent / "ours.mlir").read_text()
 OURS_SOURCE = "the rules that come with autotune"

@@ -9,7 +9,7 @@ Source: One-Shot Bufferize, "in-place loops", https://mlir.llvm.org/docs/Bufferi
 from mlir import ir
 from mlir.dialects import bufferization
 
-from autotune.compiler.module import copy_module, every_op, run_passes
+from autotune.compiler.ir.module import copy_module, every_op, run_passes
 from autotune.core.errors import CompileError, PayloadError
 
 BUFFERIZE = "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map}"

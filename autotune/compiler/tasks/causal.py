@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mlir import ir
 
-from autotune.compiler.nests import dimensions, indexing_maps
-from autotune.compiler.values import maker
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import maker
 
 VERY_LOW = -1e30
 # What is known of a value behind the diagonal. KEPT: an accumulator that took nothing from it.

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from mlir import ir
 
-from autotune.compiler.module import context, find_function, parse
-from autotune.compiler.nests import indexing_maps, loop_nest
+from autotune.compiler.ir.module import context, find_function, parse
+from autotune.compiler.ir.nests import indexing_maps, loop_nest
+from autotune.compiler.ir.values import fill_of, is_constant
 from autotune.compiler.tasks.outline import is_fresh
-from autotune.compiler.values import fill_of, is_constant
-from autotune.core.computation import ArrayRead, Computation, ComputedOp, LinearIndex, Number, ScalarOp
+from autotune.core.ops.computation import ArrayRead, Computation, ComputedOp, LinearIndex, Number, ScalarOp
 from autotune.core.payload import Payload
 
 PASSED_OVER = (

@@ -3,8 +3,8 @@
 from mlir import ir
 from mlir.dialects import tensor
 
-from autotune.compiler.nests import structured_ops
-from autotune.compiler.values import maker
+from autotune.compiler.ir.nests import structured_ops
+from autotune.compiler.ir.values import maker
 
 MADE = ("linalg.fill", "tensor.empty")
 

@@ -6,12 +6,13 @@ from difflib import get_close_matches
 from mlir import ir
 from mlir.dialects import irdl
 
-from autotune.compiler.arguments import HIGH, LOW, ROLE, number_of, said_of
-from autotune.compiler.laws import text_fault
-from autotune.compiler.module import context, parse, symbol
+from autotune.compiler.ir.arguments import HIGH, LOW, ROLE, number_of, said_of
+from autotune.compiler.ir.limits import text_fault
+from autotune.compiler.ir.module import context, parse, symbol
 from autotune.compiler.tasks.payload_file import check, only_public_function
 from autotune.compiler.tasks.short_form import complete
-from autotune.core.dialect import (
+from autotune.core.errors import CompileError, PayloadError
+from autotune.core.ops.dialect import (
     RUNTIME,
     Attribute,
     WrittenBlock,
@@ -21,7 +22,6 @@ from autotune.core.dialect import (
     WrittenType,
     WrittenValue,
 )
-from autotune.core.errors import CompileError, PayloadError
 
 Names = dict[ir.Value, str]
 

@@ -3,9 +3,9 @@
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import maker
 from autotune.compiler.tasks.vectors import lanes_of
-from autotune.compiler.values import maker
 
 COSTLY = ("math.", "arith.divf")
 COUNTS = ["linalg.index", "arith.index_cast", "linalg.yield"]  # the body of an op that gives 0, 1, 2, ...

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from mlir import ir
 from mlir.dialects import linalg, tensor
 
-from autotune.compiler.nests import dimensions, indexing_maps
-from autotune.compiler.values import is_constant, maker
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import is_constant, maker
 
 CASTS = ("arith.index_cast", "arith.index_castui")
 

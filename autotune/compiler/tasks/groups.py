@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import maker
 from autotune.compiler.tasks.gathers import gathered
 from autotune.compiler.tasks.vectors import lanes_of, vectorizes
-from autotune.compiler.values import maker
-from autotune.core.loop_nest import rows_of
-from autotune.core.marks import KERNEL
+from autotune.core.ops.loop_nest import rows_of
+from autotune.core.scripts.marks import KERNEL
 
 
 @dataclass

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from mlir import ir
 
-from autotune.compiler.nests import dimensions, element_type, indexing_maps
+from autotune.compiler.ir.nests import dimensions, element_type, indexing_maps
 
 Range = tuple[int, int]  # least whole number, and the one above the largest
 DEEPEST = 200  # ops between an argument and an index

@@ -6,12 +6,12 @@ from dataclasses import replace
 from mlir import ir
 from mlir.dialects import arith, bufferization, func, tensor
 
-from autotune.compiler.extents import extent_of, first_part, static_shape
+from autotune.compiler.ir.extents import extent_of, first_part, static_shape
+from autotune.compiler.ir.values import fill_of, index, is_constant, maker
 from autotune.compiler.tasks.gathers import gathered
 from autotune.compiler.tasks.stencils import is_stencil
-from autotune.compiler.values import fill_of, index, is_constant, maker
-from autotune.core.marks import TAG, WEIGHT_OF
 from autotune.core.payload import DTYPES, Argument
+from autotune.core.scripts.marks import TAG, WEIGHT_OF
 
 # Ops that are not defined, or not finite, for every input.
 PARTIAL = ("arith.divf", "math.rsqrt", "math.sqrt", "math.log", "math.log2", "math.log1p", "math.powf")

@@ -9,12 +9,13 @@ from math import prod
 from mlir import ir
 from mlir.dialects import bufferization
 
-from autotune.compiler.extents import bound_empties
-from autotune.compiler.module import context, find_function, parse, run_passes, symbol
-from autotune.compiler.nests import counts_reduced, describe_contraction, loop_nest, structured_ops
-from autotune.compiler.normalise.channels_last import has_channels_first
+from autotune.compiler.ir.extents import bound_empties
+from autotune.compiler.ir.module import context, find_function, parse, run_passes, symbol
+from autotune.compiler.ir.nests import counts_reduced, describe_contraction, loop_nest, structured_ops
+from autotune.compiler.ir.packs import lower_packs
+from autotune.compiler.ir.values import fill_of
+from autotune.compiler.normalise.convolution.channels_last import has_channels_first
 from autotune.compiler.normalise.simplify import simplify
-from autotune.compiler.packs import lower_packs
 from autotune.compiler.rules.apply import rewrite
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy
@@ -27,14 +28,13 @@ from autotune.compiler.tasks.stencils import periods_of
 from autotune.compiler.tasks.uncovered import uncovered_ops
 from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
-from autotune.compiler.values import fill_of
-from autotune.core.loop_nest import Contraction, LoopNest, rows_of
-from autotune.core.marks import TAG, WEIGHT_OF
-from autotune.core.oracle import ContractionOracle
+from autotune.core.ops.loop_nest import Contraction, LoopNest, rows_of
+from autotune.core.ops.oracle import ContractionOracle
+from autotune.core.ops.uncovered import UncoveredOp
 from autotune.core.payload import Case, Payload
-from autotune.core.rules import NO_RULES, Rewriting
+from autotune.core.scripts.marks import TAG, WEIGHT_OF
+from autotune.core.scripts.rules import NO_RULES, Rewriting
 from autotune.core.task import Member, Task
-from autotune.core.uncovered import UncoveredOp
 
 # Element-wise neighbours become one op before units are counted.
 FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"

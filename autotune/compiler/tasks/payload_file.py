@@ -6,10 +6,10 @@ from math import prod
 
 from mlir import ir
 
-from autotune.compiler.arguments import ROLE, said_of
-from autotune.compiler.laws import program_fault, text_fault
-from autotune.compiler.module import context, parse, symbol
-from autotune.compiler.nests import loop_nest, structured_ops
+from autotune.compiler.ir.arguments import ROLE, said_of
+from autotune.compiler.ir.limits import program_fault, text_fault
+from autotune.compiler.ir.module import context, parse, symbol
+from autotune.compiler.ir.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
 from autotune.compiler.tasks.carried import carry_in_place
 from autotune.compiler.tasks.index_ranges import accepted_ranges

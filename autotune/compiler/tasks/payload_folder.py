@@ -12,8 +12,10 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.errors import PayloadError
-from autotune.core.files import check_file, read_file
-from autotune.core.imported import (
+from autotune.core.host.files import check_file, read_file
+from autotune.core.host.readable import allow_reading
+from autotune.core.payload import UNPROVED, Argument, Array, Payload, random_array
+from autotune.core.plugs.imported import (
     DESCRIPTION,
     ORACLE,
     SEEDS,
@@ -25,9 +27,7 @@ from autotune.core.imported import (
     input_key,
     result_key,
 )
-from autotune.core.payload import UNPROVED, Argument, Array, Payload, random_array
 from autotune.core.printable import one_line
-from autotune.core.readable import allow_reading
 
 MOST_BYTES = 16 << 20  # of a description
 Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and the model's tensor

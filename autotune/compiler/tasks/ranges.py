@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from mlir import ir
 
-from autotune.compiler.arguments import HIGH, LOW, number_of, said_of
-from autotune.compiler.nests import element_type
+from autotune.compiler.ir.arguments import HIGH, LOW, number_of, said_of
+from autotune.compiler.ir.nests import element_type
 from autotune.core.errors import PayloadError
 
 ANY_INTEGER = (-8.0, 8.0)  # where nothing is known

@@ -11,7 +11,7 @@ that the file gives it, the entry's arguments theirs, and all others ``none``: t
 import re
 from dataclasses import dataclass, field
 
-from autotune.core.dialect import OPEN
+from autotune.core.ops.dialect import OPEN
 
 TOKEN = re.compile(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|%[\w$.-]+(?:[:#]\d+)?|->|[\w.$!@^*?-]+|\s+|.', re.S)
 CLOSING = {"(": ")", "{": "}", "<": ">", "[": "]"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.tasks.causal import body, column_loops
 from autotune.compiler.tasks.groups import shape_of
 from autotune.compiler.tasks.outline import is_fresh, start_value

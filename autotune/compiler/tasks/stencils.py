@@ -5,9 +5,9 @@ from math import gcd, lcm, prod
 
 from mlir import ir
 
-from autotune.compiler.nests import dimensions, indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import maker
 from autotune.compiler.tasks.vectors import computes_simply, factor_of, vectorizes
-from autotune.compiler.values import maker
 
 PLACES = ("linalg.index", "arith.addi", "arith.muli", "arith.andi", "arith.cmpi")  # of what follows from places alone
 WIDEST = 16  # elements of a vector

@@ -6,11 +6,11 @@ from math import prod
 
 from mlir import ir
 
-from autotune.compiler.extents import static_shape
-from autotune.compiler.nests import UNTUNABLE, element_type, loop_nest, trips_of
+from autotune.compiler.ir.extents import static_shape
+from autotune.compiler.ir.nests import UNTUNABLE, element_type, loop_nest, trips_of
+from autotune.core.ops.uncovered import UncoveredOp
 from autotune.core.payload import DTYPES
 from autotune.core.task_names import KINDS
-from autotune.core.uncovered import UncoveredOp
 
 PLAIN = ("tensor.pad", "tensor.generate", "tensor.concat", "tensor.scatter", "tensor.gather", "linalg.softmax")
 LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall", "affine.for", "affine.parallel")

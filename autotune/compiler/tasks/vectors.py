@@ -2,9 +2,9 @@
 
 from mlir import ir
 
-from autotune.compiler.nests import dimensions, indexing_maps
-from autotune.compiler.values import maker
-from autotune.core.loop_nest import Lanes
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import maker
+from autotune.core.ops.loop_nest import Lanes
 
 SCALAR = ("arith.", "math.", "linalg.index", "linalg.yield", "tensor.extract")
 OPERANDS_OF_PRODUCT = 2

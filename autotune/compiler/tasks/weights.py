@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.compiler.values import maker, static_slice
+from autotune.compiler.ir.values import maker, static_slice
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from mlir import ir
 
-from autotune.compiler.module import every_op, symbol
+from autotune.compiler.ir.module import every_op, symbol
 
 # Ops that only read a memref, and the operand that they read.
 READERS = {

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.compiler.stages import COMPILED
+from autotune.compiler.lowering.stages import COMPILED
 from autotune.contrib.analysis.cache import Agreement, compare
 from autotune.contrib.analysis.reading import AnalysisRequest, analyse
 from autotune.contrib.analysis.reuse import Reuse, fetched, reuses
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
-from autotune.core.facts import LINE, OpFacts, ProgramFacts
-from autotune.core.machine import Machine, this_machine
+from autotune.core.host.machine import Machine, this_machine
+from autotune.core.ops.facts import LINE, OpFacts, ProgramFacts
 from autotune.core.payload import Payload
 from autotune.core.space import Config
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import read_bundle
-from autotune.tuning.own import own_of, parts_of
-from autotune.worker.reading import compile_to
+from autotune.tuning.stages.user_script import own_of, parts_of
+from autotune.worker.loading.reading import compile_to
 
 ARENA = next(stage for stage in COMPILED if stage == "arena")
 

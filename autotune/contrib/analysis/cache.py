@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from autotune.contrib.analysis.reuse import misses, reuses
-from autotune.core.facts import LINE, OpFacts
+from autotune.core.ops.facts import LINE, OpFacts
 from autotune.core.payload import Array
 
 MOST_POINTS = 1 << 14  # iterations of a small case

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from mlir import ir
 
-from autotune.compiler.values import static_slice
+from autotune.compiler.ir.values import static_slice
 from autotune.contrib.analysis.bodies import SCALAR, UnknownOpError, compute, constant_of, widened
 from autotune.contrib.analysis.structured import evaluate_op
 from autotune.core.payload import WRITTEN, Argument, Array

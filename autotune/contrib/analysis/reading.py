@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from autotune.compiler.facts.fusion import read_edges
 from autotune.compiler.facts.ops import read_ops, tensors_of
-from autotune.compiler.module import context, find_function, parse
-from autotune.compiler.nests import structured_ops
+from autotune.compiler.ir.module import context, find_function, parse
+from autotune.compiler.ir.nests import structured_ops
 from autotune.contrib.analysis.values import BoundFunction, read_values
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation
-from autotune.core.facts import ProgramFacts
+from autotune.core.ops.facts import ProgramFacts
 from autotune.core.payload import Payload
-from autotune.worker.payload_arrays import PayloadArrays
+from autotune.worker.bench.payload_arrays import PayloadArrays
 from autotune.worker.worker import Worker
 
 SECONDS = 300.0  # for all of it

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from autotune.core.facts import LINE, Access, OpFacts
+from autotune.core.ops.facts import LINE, Access, OpFacts
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from autotune.contrib.analysis.arena_map import FREE, SHARED, draw_map, live_byt
 from autotune.contrib.analysis.cache import WAYS
 from autotune.contrib.analysis.reuse import Reuse
 from autotune.core.candidate import Candidate
-from autotune.core.facts import LINE, Edge, OpFacts, ValueFacts
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.ops.facts import LINE, Edge, OpFacts, ValueFacts
 from autotune.core.payload import Payload
 from autotune.plugins import ShownStage
 from autotune.reports.format import plural, size

@@ -12,7 +12,7 @@ from mlir import ir
 
 from autotune.contrib.analysis.bodies import UnknownOpError
 from autotune.contrib.analysis.evaluate import Evaluation64, See
-from autotune.core.facts import ValueFacts
+from autotune.core.ops.facts import ValueFacts
 from autotune.core.payload import Argument, Array
 from autotune.core.printable import first_lines
 

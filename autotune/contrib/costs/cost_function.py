@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from autotune.core.errors import MachineError
-from autotune.core.facts import ProgramFacts
+from autotune.core.ops.facts import ProgramFacts
 from autotune.core.payload import Payload
 from autotune.core.space import Config, Space
 from autotune.registry import find_point

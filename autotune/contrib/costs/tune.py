@@ -15,9 +15,9 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
 from autotune.core.space import Config, Value
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.search import DEFAULT, Search
-from autotune.worker.facts import read_program
-from autotune.worker.reading import bare
+from autotune.tuning.samplers.search import DEFAULT, Search
+from autotune.worker.loading.facts import read_program
+from autotune.worker.loading.reading import bare
 
 QUICK = "tpe"  # the default sampler here: a model takes longer to ask than a config to cost
 STARTS = 4  # one config in so many of the sampler's may be one that the search begins with

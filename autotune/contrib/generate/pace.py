@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import mean
 
-from autotune.worker.measure import time_once
+from autotune.worker.bench.measure import time_once
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import typer
 
 from autotune.cli.options import AsJson, real, whole
 from autotune.cli.say import complain
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.plugins import Verb
 from autotune.store.places import home
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.core.marks import SETS
+from autotune.core.scripts.marks import SETS
 
 PARAM = "!transform.param<i64>"
 KNOB = re.compile(rf'(%\w+) = transform\.tune\.knob<"[\w.-]+"> = (\d+) from options = .* -> {PARAM}')

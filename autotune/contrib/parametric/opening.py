@@ -15,9 +15,9 @@ from math import prod
 from autotune.contrib.parametric.lines import ScriptLine, ops_in, read_lines
 from autotune.contrib.parametric.switches import Switch, hunks_between, switched
 from autotune.core.errors import ScheduleError
-from autotune.core.family import Family, Rewrites
-from autotune.core.guarded_family import GuardedFamily
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
 

@@ -9,7 +9,7 @@ from autotune.plugins import Arguments, ShownStage, VerbOption, option
 
 if TYPE_CHECKING:
     from autotune.core.candidate import Candidate
-    from autotune.core.machine import Machine
+    from autotune.core.host.machine import Machine
     from autotune.core.payload import Payload
     from autotune.reports.scheduled import Scheduled
 
@@ -27,7 +27,7 @@ def describe(
     """
     from autotune.contrib.parametric.script import open_text
     from autotune.core.errors import ScheduleError
-    from autotune.core.own_family import OwnFamily
+    from autotune.core.scripts.user_family import OwnFamily
     from autotune.reports.scheduled import only
 
     task = only([each.task for each in tasks], None, "one task is opened")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import product
 
+from autotune.core.scripts.terms import CONSTANT, GIVEN, Term
 from autotune.core.space import Knob
-from autotune.core.terms import CONSTANT, GIVEN, Term
 
 Members = frozenset[tuple[int, ...]]
 
@@ -17,7 +17,7 @@ def laws_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
         members: Values of the knobs that are allowed together.
 
     Example:
-        >>> from autotune.core.terms import spell
+        >>> from autotune.core.scripts.terms import spell
         >>> tile, unroll = Knob("tile", (4, 6, 8)), Knob("unroll", (1, 4))
         >>> [spell(law) for law in laws_of((tile, unroll), frozenset({(4, 1), (6, 1), (8, 1), (4, 4), (8, 4)}))]
         ['tile mod unroll = 0']

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autotune.contrib.parametric.lines import PARAM
-from autotune.core.terms import CONSTANT, GIVEN, Term, names_in, spell
+from autotune.core.scripts.terms import CONSTANT, GIVEN, Term, names_in, spell
 
 INT, BOOL = "!smt.int", "!smt.bool"
 

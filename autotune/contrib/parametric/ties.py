@@ -8,8 +8,8 @@ from math import prod
 
 from autotune.contrib.parametric.opening import Opening
 from autotune.contrib.parametric.relation import Members, laws_of
+from autotune.core.scripts.terms import Term
 from autotune.core.space import Knob
-from autotune.core.terms import Term
 
 MOST_ASKED = 2000  # configs: of a space that has no more each one is asked for, of a larger one as many by chance
 MOST_TIED = 4  # knobs in one law

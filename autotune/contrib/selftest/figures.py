@@ -6,17 +6,17 @@ from typing import Any
 
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Evaluation, Job
-from autotune.core.machine import Machine
+from autotune.core.host.machine import Machine
 from autotune.core.payload import Argument, Payload
 from autotune.core.stats import is_different, ratio_interval, share_interval
 from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.registry import family_for
 from autotune.store.store import Store
-from autotune.tuning.task_search import TaskSearch
-from autotune.worker.evaluate import evaluate
-from autotune.worker.noise import NoisePair, floor_of
-from autotune.worker.reading import partition
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.worker.bench.evaluate import evaluate
+from autotune.worker.bench.noise import NoisePair, floor_of
+from autotune.worker.loading.reading import partition
 
 BLOCK = 10  # trials whose times are added up before those with isolation and without are compared
 SIZES = (96, 80, 64)  # of the product that sweeps are over: m, n, k

@@ -30,18 +30,18 @@ from autotune.contrib.selftest.sandbox import check_sandbox
 from autotune.contrib.selftest.threads import check_threads
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluator
-from autotune.core.family import Baseline
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine, this_machine
+from autotune.core.plugs.family import Baseline
 from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.registry import load_baseline
 from autotune.store.store import Store
-from autotune.tuning.choose import PROCESSES, choose, race, tied
-from autotune.tuning.task_search import TaskSearch
-from autotune.worker.claims import CoreClaim
-from autotune.worker.measuring_core import this_process_on
-from autotune.worker.noise import floor_of, time_twins, time_unequal
+from autotune.tuning.stages.choose import PROCESSES, choose, race, tied
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.worker.bench.claims import CoreClaim
+from autotune.worker.bench.measuring_core import this_process_on
+from autotune.worker.bench.noise import floor_of, time_twins, time_unequal
 from autotune.worker.worker import Worker
 
 SLOWER = 1.05

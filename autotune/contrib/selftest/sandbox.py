@@ -9,11 +9,11 @@ from pathlib import Path
 
 from autotune.contrib.selftest.figures import BLOCK, Amounts, Figure, open_search, product_task
 from autotune.core.evaluator import Effort
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.stats import ratio_interval
 from autotune.store.store import Store
+from autotune.worker.isolation.sandbox import available_walls
 from autotune.worker.probe import ATTEMPTS, find_holes
-from autotune.worker.sandbox import available_walls
 from autotune.worker.worker import Worker
 
 MOST_COST = 0.01  # of a trial

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from autotune.compiler.program import compile_program
+from autotune.compiler.lowering.program import compile_program
 from autotune.core.candidate import Claim
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument, Payload
-from autotune.worker.testbench import open_testbench
+from autotune.worker.bench.testbench import open_testbench
 
 
 @dataclass(frozen=True)

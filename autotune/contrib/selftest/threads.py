@@ -1,13 +1,13 @@
 """Self-test of threads: a race that was put in is found, and schedules that share work out have none."""
 
-from autotune.compiler.lower import tail
-from autotune.compiler.openmp import usable_threads
+from autotune.compiler.codegen.openmp import usable_threads
+from autotune.compiler.lowering.pipeline import tail
 from autotune.contrib.selftest.figures import Figure, product_task
 from autotune.contrib.selftest.stress import Stress, count_wrong, racing_payload
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.evaluator import Evaluation
-from autotune.core.machine import this_machine
-from autotune.core.script import write_step
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import write_step
 from autotune.registry import family_for
 from autotune.tuning.candidates import candidate_alone
 from autotune.worker.worker import Worker

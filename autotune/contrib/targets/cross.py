@@ -12,7 +12,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, 
 from functools import cache
 from typing import Any, Literal
 
-from autotune.compiler.llvm_library import open_llvm, take_error, take_text
+from autotune.compiler.codegen.llvm_library import open_llvm, take_error, take_text
 from autotune.core.errors import CompileError, MachineError
 from autotune.core.target import Target
 

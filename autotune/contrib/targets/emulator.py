@@ -16,7 +16,7 @@ from autotune.contrib.targets.cross import host_processor
 from autotune.core.errors import MachineError
 from autotune.core.printable import first_lines
 from autotune.core.target import Target
-from autotune.worker.cause import name_of
+from autotune.worker.isolation.cause import name_of
 
 PACKAGES = {
     "x86_64": "gcc-x86-64-linux-gnu libc6-dev-amd64-cross",

@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 
-from autotune.worker.sandbox import raise_walls_around_programs
+from autotune.worker.isolation.sandbox import raise_walls_around_programs
 
 
 def enclose(most_bytes: int, seconds: int, command: list[str]) -> None:

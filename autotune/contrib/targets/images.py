@@ -13,8 +13,8 @@ import numpy as np
 
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
-from autotune.worker.testbench import Testbench, open_testbench
-from autotune.worker.verify import Verdict, verify
+from autotune.worker.bench.testbench import Testbench, open_testbench
+from autotune.worker.bench.verify import Verdict, verify
 
 ALIGNMENT = 64  # bytes; of every array, and of the image
 FENCE_BYTES, FENCE = 64, 0xA5  # before and after every array

@@ -119,7 +119,7 @@ def replay_elsewhere(arguments: Arguments) -> None:
     from autotune.contrib.targets.program import compile_default, write_program
     from autotune.contrib.targets.target_file import find_target
     from autotune.store.bundle import read_bundle
-    from autotune.worker.limits import MODEL_SECONDS
+    from autotune.worker.isolation.limits import MODEL_SECONDS
     from autotune.worker.worker import Worker
 
     target, kind = find_target(arguments["target"]), arguments["emit"]

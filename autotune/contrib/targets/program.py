@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from autotune.bundles.c_header import c_header
 from autotune.bundles.emit import KINDS
-from autotune.compiler.emit import Emission, Emitted, emit_program
-from autotune.compiler.llvm_tools import check_processor
-from autotune.compiler.object_code import disassemble
+from autotune.compiler.codegen.llvm_tools import check_processor
+from autotune.compiler.codegen.object_code import disassemble
+from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.contrib.targets.cross import compile_for
 from autotune.contrib.targets.emulator import Emulator, find_compiler, find_emulator, link, run_program
@@ -26,8 +26,8 @@ from autotune.core.payload import REFERENCE, Payload
 from autotune.core.target import Target
 from autotune.core.trial import RIGHT, Outcome
 from autotune.tuning.default_program import default_candidate
-from autotune.tuning.record import weight_record
-from autotune.worker.reading import partition
+from autotune.tuning.stages.record import weight_record
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 EMULATED_SECONDS = 300.0  # that one call under an emulator may take

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import default_alone
-from autotune.compiler.loop_model import HotLoop, judge_hot_loop
-from autotune.compiler.object_code import disassemble
+from autotune.compiler.codegen.loop_model import HotLoop, judge_hot_loop
+from autotune.compiler.codegen.object_code import disassemble
 from autotune.contrib.targets.program import TargetCheck, TargetProgram, compile_as, compile_default, verify_emulated
 from autotune.core.payload import Payload
 from autotune.core.target import Target
 from autotune.core.task_names import readable_name
 from autotune.reports.format import error_beside
 from autotune.store.bundle import read_bundle
-from autotune.worker.limits import MODEL_SECONDS
-from autotune.worker.reading import partition
+from autotune.worker.isolation.limits import MODEL_SECONDS
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from autotune.core.described import check_number, check_text, shipped_in
 from autotune.core.errors import MachineError
-from autotune.core.files import read_text
-from autotune.core.machine import VECTOR_EXTENSIONS, Machine
+from autotune.core.host.files import read_text
+from autotune.core.host.machine import VECTOR_EXTENSIONS, Machine
 from autotune.core.printable import one_line
 from autotune.core.target import EXTENSIONS, Target
 

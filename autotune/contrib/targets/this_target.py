@@ -4,7 +4,7 @@ import platform
 
 from autotune.contrib.targets.cross import host_processor
 from autotune.core.errors import MachineError
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.target import EXTENSIONS, Target
 
 EMULATED = "max"  # whatever QEMU can

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from autotune.compiler.llvm_tools import check_processor
-from autotune.compiler.loop_model import judge_hot_loop
-from autotune.compiler.object_code import disassemble
+from autotune.compiler.codegen.llvm_tools import check_processor
+from autotune.compiler.codegen.loop_model import judge_hot_loop
+from autotune.compiler.codegen.object_code import disassemble
 from autotune.contrib.targets.program import TargetEmission, emit_for
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Evaluation
-from autotune.core.family import Family
+from autotune.core.host.machine import Machine
 from autotune.core.listener import SILENT, Listener
-from autotune.core.machine import Machine
 from autotune.core.payload import Payload
-from autotune.core.script import Step, write_step
+from autotune.core.plugs.family import Family
+from autotune.core.scripts.assembly import Step, write_step
 from autotune.core.space import Config, Value
 from autotune.core.target import Target
 from autotune.core.task import Task
@@ -29,8 +29,8 @@ from autotune.core.task_names import readable_name
 from autotune.registry import family_for
 from autotune.tuning.candidates import candidate_alone, candidate_whole
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.search import Search
-from autotune.worker.reading import partition
+from autotune.tuning.samplers.search import Search
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 NANOSECOND = 1e-9  # a cycle, to samplers, which think of seconds

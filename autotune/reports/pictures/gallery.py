@@ -11,7 +11,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.reports.holdings import Holdings
 from autotune.reports.importance import knob_importance
 from autotune.reports.overview import phase_seconds

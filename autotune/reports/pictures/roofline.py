@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from autotune.core.machine import Roofs
+from autotune.core.host.machine import Roofs
 from autotune.reports.pictures.style import (
     GREY,
     INK,

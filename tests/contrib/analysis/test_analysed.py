@@ -11,11 +11,11 @@ from autotune.contrib.analysis.analysed import analyse_bundle, analyse_program
 from autotune.contrib.analysis.section import analysed
 from autotune.contrib.analysis.text import describe_analysis
 from autotune.core.errors import PayloadError
-from autotune.core.machine import Machine, this_machine
+from autotune.core.host.machine import Machine, this_machine
 from autotune.reports.page import report_bundle
 from autotune.reports.scheduled import as_recorded, candidate_of
 from autotune.reports.show import show
-from autotune.worker.reading import open_payload, partition
+from autotune.worker.loading.reading import open_payload, partition
 
 SPEC = "softmax,rows=5,cols=37"
 TITLES = ("operations and bytes", "fusion", "values", "arena", "reuse")

@@ -5,7 +5,7 @@ import pytest
 
 from autotune.compiler.facts.fusion import read_edges
 from autotune.compiler.facts.ops import read_ops
-from autotune.compiler.module import context, find_function, parse
+from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.analysis.bodies import COMPARE
 from autotune.contrib.analysis.evaluate import Evaluation64

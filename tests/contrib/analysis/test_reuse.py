@@ -9,7 +9,7 @@ from autotune.contrib.analysis.arena_map import FREE, draw_map, live_bytes
 from autotune.contrib.analysis.cache import compare, shrink, simulate, trace
 from autotune.contrib.analysis.reuse import fetched, first_touches, misses, order, reuses
 from autotune.core.arena_plan import Lifetime, place
-from autotune.core.facts import LINE, Access, OpFacts
+from autotune.core.ops.facts import LINE, Access, OpFacts
 
 WHOLE = 16  # f32 in a line
 

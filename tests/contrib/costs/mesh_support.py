@@ -5,7 +5,7 @@ from dataclasses import replace
 from autotune.contrib.costs.mesh.cost import MeshProgramCost
 from autotune.contrib.costs.mesh.grid import find_grid
 from autotune.contrib.costs.mesh.program import read_mesh_program
-from autotune.core.facts import Access, OpFacts, ProgramFacts
+from autotune.core.ops.facts import Access, OpFacts, ProgramFacts
 
 GRID = replace(
     find_grid("plain"), rows=4, columns=4, flops=2, memory_bytes=1 << 20, link_bytes=4, hop_cycles=1, core_cycles=3

@@ -19,8 +19,8 @@ from autotune.core.errors import MachineError
 from autotune.core.listener import SILENT
 from autotune.core.space import Knob, Space
 from autotune.tuning.options import TuneOptions
-from autotune.worker.facts import read_program
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.facts import read_program
+from autotune.worker.loading.reading import open_payload
 
 GOOD = (SHIPPED / "wse2.toml").read_text()
 LAWS = {

@@ -21,7 +21,7 @@ from autotune.contrib.costs.mesh.collective import (
 from autotune.contrib.costs.mesh.placement import ORDERS, CoreRegion, hops, regions_of, transfer
 from autotune.contrib.costs.mesh.simulate import cut, pipeline
 from autotune.contrib.costs.mesh.traffic import Traffic, route, traffic_of
-from autotune.tuning.search import Search
+from autotune.tuning.samplers.search import Search
 
 LENGTHS, SIZES = (2, 3, 4, 7, 8, 16), (4, 36, 400)
 

@@ -8,8 +8,8 @@ import pytest
 from own_support import read
 
 import autotune as at
-from autotune.compiler.lower import TAIL
-from autotune.compiler.stages import compile_to
+from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.lowering.stages import compile_to
 from autotune.contrib.parametric.lines import read_lines
 from autotune.contrib.parametric.opening import open_family
 from autotune.contrib.parametric.relation import laws_of
@@ -18,10 +18,10 @@ from autotune.contrib.parametric.smt_text import write_law
 from autotune.contrib.parametric.switches import hunks_between
 from autotune.contrib.parametric.ties import tie_knobs
 from autotune.core.candidate import Candidate
-from autotune.core.own_family import OwnFamily
-from autotune.core.script import panels_of, script_of, write_step
+from autotune.core.scripts.assembly import panels_of, script_of, write_step
+from autotune.core.scripts.terms import evaluate, spell
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Knob
-from autotune.core.terms import evaluate, spell
 
 CONVOLUTION = str(Path(__file__).parents[3] / "schedules" / "examples" / "convolution.mlir")
 # Every built-in family; sizes that divide and that do not; B copied and stored in panels; online, fused and not.

@@ -5,14 +5,14 @@ import json
 import pytest
 from bundle_support import no_care
 
-from autotune.compiler.openmp import usable_threads
+from autotune.compiler.codegen.openmp import usable_threads
 from autotune.contrib.selftest import figures as promises
 from autotune.contrib.selftest import run as selftest
 from autotune.contrib.selftest import sandbox as selftest_sandbox
 from autotune.contrib.selftest.figures import Amounts, Direct, Instant, judge_isolation, judge_pairs, share_figure
 from autotune.contrib.selftest.run import check_crashes, check_isolation, check_kills
-from autotune.core.machine import this_machine
-from autotune.worker.noise import NoisePair
+from autotune.core.host.machine import this_machine
+from autotune.worker.bench.noise import NoisePair
 from autotune.worker.worker import Worker
 
 STEADY = [NoisePair((1.0, 1.001) * 30, (1.001, 1.0) * 30)] * 8

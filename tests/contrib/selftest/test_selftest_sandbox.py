@@ -5,7 +5,7 @@ import pytest
 from autotune.contrib.selftest import sandbox as selftest_sandbox
 from autotune.contrib.selftest.figures import Amounts
 from autotune.contrib.selftest.sandbox import check_sandbox, judge_cost
-from autotune.worker.sandbox import available_walls
+from autotune.worker.isolation.sandbox import available_walls
 from autotune.worker.worker import Worker
 
 BARE = [0.2 + 0.001 * (number % 7) for number in range(60)]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from autotune.compiler.lower import tail
-from autotune.compiler.openmp import usable_threads
+from autotune.compiler.codegen.openmp import usable_threads
+from autotune.compiler.lowering.pipeline import tail
 from autotune.contrib.selftest import threads as selftest_threads
 from autotune.contrib.selftest.stress import racing_payload
 from autotune.contrib.selftest.threads import check_threads, product_claim
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job
-from autotune.core.machine import this_machine
+from autotune.core.host.machine import this_machine
 from autotune.core.trial import RIGHT
 from autotune.worker.worker import Worker
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.compiler.llvm_tools import check_processor
-from autotune.compiler.loop_model import judge_hot_loop
-from autotune.compiler.object_code import disassemble
+from autotune.compiler.codegen.llvm_tools import check_processor
+from autotune.compiler.codegen.loop_model import judge_hot_loop
+from autotune.compiler.codegen.object_code import disassemble
 from autotune.contrib.targets.cross import compile_for, host_processor, unfused
 from autotune.contrib.targets.program import compile_default
 from autotune.contrib.targets.target_file import shipped_targets, write_target

@@ -16,7 +16,7 @@ from autotune.contrib.targets.this_target import this_target
 from autotune.core.errors import MachineError
 from autotune.core.payload import WRITTEN
 from autotune.registry import load_payload
-from autotune.worker.reading import open_payload
+from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ import pytest
 
 from autotune.contrib.targets.target_file import SHIPPED, find_target, read_target, shipped_targets, write_target
 from autotune.core.errors import MachineError
-from autotune.core.machine import VECTOR_EXTENSIONS
+from autotune.core.host.machine import VECTOR_EXTENSIONS
 
 GOOD = (SHIPPED / "neoverse-n1.toml").read_text()
 LAWS = {

@@ -10,7 +10,7 @@ from autotune.core.space import Space
 from autotune.core.trial import Trial
 from autotune.registry import family_for, load_payload
 from autotune.tuning.options import TuneOptions
-from autotune.worker.reading import partition
+from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 TARGETS = shipped_targets()

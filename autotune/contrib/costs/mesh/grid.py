@@ -18,7 +18,7 @@ from typing import Any
 
 from autotune.core.described import check_number, check_text, shipped_in
 from autotune.core.errors import MachineError
-from autotune.core.files import read_text
+from autotune.core.host.files import read_text
 from autotune.core.printable import one_line
 
 FORMAT = 1

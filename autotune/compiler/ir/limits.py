@@ -1,0 +1,175 @@
+"""What a program may hold that is compiled and run, so that whoever gets a bundle of it can check and replay it.
+
+A fault is the rest of a sentence that begins with where the program is: ``must ..., it ...``.
+"""
+
+import re
+from collections.abc import Iterator
+from math import prod
+
+from mlir import ir
+
+from autotune.compiler.ir.module import every_op, symbol
+
+# Dialects whose ops compute, read and write arrays, whatever they are; of others, the ops that do nothing else.
+COMPUTING = ("linalg", "tensor", "arith", "math", "scf", "affine", "vector", "index", "ub", "bufferization")
+OPS = frozenset(
+    (
+        *("builtin.module", "func.func", "func.call", "func.return"),
+        *("memref.alloc", "memref.alloca", "memref.alloca_scope", "memref.alloca_scope.return", "memref.dealloc"),
+        *("memref.load", "memref.store", "memref.copy", "memref.prefetch", "memref.dim", "memref.rank"),
+        *("memref.cast", "memref.subview", "memref.view", "memref.reinterpret_cast", "memref.transpose"),
+        *("memref.expand_shape", "memref.collapse_shape", "memref.reshape", "memref.assume_alignment"),
+        *("memref.distinct_objects", "memref.memory_space_cast", "memref.global", "memref.get_global"),
+        *("memref.atomic_rmw", "memref.generic_atomic_rmw", "memref.atomic_yield"),
+    )
+)
+# They print, or make tensors and memrefs of what is none.
+NO_OPS = ("vector.print", "bufferization.clone")
+NUMBERS = (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType, ir.NoneType)
+ARRAYS = (ir.RankedTensorType, ir.UnrankedTensorType, ir.MemRefType, ir.UnrankedMemRefType, ir.VectorType)
+# Attributes that other dialects read: assembler text, sections, linkage, layout of data.
+FOREIGN = ("llvm.", "dlti.", "gpu.", "spirv.", "nvvm.", "rocdl.", "omp.")
+HARMLESS = ("llvm.emit_c_interface", "llvm.noalias")
+NO_ATTRIBUTES = ("passthrough", "personality", "garbageCollector", "section", "linkage", "target_cpu")
+STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
+COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*')
+ALIAS = re.compile(r"[#!](?:[0-9]+|[A-Za-z$._-][\w$.-]*)")
+DEFINITION = re.compile(rf"({ALIAS.pattern})\s*=(?!=)")
+OP_BEHIND = re.compile(r'(?<![:,=\s(\[{<])(?<!->)[ \t]*\n\s*(?=[A-Za-z_"%])')
+MOST_ALIAS = 1 << 20
+MOST_COPIES, MOST_ELEMENTS = 4096, 1 << 20  # of a loop's body; of a vector, or of the inner tile of a packed array
+FACTORS = {  # of ops of a script: attributes that multiply what they work on
+    "transform.loop.unroll": {"factor": MOST_COPIES},
+    "transform.loop.unroll_and_jam": {"factor": MOST_COPIES},
+    "transform.loop.pipeline": {"iteration_interval": MOST_COPIES, "read_latency": MOST_COPIES},
+    "transform.structured.vectorize": {"static_vector_sizes": MOST_ELEMENTS},
+    "transform.structured.pack": {"static_packed_sizes": MOST_ELEMENTS},
+    "transform.structured.pack_greedily": {"static_matmul_packed_sizes": MOST_ELEMENTS},
+}
+MOST_NESTING = 200  # brackets; MLIR's parser descends into each, and its stack is finite
+
+
+def nesting_fault(text: str) -> str | None:
+    """What is wrong with text nested so deep that a parser might not come back; `None` if nothing is."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[][(){}<>]", re.sub(r"->|[<>]=", "", text)):
+        depth += 1 if bracket in "[({<" else -1
+        deepest = max(deepest, depth)
+    return (
+        f"must not nest deeper than {MOST_NESTING} brackets, it goes to {deepest}" if deepest > MOST_NESTING else None
+    )
+
+
+def text_fault(text: str) -> str | None:
+    """What is wrong with text that a parser might not come back from; `None` if nothing is."""
+    return nesting_fault(text) or alias_fault(text)
+
+
+def alias_fault(text: str) -> str | None:
+    """What is wrong with aliases that stand for more than `MOST_ALIAS` characters, as those of aliases do that double.
+
+    ``#b = [#a, #a]`` stands for twice what ``#a`` does, and MLIR goes through all of it: 60 lines would take for ever.
+    """
+    lengths: dict[str, int] = {}
+    for name, body in alias_bodies(text):
+        used = (lengths.get(each, 0) for each in ALIAS.findall(STRING.sub("", body)))
+        lengths[name] = len(body) + sum(used)
+        if lengths[name] > MOST_ALIAS:
+            return f"must hold aliases that stand for {MOST_ALIAS} characters at most, {name[:80]} stands for more"
+    return None
+
+
+def alias_bodies(text: str) -> Iterator[tuple[str, str]]:
+    """Every alias that a text defines and what it stands for, in order.
+
+    A definition ends where the next begins, or at the end of a line behind which an op begins.
+    """
+    bare = COMMENT.sub(lambda found: found[1] or "", text)
+    starts = list(DEFINITION.finditer(bare))
+    ends = [*(start.start() for start in starts[1:]), len(bare)]
+    for start, end in zip(starts, ends, strict=False):  # no end where nothing starts
+        rest = bare[start.end() : end]
+        stop = OP_BEHIND.search(rest)
+        yield start[1], rest[: stop.start()] if stop else rest
+
+
+def growth_fault(script: ir.Module) -> str | None:
+    """What is wrong with a script that asks for more copies or elements than a program can hold; `None` if nothing.
+
+    MLIR writes out what it is asked for, however much that is: a loop unrolled 2^25 times costs all of a time limit.
+    """
+    for op in every_op(script):
+        for name, most in FACTORS.get(op.name, {}).items():
+            if name in op.attributes and (asked := product_of(op.attributes[name])) > most:
+                return f"must ask {op.name} for {name.removeprefix('static_')} of {most} at most, it asks for {asked}"
+    return None
+
+
+def product_of(attribute: ir.Attribute) -> int:
+    """A number, or the product of several; those that are known when the script runs count as one."""
+    if isinstance(attribute, ir.IntegerAttr):
+        return int(attribute.value) % (1 << 64)
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return prod(max(1, int(size)) for size in attribute)
+    if isinstance(attribute, ir.ArrayAttr):
+        return prod(max(1, product_of(each)) for each in attribute)
+    return 1
+
+
+def program_fault(module: ir.Module) -> str | None:
+    """What a program does besides computing, such as calling somebody outside; `None` if nothing."""
+    for op in every_op(module):
+        for fault in (op_fault(op), symbol_fault(op), attribute_fault(op), value_fault(op)):
+            if fault is not None:
+                return fault
+    return None
+
+
+def op_fault(op: ir.Operation) -> str | None:
+    """What is wrong with an op that does more than to compute, and to read and write arrays."""
+    return None if computes(op.name) else f"must hold ops that compute alone, it has {op.name}"
+
+
+def computes(name: str) -> bool:
+    """Tell whether an op of a name computes, and reads and writes arrays, alone."""
+    return name in OPS or (name.startswith(tuple(f"{d}." for d in COMPUTING)) and name not in NO_OPS)
+
+
+def symbol_fault(op: ir.Operation) -> str | None:
+    """What is wrong with a symbol that is not defined in the program."""
+    if op.name == "func.func" and not list(op.regions[0].blocks):
+        return f"must define every function it calls, @{symbol(op)} is outside"
+    if op.name == "memref.global" and "initial_value" not in op.attributes:
+        return f"must define every array it uses, @{symbol(op)} is outside"
+    return None
+
+
+def attribute_fault(op: ir.Operation) -> str | None:
+    """What is wrong with attributes of a module or function that tell the system what to do with it."""
+    if op.name not in ("builtin.module", "func.func", "memref.global"):
+        return None
+    for name in op.attributes:
+        text = str(name)
+        if text in NO_ATTRIBUTES or (text.startswith(FOREIGN) and text not in HARMLESS):
+            return f"must leave to the compiler how it is linked, {op.name} has attribute {text}"
+    return None
+
+
+def value_fault(op: ir.Operation) -> str | None:
+    """What is wrong with values that are neither numbers nor arrays of numbers: addresses and functions."""
+    values = [*op.results, *(value for region in op.regions for block in region.blocks for value in block.arguments)]
+    for value in values:
+        if not is_data(value.type):
+            return f"must compute with numbers and arrays of numbers, {op.name} has a value of type {value.type}"
+    return None
+
+
+def is_data(kind: ir.Type) -> bool:
+    """Whether a type is a number, or an array of numbers."""
+    while isinstance(kind, ARRAYS):
+        inner = kind.element_type
+        if isinstance(inner, ARRAYS) and not isinstance(inner, ir.VectorType):
+            return False  # an array of arrays is one of addresses
+        kind = inner
+    return isinstance(kind, NUMBERS)

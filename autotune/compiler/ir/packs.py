@@ -1,0 +1,60 @@
+"""Packs: ``linalg.pack`` and ``linalg.unpack`` become pads, reshapes and transposes, which bufferization knows.
+
+Upstream lowers them by transform ops alone, so that this is a script; the one lowering serves payloads that nobody
+schedules, partitioned ones, and what a user's own script leaves.
+"""
+
+from textwrap import indent
+
+from mlir import ir
+from mlir.dialects.transform import interpreter
+
+from autotune.compiler.ir.module import describe, every_name
+from autotune.core.errors import CompileError
+from autotune.core.printable import first_lines
+
+PACKS = {"linalg.pack", "linalg.unpack"}
+
+# On `%module`, a handle to what holds them.
+LOWER_PACKS = """\
+// Packs become pads, reshapes and transposes.
+%packs = transform.structured.match ops{["linalg.pack"]} in %module
+  : (!transform.any_op) -> !transform.op<"linalg.pack">
+transform.foreach %packs : !transform.op<"linalg.pack"> {
+^bb0(%pack: !transform.op<"linalg.pack">):
+  %pad, %expand, %transpose = transform.structured.lower_pack %pack : (!transform.op<"linalg.pack">)
+    -> (!transform.op<"tensor.pad">, !transform.op<"tensor.expand_shape">, !transform.op<"linalg.transpose">)
+}
+%unpacks = transform.structured.match ops{["linalg.unpack"]} in %module
+  : (!transform.any_op) -> !transform.op<"linalg.unpack">
+transform.foreach %unpacks : !transform.op<"linalg.unpack"> {
+^bb0(%unpack: !transform.op<"linalg.unpack">):
+  %empty, %transpose, %collapse, %slice = transform.structured.lower_unpack %unpack
+    : (!transform.op<"linalg.unpack">) -> (!transform.op<"tensor.empty">, !transform.op<"linalg.transpose">,
+      !transform.op<"tensor.collapse_shape">, !transform.op<"tensor.extract_slice">)
+}
+"""
+
+SCRIPT = f"""\
+module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @__transform_main(%module: !transform.any_op {{transform.readonly}}) {{
+{indent(LOWER_PACKS, "    ")}    transform.yield
+  }}
+}}
+"""
+
+
+def lower_packs(module: ir.Module) -> None:
+    """Lower every pack and unpack of a module, in place; one without any stays as it is.
+
+    Raises:
+        CompileError: Stage ``lower``; one cannot be lowered.
+    """
+    if PACKS.isdisjoint(every_name(module)):
+        return
+    script = ir.Module.parse(SCRIPT)
+    try:
+        interpreter.apply_named_sequence(module.operation, script.body.operations[0], script.operation)
+    except (ValueError, ir.MLIRError) as error:
+        said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("lower", first_lines(said.lstrip(": "))) from error

@@ -1,0 +1,203 @@
+"""A compiled payload: machine code of this process that can be called on NumPy arrays."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+
+from mlir import ir
+from mlir.execution_engine import ExecutionEngine
+from mlir.runtime import get_ranked_memref_descriptor
+
+from autotune.compiler.codegen.fingerprint import Fingerprints
+from autotune.compiler.codegen.object_code import add_kernels, runner_libraries
+from autotune.compiler.ir.module import check_module, context, describe, symbol
+from autotune.compiler.lowering.part import Part, run_part
+from autotune.compiler.lowering.pipeline import run_pipeline
+from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Script
+from autotune.core.errors import CompileError
+from autotune.core.host.stopwatch import Stopwatch
+from autotune.core.payload import Array, Payload
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.printable import first_lines
+
+LOOP = "__autotune_calls"
+
+
+class Program:
+    """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
+
+    Its intermediates lie in one arena: two threads must not call the same program at once, but each one of its own, as
+    `autotune.bundles.contexts` has them.
+
+    Attributes:
+        weights: Arguments it takes after those of the payload.
+        buffers: Plan of the arena that intermediates lie in; `None` where the pipeline plans no arena.
+        phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
+        threads: Threads that its parallel loops run on; 1 where it has none.
+        part: What is known of it where it is a part of a program.
+        address: Address of the loop over calls.
+    """
+
+    def __init__(
+        self,
+        engine: ExecutionEngine,
+        address: int,
+        weights: tuple[PanelWeight, ...],
+        buffers: BufferPlan | None,
+        phases: dict[str, float],
+        *,
+        part: Part,
+        threads: int = 1,
+    ) -> None:
+        self._engine = engine  # owns the machine code
+        self.weights = weights
+        self.buffers = buffers
+        self.address = address
+        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+        self.phases = phases
+        self.threads = threads
+        self.part = part
+
+    def bind(self, arrays: Sequence[Array]) -> "BoundProgram":
+        """Fix the arrays that calls read and write: in argument order, then those of `weights`."""
+        return BoundProgram(self, self._function, arrays)
+
+
+class BoundProgram:
+    """A program with its arguments: the packed C interface wants pointers to pointers to memref descriptors.
+
+    Attributes:
+        slots: Addresses of the arguments' elements, in order; whoever changes one keeps what it points to.
+        code: Address of the code that `run` calls.
+        given: Address of what it is called with.
+    """
+
+    def __init__(self, program: Program, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
+        self.program = program
+        self._function = function
+        self._arrays = arrays
+        descriptors = [get_ranked_memref_descriptor(array) for array in arrays]
+        self.slots = tuple(ctypes.c_void_p.from_buffer(d, type(d).aligned.offset) for d in descriptors)
+        self._pointers = [ctypes.pointer(ctypes.pointer(descriptor)) for descriptor in descriptors]
+        self._calls = ctypes.c_int64(1)
+        addresses = [ctypes.cast(pointer, ctypes.c_void_p).value for pointer in self._pointers]
+        self._packed = (ctypes.c_void_p * (len(arrays) + 1))(*addresses, ctypes.addressof(self._calls))
+        self.code, self.given = program.address, ctypes.addressof(self._packed)
+
+    def run(self, calls: int = 1) -> None:
+        """Call the entry function `calls` times in a compiled loop."""
+        self._calls.value = calls
+        self._function(self._packed)
+
+
+def compile_program(
+    payload: Payload,
+    script: Script | None,
+    pipeline: str,
+    *,
+    text: str | None = None,
+    panels: Mapping[str, int] | None = None,
+    fingerprints: Fingerprints | None = None,
+    watch: Stopwatch | None = None,
+    part: int = 1,
+    poisoned: bool = False,
+    kernels: tuple[ForeignKernel, ...] = (),
+) -> Program:
+    """Compile a payload for this host.
+
+    Args:
+        payload: Payload to compile.
+        script: Transform script; `None` for a pure pass pipeline.
+        pipeline: Passes after the script, down to the LLVM dialect.
+        text: The module to start from, if not the payload's own.
+        panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
+        fingerprints: Takes fingerprints on the way.
+        watch: Takes the times; give one to have them also of a compilation that fails.
+        part: One in so many iterations is compiled, as in `Candidate`; of a pure pass pipeline alone.
+        poisoned: Fill intermediates of a part with NaN.
+        kernels: Code of others that computes some tasks.
+
+    Raises:
+        CompileError: The compiler refused the program; the error names the stage.
+        DuplicateError: The program has a fingerprint that is known already.
+    """
+    watch, known = watch or Stopwatch(), Part()
+    with context():
+        unit = Unit.open(payload, script, panels or {}, text, kernels)
+        for lacking in filter(None, (precision.lacking for precision in unit.precisions.values())):
+            raise CompileError("jit", lacking)
+        if script is not None:
+            with watch.phase("transform"):
+                apply_schedule(unit)
+                check_module(unit.module)
+                if fingerprints is not None:
+                    fingerprints.take_schedule(unit.module, kernels)
+        add_call_loop(unit.module, payload, unit.weights)
+        with watch.phase("lower"):
+            if part > 1:
+                known = run_part(unit.module, pipeline, part, whole=LOOP, poisoned=poisoned)
+            else:
+                run_pipeline(unit, pipeline)
+        with watch.phase("jit"):
+            engine, address = link(unit.module, parallel=unit.parallel, kernels=kernels)
+            if fingerprints is not None:
+                fingerprints.take_code(engine, kernels)
+    threads = unit.threads if unit.parallel else 1
+    return Program(engine, address, unit.weights, unit.buffers, watch.phases, threads=threads, part=known)
+
+
+def link(
+    module: ir.Module,
+    *,
+    entry: str = f"_mlir_ciface_{LOOP}",
+    level: int = 3,
+    parallel: bool = False,
+    kernels: Sequence[ForeignKernel] = (),
+) -> tuple[ExecutionEngine, int]:
+    """The machine code of a module in the LLVM dialect, and where one of its functions begins.
+
+    Args:
+        module: The module.
+        entry: The function, by default the loop over calls; it takes the addresses of its arguments, in an array.
+        level: Level of LLVM's optimisation, from 0 to 3.
+        parallel: Whether it calls an OpenMP runtime.
+        kernels: Code of others that it calls.
+
+    Raises:
+        CompileError: LLVM refuses it, or something that it calls is nowhere.
+    """
+    try:
+        engine = ExecutionEngine(module, opt_level=level, shared_libs=runner_libraries(parallel=parallel))
+        add_kernels(engine, kernels)
+        engine.initialize()
+        address = engine.raw_lookup(entry)
+    except (RuntimeError, ValueError, ir.MLIRError) as error:
+        text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("jit", first_lines(text.lstrip(": "))) from error
+    if not address:
+        raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
+    return engine, address
+
+
+def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWeight] = ()) -> None:
+    """Add a function that calls the entry n times, and keep the entry from being inlined into its loop."""
+    arguments = [*payload.arguments, *(w.argument(payload.arguments[w.source]) for w in weights)]
+    types = ", ".join(argument.type for argument in arguments)
+    names = [f"%a{i}" for i in range(len(arguments))]
+    signature = ", ".join(f"{n}: {a.type}" for n, a in zip(names, arguments, strict=True))
+    loop = ir.Module.parse(f"""
+        func.func private @{payload.entry}({types})
+        func.func @{LOOP}({signature}, %calls: index) attributes {{llvm.emit_c_interface}} {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          scf.for %i = %c0 to %calls step %c1 {{
+            func.call @{payload.entry}({", ".join(names)}) : ({types}) -> ()
+          }}
+          return
+        }}""")
+    for op in module.body.operations:
+        if symbol(op) == payload.entry:
+            op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
+    module.body.append(loop.body.operations[1])

@@ -1,0 +1,246 @@
+"""What becomes of a module besides its script: our own rewrites, in order, each a value with a name and a version.
+
+A script alone does not say which program comes out: these do too. So their names and versions are part of every trial's
+identity and of every bundle, and `autotune show --stage NAME` prints a module after each of them. A rewrite that lives
+in ``passes/zeros.py`` is called ``zeros``; whoever changes what it writes raises its version.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from mlir import ir
+
+from autotune.compiler.ir.module import find_function, parse, run_passes
+from autotune.compiler.passes.affine import write_affine_loops
+from autotune.compiler.passes.arena import plan_arena
+from autotune.compiler.passes.dots import write_dots
+from autotune.compiler.passes.empty_handles import insist
+from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
+from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
+from autotune.compiler.passes.kernels import close_gaps, stand_in_for_tasks
+from autotune.compiler.passes.online_softmax import go_online
+from autotune.compiler.passes.panel_loads import store_in_panels
+from autotune.compiler.passes.panels import PanelWeight, insert_panels
+from autotune.compiler.passes.prefetch import prefetch_copied
+from autotune.compiler.passes.prefetch_rows import prefetch_rows
+from autotune.compiler.passes.regions import share_regions
+from autotune.compiler.passes.skip_masked import skip_masked
+from autotune.compiler.passes.stencil import write_stencils
+from autotune.compiler.passes.vector_math import approximate
+from autotune.compiler.passes.zeros import start_from_zero
+from autotune.compiler.script.apply import run_script
+from autotune.compiler.script.instantiate import write_concrete
+from autotune.compiler.script.marked_ops import read_blocks
+from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Script
+from autotune.core.payload import Payload
+from autotune.core.plugs.family import Blocks
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.precision import Precision, precision_named
+from autotune.core.scripts.marks import ONLINE, PRECISION
+from autotune.core.scripts.parametric import ChosenScript
+
+SCRIPT = "script"  # the step between the rewrites before a script and those after it
+
+
+@dataclass
+class Unit:
+    """A module on its way from a payload to the LLVM dialect; it changes in place.
+
+    Attributes:
+        module: The module.
+        entry: Name of the entry function; empty where only passes run.
+        roles: Role of each argument of the entry function.
+        text: The script as text, a user's own as it was written; `None` for none.
+        source: Name that messages know the script by.
+        script: The script, parsed.
+        panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
+        flags: Fast-math flags of all maxima and minima of a kind, as the payload has them.
+        weights: Arguments that the entry function has besides the payload's.
+        buffers: Plan of the arena that intermediates lie in; `None` before they have a place.
+        threads: Threads that parallel loops run on; with one they become plain loops.
+        parallel: Whether parallel loops are left once buffers have a place.
+        kernels: Code of others that computes some tasks.
+    """
+
+    module: ir.Module
+    entry: str = ""
+    roles: tuple[str, ...] = ()
+    text: str | None = None
+    source: str = "schedule"
+    script: ir.Module | None = None
+    panels: Mapping[str, int] = field(default_factory=dict)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[PanelWeight, ...] = ()
+    buffers: BufferPlan | None = None
+    threads: int = 1
+    parallel: bool = False
+    kernels: tuple[ForeignKernel, ...] = ()
+
+    @classmethod
+    def open(
+        cls,
+        payload: Payload,
+        script: Script | None,
+        panels: Mapping[str, int],
+        text: str | None = None,
+        kernels: tuple[ForeignKernel, ...] = (),
+    ) -> "Unit":
+        """Parse a payload, and a script for it, in the current context.
+
+        Args:
+            payload: Payload to parse.
+            script: Transform script; `None` for a pure pass pipeline.
+            panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
+            text: The module to start from, if not the payload's own.
+            kernels: Code of others that computes some tasks.
+
+        Raises:
+            CompileError: Stage ``parse``, with line and column; or ``transform``, where a choice is none its op takes.
+        """
+        module = parse(text or payload.text, payload.name)
+        if script is not None:
+            run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
+        unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments), kernels=kernels)
+        if isinstance(script, ChosenScript):
+            unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)
+        elif script is not None:
+            unit.text, unit.script = script, parse(script, "schedule")
+        if script is not None:
+            unit.panels, unit.flags = panels, flags_of_extrema(module)
+        return unit
+
+    @property
+    def function(self) -> ir.OpView:
+        """The entry function."""
+        return find_function(self.module, self.entry)
+
+    @property
+    def blocks(self) -> dict[str, Blocks]:
+        """Blocks that the script wants its tasks computed in, by tag; for those with an online softmax."""
+        attributes = self.script.operation.attributes if self.script is not None else {}
+        if ONLINE not in attributes:
+            return {}
+        return {named.name: read_blocks(named.attr) for named in attributes[ONLINE]}
+
+    @property
+    def precisions(self) -> dict[str, Precision]:
+        """What the script wants operands of its tasks rounded to, by tag."""
+        attributes = self.script.operation.attributes if self.script is not None else {}
+        if PRECISION not in attributes:
+            return {}
+        return {named.name: precision_named(ir.StringAttr(named.attr).value) for named in attributes[PRECISION]}
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A rewrite of ours.
+
+    Attributes:
+        name: Name of the rewrite's file in ``passes/``, with dashes.
+        version: Raised whenever it makes other programs of the same module.
+        apply: Changes a unit in place.
+    """
+
+    name: str
+    version: int
+    apply: Callable[[Unit], None]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+def online_softmax(unit: Unit) -> None:
+    """Groups that the script wants online become loops over blocks of columns."""
+    if blocks := unit.blocks:
+        go_online(unit.function, blocks)
+
+
+def panels(unit: Unit) -> None:
+    """Contractions read weights from arguments of their own, to be stored in panels."""
+    if unit.panels:
+        unit.weights = insert_panels(unit.function, unit.roles, unit.panels, unit.precisions)
+
+
+def panel_loads(unit: Unit) -> None:
+    """Loads from those arguments find their places in panels."""
+    if unit.weights:
+        store_in_panels(unit.function, unit.weights)
+
+
+def empty_handles(unit: Unit) -> None:
+    """Handles that the script uses must hold something."""
+    if unit.script is not None:
+        insist(unit.script)
+
+
+def arena(unit: Unit) -> None:
+    """Intermediate buffers become views of one arena; what a parallel loop's body allocates, a part for each thread."""
+    if unit.threads == 1:
+        serialise_foralls(unit.module)
+    else:
+        serialise_nested(unit.module)
+        unit.parallel = has_parallel_loops(unit.module)
+    unit.buffers = plan_arena(unit.module, unit.threads)
+
+
+BEFORE_SCRIPT = (
+    Rewrite("online-softmax", 1, online_softmax),
+    Rewrite("panels", 1, panels),
+    Rewrite("empty-handles", 1, empty_handles),
+)
+AFTER_SCRIPT = (
+    Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),
+    Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
+    Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
+    Rewrite("zeros", 3, lambda unit: start_from_zero(unit.module)),
+    Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),
+    Rewrite("prefetch-rows", 1, lambda unit: prefetch_rows(unit.module)),
+    Rewrite("vector-math", 3, lambda unit: approximate(unit.module)),
+    Rewrite("panel-loads", 1, panel_loads),
+)
+ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
+REGIONS = Rewrite("regions", 1, lambda unit: share_regions(unit.module))  # within a pass pipeline
+FORALLS = Rewrite("foralls", 1, arena)  # what the arena does besides where there are several threads
+THREADS = (FORALLS, REGIONS)
+REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
+
+
+def rewrites_on(threads: int) -> tuple[str, ...]:
+    """The rewrites that decide, besides its script, which program of so many threads a candidate becomes."""
+    return tuple(map(str, (*REWRITES, *THREADS) if threads > 1 else REWRITES))
+
+
+def rewrite(unit: Unit) -> Iterator[str]:
+    """Apply the rewrites before the script, the script, and those after it, one a step.
+
+    What code of others needs has no step of its own: it is part of the first and the last one (`CALLS`).
+    Nor has what products of rounded operands need (`core.precision.DOTS`), nor what makes affine loops
+    (`core.ops.affine_plan.AFFINE`): it is part of the first step behind the script.
+
+    Yields:
+        The name of what was applied.
+
+    Raises:
+        CompileError: Stage ``transform``; an op is not what its schedule takes it for, or the interpreter refuses.
+    """
+    script = Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source))
+    if unit.kernels:
+        stand_in_for_tasks(unit.function, unit.kernels)
+    for step in chain(BEFORE_SCRIPT, (script,), AFTER_SCRIPT):
+        if step == AFTER_SCRIPT[-1] and unit.precisions:
+            write_dots(unit.module)
+        if step == AFTER_SCRIPT[0]:
+            write_affine_loops(unit.module)
+        step.apply(unit)
+        if step == AFTER_SCRIPT[-1] and unit.kernels:
+            close_gaps(unit.module)
+        yield step.name
+
+
+def apply_schedule(unit: Unit) -> None:
+    """Take all steps of `rewrite`; a unit without a script stays as it is."""
+    if unit.script is not None:
+        for _ in rewrite(unit):
+            pass

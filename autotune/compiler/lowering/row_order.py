@@ -1,0 +1,72 @@
+"""Row order: loops of reductions go around the loop that runs along the rows of what is written.
+
+As an op is defined, a sum is the innermost loop: one addition waits for the other, and a matmul reads B down its
+columns. With the last dimension of the output innermost all is read and written along rows, and LLVM vectorizes. Every
+element is the sum of the same terms in the same order, so that results are the same to the bit.
+
+    for i: for j: for k: C[i, j] += A[i, k] * B[k, j]   ->   for i: for k: for j: C[i, j] += A[i, k] * B[k, j]
+"""
+
+from mlir import ir
+from mlir.dialects import linalg, tensor
+
+from autotune.compiler.ir.module import context, every_op, parse, run_passes
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+
+GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
+
+
+def in_row_order(text: str) -> str:
+    """A module of linalg ops, those with reductions in row order.
+
+    Raises:
+        CompileError: The text does not parse.
+    """
+    with context():
+        module = parse(text, "payload")
+        run_passes(module, GENERALIZE)
+        for op in generic_ops(module):
+            reorder(op)
+        return str(module)
+
+
+def generic_ops(module: ir.Module) -> list[ir.Operation]:
+    """Every linalg.generic of a module, at any depth."""
+    return [op for op in every_op(module) if op.name == "linalg.generic"]
+
+
+def reorder(op: ir.Operation) -> None:
+    """Put one op in row order, where it sums, writes one array along a loop of its own, and asks for no index."""
+    iterators = list(op.attributes["iterator_types"])
+    sums = ["reduction" in str(iterator) for iterator in iterators]
+    maps = indexing_maps(op)
+    *_, last = dimensions(maps[-1]) or [None]
+    if len(op.results) > 1 or last is None or sums[last] or not any(sums) or asks_for_index(op):
+        return
+    maps = [*(along(op, place, amap, last) for place, amap in enumerate(maps[:-1])), maps[-1]]
+    parallel = [d for d, is_sum in enumerate(sums) if not is_sum and d != last]
+    order = [*parallel, *(d for d, is_sum in enumerate(sums) if is_sum), last]
+    places = [ir.AffineDimExpr.get(order.index(d)) for d in range(len(order))]
+    turned = ir.AffineMap.get(len(order), 0, places)
+    maps = [ir.AffineMap.get(len(order), 0, [each.compose(turned) for each in amap.results]) for amap in maps]
+    op.attributes["iterator_types"] = ir.ArrayAttr.get([iterators[d] for d in order])
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
+
+
+def along(op: ir.Operation, place: int, amap: ir.AffineMap, last: int) -> ir.AffineMap:
+    """Make an operand lie along a loop: where that is another of its dimensions, it is transposed; its map then."""
+    kind, loops = op.operands[place].type, dimensions(amap)
+    is_static = isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
+    if not is_static or last not in loops[:-1]:
+        return amap
+    where = loops.index(last)
+    order = [*(number for number in range(len(loops)) if number != where), where]
+    with ir.InsertionPoint(op), op.location:
+        empty = tensor.empty([kind.shape[number] for number in order], kind.element_type)
+        op.operands[place] = linalg.transpose(op.operands[place], outs=[empty], permutation=order).result[0]
+    return ir.AffineMap.get(amap.n_dims, 0, [amap.results[number] for number in order])
+
+
+def asks_for_index(op: ir.Operation) -> bool:
+    """Tell whether the body of an op uses the number of an iteration."""
+    return any(inner.operation.name == "linalg.index" for inner in op.regions[0].blocks[0].operations)

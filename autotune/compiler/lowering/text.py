@@ -1,0 +1,57 @@
+"""Lowered programs: a payload as far as the LLVM dialect, as text that can be kept; what is left is LLVM's part."""
+
+from dataclasses import dataclass
+
+from autotune.compiler.ir.module import check_module, context, parse
+from autotune.compiler.lowering.part import Part
+from autotune.compiler.lowering.pipeline import run_pipeline
+from autotune.compiler.lowering.program import Program, add_call_loop, link
+from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.core.candidate import Candidate
+from autotune.core.payload import Payload
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+
+
+@dataclass(frozen=True)
+class LoweredProgram:
+    """A program in the LLVM dialect.
+
+    Attributes:
+        text: Text of the module.
+        weights: Arguments it takes after those of the payload.
+        threads: Threads that its parallel loops run on; 1 where it has none.
+        kernels: Code of others that it calls.
+    """
+
+    text: str
+    weights: tuple[PanelWeight, ...] = ()
+    threads: int = 1
+    kernels: tuple[ForeignKernel, ...] = ()
+
+
+def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
+    """Compile a payload as a candidate says, down to the LLVM dialect.
+
+    Raises:
+        CompileError: The compiler refused the program; the error names the stage.
+    """
+    with context():
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+        apply_schedule(unit)
+        check_module(unit.module)
+        add_call_loop(unit.module, payload, unit.weights)
+        run_pipeline(unit, candidate.pipeline)
+        return LoweredProgram(str(unit.module), unit.weights, unit.threads if unit.parallel else 1, unit.kernels)
+
+
+def load_program(lowered: LoweredProgram) -> Program:
+    """The machine code of a lowered program, in this process.
+
+    Raises:
+        CompileError: LLVM refuses it.
+    """
+    with context(all_dialects=False):
+        module = parse(lowered.text, "a lowered program")
+        engine, address = link(module, parallel=lowered.threads > 1, kernels=lowered.kernels)
+    return Program(engine, address, lowered.weights, None, {}, part=Part(), threads=lowered.threads)

@@ -1,0 +1,221 @@
+"""Windows over planes whose channels are first and stay so: one element-wise op that reads each place of a window.
+
+    y[n, c, h, w] = max over i, j of x[n, c, 2 h + i, 2 w + j]
+      ->   y[n, c, h, w] = max(x[n, c, 2 h, 2 w], x[n, c, 2 h, 2 w + 1], ...)
+
+A pad is not made: rows of y whose windows leave x are ops of their own, and what lies beside a row is read from the
+other end of it, and not taken. A large window goes down first, then across.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from mlir import ir
+from mlir.dialects import arith, linalg, tensor
+
+from autotune.compiler.ir.nests import dimensions
+from autotune.compiler.ir.values import fill_of, is_constant, maker
+from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
+from autotune.compiler.normalise.convolution.windows import WindowAxis, bias_of, window_of
+from autotune.compiler.normalise.emit import dims, generic
+
+DEPTHWISE = "linalg.depthwise_conv_2d_nchw_chw"
+MAXIMUM, SUM = "linalg.pooling_nchw_max", "linalg.pooling_nchw_sum"
+POOLS = (MAXIMUM, SUM)
+LEAST_COLUMNS = 8  # of a result: rows of fewer are no vectors
+MOST_COLUMNS = 256  # of a result that is padded: its rows are written in one piece
+MOST_PLACES = 12  # of a window that is read at once
+MOST_SIDE = 25
+MOST_ROWS = 5  # kinds of rows, by which of their windows' places lie inside
+
+
+@dataclass(frozen=True)
+class Planes:
+    """An op with windows over planes.
+
+    Attributes:
+        x: What it reads, ``(n, c, h, w)``, without its pad.
+        border: The number that x is padded with.
+        start: What results start from, ``(n, c, h, w)``.
+        kernel: Kernel, ``(c, i, j)``; `None` of a pool.
+        is_maximum: Whether it is a maximum that is taken; else a sum.
+        down: Windows along columns.
+        across: Windows along rows.
+    """
+
+    x: ir.Value
+    border: ir.Value | None
+    start: ir.Value
+    kernel: ir.Value | None
+    is_maximum: bool
+    down: WindowAxis
+    across: WindowAxis
+
+    def write(self) -> ir.Value:
+        """Write it; gives the result."""
+        lead = list(self.x.type.shape[:2])
+        whole = tensor.empty([*lead, self.down.windows, self.across.windows], self.x.type.element_type)
+        kinds = list(self.down.kinds())
+        for first, count, places in kinds:
+            offsets, sizes = [0, 0, first, 0], [*lead, count, self.across.windows]
+            part = cut(whole, offsets, sizes) if len(kinds) > 1 else whole
+            part = self.write_rows(first, places, part)
+            whole = part if len(kinds) == 1 else tensor.insert_slice(part, whole, [], [], [], offsets, sizes, [1] * 4)
+        return whole
+
+    def write_rows(self, first: int, places: tuple[int, ...], into: ir.Value) -> ir.Value:
+        """Rows of the result from `first` on, of whose windows these `places` lie inside."""
+        window = [(i, j) for i in range(self.down.side) for j in range(self.across.side)]
+        reads = [(i, j) for i, j in window if i in places and self.across.reaches(j)]
+        fill, bias = fill_of(self.start), bias_of(self.start)
+        maps = [self.place_of(first, i, j) for i, j in reads]
+        inputs = [read_by(self.x, amap, into.type.shape) for amap in maps]
+        if self.kernel is not None:
+            channel = dims(4)[1]
+            inputs += [self.kernel] * len(reads)
+            maps += [ir.AffineMap.get(4, 0, [channel, *map(ir.AffineConstantExpr.get, place)]) for place in reads]
+        if bias is not None:
+            inputs.append(bias)
+            maps.append(ir.AffineMap.get(4, 0, dims(2)[1:]))
+        elif fill is None:
+            _, _, h, w = into.type.shape
+            inputs.append(cut(self.start, [0, 0, first, 0], [*into.type.shape[:2], h, w]))
+            maps.append(ir.AffineMap.get_identity(4))
+
+        def write(*elements: ir.Value) -> ir.Value:
+            *given, _ = elements
+            total = given.pop() if fill is None else fill.operands[0]
+            outside = len(reads) < len(window)  # of a sum it is zeros
+            found = dict(zip(reads, (self.masked(x, j) for x, (_, j) in zip(given, reads, strict=False)), strict=True))
+            if self.kernel is not None:
+                for x, weight in zip(found.values(), given[len(reads) :], strict=True):
+                    total = multiply_add(x, weight, total)
+                return total
+            values = [*found.values(), *([self.border] if outside and self.is_maximum else [])]
+            if fill is not None and values and is_neutral(total, self.is_maximum):
+                total, *values = values
+            return maximum([total, *values]) if self.is_maximum else reduce(arith.addf, values, total)
+
+        return generic(inputs, into, [*maps, ir.AffineMap.get_identity(4)], ["parallel"] * 4, write)
+
+    def place_of(self, first: int, i: int, j: int) -> ir.AffineMap:
+        """Where the window at (h, w) of the rows from `first` on has its place (i, j)."""
+        n, c, h, w = dims(4)
+        row = h * self.down.stride + (self.down.stride * first + self.down.first(i))
+        column = w * self.across.stride + self.across.first(j)
+        if self.leaves(j):
+            column = ir.AffineExpr.get_mod(column + self.across.size * (1 + self.across.before), self.across.size)
+        return ir.AffineMap.get(4, 0, [n, c, row, column])
+
+    def leaves(self, j: int) -> bool:
+        """Tell whether some window has its place j across beside a row."""
+        return any(j not in self.across.inside(window) for window in (0, self.across.windows - 1))
+
+    def masked(self, x: ir.Value, j: int) -> ir.Value:
+        """An element, where it lies in the row, else what is beside it."""
+        if not self.leaves(j):
+            return x
+        line, kind = self.across, ir.IndexType.get()
+        inside = [window for window in range(line.windows) if j in line.inside(window)]
+        w = linalg.IndexOp(3).result
+        bounds = [(arith.CmpIPredicate.sge, inside[0]), (arith.CmpIPredicate.sle, inside[-1])]
+        first, last = (arith.cmpi(how, w, arith.constant(kind, at)) for how, at in bounds)
+        return arith.select(arith.andi(first, last), x, self.border)
+
+
+def planes_of(op: ir.Operation) -> Planes | None:
+    """An op with windows that may stay over planes; `None` of any other."""
+    if op.name not in (DEPTHWISE, *POOLS) or not all(map(holds_f32, op.operands)):
+        return None
+    x, kernel, start = op.operands
+    made_by, window = maker(x), window_of(op)
+    before, border = [0, 0], None
+    if made_by is not None and is_cheaper_inside(made_by):
+        before = list(ir.DenseI64ArrayAttr(made_by.attributes["static_low"]))[2:]
+        x, border = made_by.operands[0], made_by.regions[0].blocks[0].operations[0].operation.operands[0]
+    sides = kernel.type.shape[-2:]
+    lines = [
+        WindowAxis(
+            x.type.shape[2 + d],
+            op.results[0].type.shape[2 + d],
+            sides[d],
+            window.strides[d],
+            window.dilations[d],
+            before[d],
+        )
+        for d in range(2)
+    ]
+    if lines[1].windows < LEAST_COLUMNS or max(sides) > MOST_SIDE:
+        return None
+    masked = op.name == MAXIMUM or border is None or is_neutral(border, maximum=False)
+    if border is not None and not (masked and is_cut_well(*lines)):
+        x, border = op.operands[0], None
+        lines = [replace(line, size=x.type.shape[2 + d], before=0) for d, line in enumerate(lines)]
+    return Planes(x, border, start, kernel if op.name == DEPTHWISE else None, op.name == MAXIMUM, *lines)
+
+
+def is_cheaper_inside(pad: ir.Operation) -> bool:
+    """Tell whether a pad by a constant had to copy what it pads: nobody writes that inside of a border."""
+    if pad.name != "tensor.pad" or len(pad.operands) != 1:
+        return False
+    body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
+    low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[f"static_{side}"])) for side in ("low", "high"))
+    plain = len(body) == 1 and is_constant(body[0].operands[0]) and not any((*low[:2], *high[:2]))
+    source = maker(pad.operands[0])
+    return plain and (source is None or not source.name.startswith("linalg."))
+
+
+def is_cut_well(down: WindowAxis, across: WindowAxis) -> bool:
+    """Tell whether there are few kinds of rows, and none that leaves what is read is too long."""
+    return len(list(down.kinds())) <= MOST_ROWS and (across.windows <= MOST_COLUMNS or not across.leaves)
+
+
+def write_planes(op: ir.Operation) -> ir.Value | None:
+    """Write an op with windows over planes as element-wise ops; `None` where it is none, or had better not be."""
+    planes = planes_of(op)
+    if planes is None:
+        return None
+    places, start = planes.down.side * planes.across.side, fill_of(planes.start)
+    if places <= (MOST_PLACES if planes.kernel is None else MOST_SIDE):
+        return planes.write()
+    if planes.kernel is not None or start is None or not is_neutral(start.operands[0], planes.is_maximum):
+        return None
+    rows = replace(planes, across=planes.across.whole()).write()
+    down = replace(planes.down, size=planes.down.windows).whole()
+    return replace(planes, x=rows, down=down).write()
+
+
+def maximum(values: Sequence[ir.Value]) -> ir.Value:
+    """The largest of some numbers; NaN if one of them is, which is asked of two at a time."""
+    if len(values) == 1:
+        return values[0]
+    flags = ir.Attribute.parse("#arith.fastmath<nnan,nsz>")
+    largest = reduce(lambda a, b: arith.maximumf(a, b, fastmath=flags), values)
+    pairs = [values[at : at + 2] for at in range(0, len(values), 2)]
+    strange = reduce(arith.ori, [arith.cmpf(arith.CmpFPredicate.UNO, pair[0], pair[-1]) for pair in pairs])
+    return arith.select(strange, arith.constant(values[0].type, float("nan")), largest)
+
+
+def is_neutral(value: ir.Value, maximum: bool) -> bool:
+    """Tell whether a number changes nothing that it is combined with."""
+    made_by = maker(value)
+    if made_by is None or made_by.name != "arith.constant":
+        return False
+    number = float(ir.FloatAttr(made_by.attributes["value"]).value)
+    return number == (float("-inf") if maximum else 0.0)
+
+
+def cut(value: ir.Value, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Value:
+    """A part of a tensor; itself if that is all of it."""
+    if list(value.type.shape) == list(sizes):
+        return value
+    kind = ir.RankedTensorType.get(sizes, value.type.element_type)
+    return tensor.extract_slice(kind, value, [], [], [], offsets, sizes, [1] * len(sizes))
+
+
+def read_by(value: ir.Value, amap: ir.AffineMap, sizes: Sequence[int]) -> ir.Value:
+    """The part of a tensor that is as long as a loop wherever that loop alone goes along it, as upstream asks for."""
+    plain = dimensions(amap)
+    shape = [size if d is None else sizes[d] for d, size in zip(plain, value.type.shape, strict=True)]
+    return cut(value, [0] * len(shape), shape)

@@ -1,0 +1,235 @@
+"""Windows along lines: a line is a plane of one row, and what is known of windows over planes holds for it.
+
+    y[n, f, w] += x[n, c, s w + j] * k[f, c, j]
+      ->   X[n, c, 0, w] = x[n, c, w];  Y[n, f, h, w] += X[n, c, h + i, s w + j] * K[f, c, i, j], one h and one i
+
+Pads and element-wise ops between them follow. Importers write some lines as planes of one column: those are turned.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from mlir import ir
+from mlir.dialects import linalg, tensor
+
+from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import fill_of, maker
+from autotune.compiler.normalise.convolution.channels_last import DEPTHWISE, Body, is_elementwise, is_whole, write_pad
+from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT
+from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, bias_of
+from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
+
+# Ops with windows along lines: the one over planes, and the place of the row in what it reads, and in its kernel.
+LINES: dict[str, tuple[Callable[..., ir.Value], int, int]] = {
+    "linalg.conv_1d_ncw_fcw": (linalg.conv_2d_nchw_fchw, 2, 2),
+    "linalg.conv_1d_nwc_wcf": (linalg.conv_2d_nhwc_hwcf, 1, 0),
+    "linalg.depthwise_conv_1d_ncw_cw": (linalg.depthwise_conv_2d_nchw_chw, 2, 1),
+    "linalg.depthwise_conv_1d_nwc_wc": (linalg.depthwise_conv_2d_nhwc_hwc, 1, 0),
+    "linalg.pooling_ncw_max": (linalg.pooling_nchw_max, 2, 0),
+    "linalg.pooling_ncw_sum": (linalg.pooling_nchw_sum, 2, 0),
+    "linalg.pooling_nwc_max": (linalg.pooling_nhwc_max, 1, 0),
+    "linalg.pooling_nwc_sum": (linalg.pooling_nhwc_sum, 1, 0),
+}
+GROUPED = {name: getattr(linalg, name.partition(".")[2]) for name in KERNELS}
+ROW = 2  # its place in (n, c, h, w)
+LINE_BACK = (2, 1, 0)  # a kernel (j, c, f) as (f, c, j)
+RANK = 3  # of a line (n, c, w)
+COLUMN = 4  # dimensions of a line that was written as a plane of one column, (n, c, w, 1)
+
+
+def make_lines_planes(module: ir.Module) -> None:
+    """Let ops with windows along lines, and what lies between them, be ops on planes of one row, in place."""
+    if not any(op.name in LINES or is_on_column(op) for op in every_op(module)):
+        return
+    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
+    for block in (block for function in functions for block in function.regions[0].blocks):
+        rows = Rows()
+        for op in list(block.operations):
+            rows.take(op.operation)
+    run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+@dataclass
+class Rows:
+    """Lines of a block that there are as planes of one row.
+
+    Attributes:
+        planes: The plane (n, c, 1, w), for every line that was made of one.
+    """
+
+    planes: dict[ir.Value, ir.Value] = field(default_factory=dict)
+
+    def take(self, op: ir.Operation) -> None:
+        """Turn an op, if it is one that can be and that should."""
+        with ir.InsertionPoint(op), op.location:
+            plane = self.turn(op)
+            if plane is None:
+                return
+            back = without_one(plane, LINES[op.name][1] if op.name in LINES else ROW)
+            if len(op.results[0].type.shape) == COLUMN:
+                back = with_one(back, RANK)
+            if op.name not in LINES or LINES[op.name][1] == ROW:
+                self.planes[back] = plane
+        op.results[0].replace_all_uses_with(back)
+        op.erase()
+
+    def turn(self, op: ir.Operation) -> ir.Value | None:
+        """An op's result as a plane of one row; `None` where the op stays."""
+        if op.name in LINES:
+            return self.turn_windows(op)
+        if op.name == DEPTHWISE and is_on_column(op):
+            kernel = with_one(without_one(op.operands[1], 2), 1)
+            start = self.of(op.operands[2])
+            return linalg.depthwise_conv_2d_nchw_chw(self.of(op.operands[0]), kernel, outs=[start], **steps(op))
+        if op.name == "tensor.collapse_shape" and (conv := maker(op.operands[0])) is not None and is_on_column(conv):
+            return self.turn_groups(conv) if conv.name in KERNELS else None
+        if op.name == "tensor.pad" and (self.holds(op.operands[0]) or any(map(reads_line, users(op)))):
+            return write_pad(op, self.of, partial(with_row, one=0)) if is_line(op.results[0]) else None
+        if is_elementwise(op, RANK) and any(value in self.planes for value in op.operands):
+            return self.turn_elementwise(op)
+        return None
+
+    def holds(self, value: ir.Value) -> bool:
+        """Tell whether a value is a line that there is as a plane, or a column made of a line."""
+        made_by = maker(value)
+        return value in self.planes or (made_by is not None and is_column(made_by))
+
+    def of(self, value: ir.Value) -> ir.Value:
+        """A line, or a column, as a plane of one row."""
+        if value in self.planes:
+            return self.planes[value]
+        made_by, fill, bias = maker(value), fill_of(value), bias_of(value)
+        if made_by is not None and is_column(made_by):
+            return self.of(made_by.operands[0])
+        n, c, w, *_ = value.type.shape
+        if fill is not None:
+            return filled([n, c, 1, w], value.type.element_type, fill.operands[0])
+        if bias is not None:
+            loops = dims(COLUMN)
+            maps = [ir.AffineMap.get(COLUMN, 0, [loops[1]]), ir.AffineMap.get_identity(COLUMN)]
+            into = tensor.empty([n, c, 1, w], value.type.element_type)
+            return generic([bias], into, maps, ["parallel"] * COLUMN)
+        return with_one(without_one(value, RANK) if len(value.type.shape) == COLUMN else value, ROW)
+
+    def turn_windows(self, op: ir.Operation) -> ir.Value:
+        """A convolution, or a pool."""
+        write, place, kernel_place = LINES[op.name]
+        x, kernel, start = op.operands
+        as_plane = self.of if place == ROW else partial(with_one, place=place)
+        return write(as_plane(x), kernel_of(kernel, kernel_place), outs=[as_plane(start)], **steps(op))
+
+    def turn_groups(self, conv: ir.Operation) -> ir.Value | None:
+        """A grouped convolution on a column, its channels in one dimension again."""
+        split, start = maker(conv.operands[0]), maker(conv.operands[2])
+        if split is None or start is None or split.name != SPLIT or start.name not in (SPLIT, "linalg.fill"):
+            return None
+        n, groups, filters, w, _ = conv.results[0].type.shape
+        x, joined = self.of(split.operands[0]), [[0], [1, 2], [3], [4]]
+        parts = unflat(x, joined, [n, groups, x.type.shape[1] // groups, *x.type.shape[2:]])
+        kernel = with_one(without_one(conv.operands[1], COLUMN), RANK)
+        shape = [n, groups, filters, 1, w]
+        kind = conv.results[0].type.element_type
+        is_fill = start.name == "linalg.fill"
+        into = filled(shape, kind, start.operands[0]) if is_fill else unflat(self.of(start.operands[0]), joined, shape)
+        return flat(GROUPED[conv.name](parts, kernel, outs=[into], **steps(conv)), joined)
+
+    def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
+        """An element-wise op, where each operand is read along its loops or at its first place."""
+        *maps, _ = indexing_maps(op)
+        *values, _ = op.operands
+        shape, loops = with_row(op.results[0].type.shape), dims(COLUMN)
+        layouts, inputs = [], []
+        for amap, value in zip(maps, values, strict=True):
+            if is_whole(amap, RANK):
+                layouts.append(ir.AffineMap.get_identity(COLUMN))
+                inputs.append(self.of(value))
+                continue
+            places, sizes = dimensions(amap), getattr(value.type, "shape", ())
+            if any(d is None and size != 1 for d, size in zip(places, sizes, strict=True)):
+                return None
+            first = ir.AffineConstantExpr.get(0)
+            read = [first if d is None else loops[d + (d >= ROW)] for d in places]
+            layouts.append(ir.AffineMap.get(COLUMN, 0, read))
+            inputs.append(value)
+        into = tensor.empty(shape, op.results[0].type.element_type)
+        layouts.append(ir.AffineMap.get_identity(COLUMN))
+        return generic(inputs, into, layouts, ["parallel"] * COLUMN, Body(op).copy)
+
+
+def with_row(sizes: Sequence[int], one: int = 1) -> list[int]:
+    """Numbers of the dimensions (n, c, w), or (n, c, w, 1), as those of (n, c, 1, w)."""
+    n, c, w, *_ = sizes
+    return [n, c, one, w]
+
+
+def with_one(value: ir.Value, place: int) -> ir.Value:
+    """A tensor with a dimension of one more, at a place."""
+    shape = list(value.type.shape)
+    return unflat(value, joined_at(place, len(shape)), [*shape[:place], 1, *shape[place:]])
+
+
+def without_one(value: ir.Value, place: int) -> ir.Value:
+    """A tensor without a dimension of one, at a place."""
+    return flat(value, joined_at(place, len(value.type.shape) - 1))
+
+
+def joined_at(place: int, rank: int) -> list[list[int]]:
+    """For every dimension those that it is split into, where a dimension of one is added at a place."""
+    with_it = min(place, rank - 1)  # the neighbour that it is split off
+    return [[d] if d < with_it else [d, d + 1] if d == with_it else [d + 1] for d in range(rank)]
+
+
+def kernel_of(kernel: ir.Value, place: int) -> ir.Value:
+    """A kernel of lines as one of planes; where it was made of (j, c, f), that is kept in sight."""
+    made_by = maker(kernel)
+    if made_by is None or made_by.name != "linalg.transpose" or place != ROW:
+        return with_one(kernel, place)
+    if tuple(ir.DenseI64ArrayAttr(made_by.attributes["permutation"])) != LINE_BACK:
+        return with_one(kernel, place)
+    kept = with_one(made_by.operands[0], 0)
+    into = tensor.empty(with_row(kernel.type.shape), kernel.type.element_type)
+    return linalg.transpose(kept, outs=[into], permutation=KERNEL_BACK)
+
+
+def steps(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """Strides and dilations of an op along lines or columns, as those over planes of one row."""
+    found = {}
+    for name in ("strides", "dilations"):
+        along = int(ir.DenseIntElementsAttr(op.attributes[name])[0]) if name in op.attributes else 1
+        found[name] = ir.Attribute.parse(f"dense<[1, {along}]> : tensor<2xi64>")
+    return found
+
+
+def is_on_column(op: ir.Operation) -> bool:
+    """Tell whether an op has windows over planes of one column that were lines."""
+    if op.name not in (DEPTHWISE, *KERNELS) or any(value.type.shape[-1] != 1 for value in op.operands):
+        return False
+    made_by = maker(op.operands[0])
+    while made_by is not None and made_by.name in (SPLIT, "tensor.pad") and not is_column(made_by):
+        made_by = maker(made_by.operands[0])
+    return made_by is not None and is_column(made_by)
+
+
+def is_column(op: ir.Operation) -> bool:
+    """Tell whether an op makes a plane of one column of a line."""
+    if op.name != SPLIT or len(op.results[0].type.shape) != COLUMN or op.results[0].type.shape[-1] != 1:
+        return False
+    return list(op.operands[0].type.shape) == list(op.results[0].type.shape)[:RANK]
+
+
+def is_line(value: ir.Value) -> bool:
+    """Tell whether a tensor has the dimensions of a line, or of a column."""
+    shape = value.type.shape
+    return len(shape) == RANK or (len(shape) == COLUMN and shape[-1] == 1)
+
+
+def users(op: ir.Operation) -> list[ir.Operation]:
+    """Operations that read an op's only result."""
+    return [use.owner.operation for use in op.results[0].uses]
+
+
+def reads_line(op: ir.Operation) -> bool:
+    """Tell whether an op reads a line whose windows it goes along."""
+    return op.name in LINES or (is_column(op) and any(map(is_on_column, users(op))))

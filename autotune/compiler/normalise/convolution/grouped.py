@@ -1,0 +1,80 @@
+"""Grouped convolutions with channels last: a register tile is as wide as the filters of a group.
+
+    y[n, g, f, h, w] += x[n, g, c, s h + i, s w + j] * k[g, f, c, i, j]
+      ->   Y[n, h, w, g, f] += X[n, s h + i, s w + j, g, c] * K[g, i, j, c, f]
+
+Importers and payloads write one between an op that splits channels into groups and one that joins them again.
+"""
+
+from dataclasses import dataclass
+
+from mlir import ir
+
+from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
+from autotune.compiler.normalise.convolution.windows import Window, window_of
+from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read, permuted, unflat
+
+KERNELS = {  # names of ops, and the order of their kernels in (g, i, j, c, f)
+    "linalg.conv_2d_ngchw_gfchw": (0, 3, 4, 2, 1),
+    "linalg.conv_2d_ngchw_fgchw": (1, 3, 4, 2, 0),
+}
+JOINED = [[0], [1], [2], [3, 4]]  # dimensions of (n, h, w, g, f) that become one
+RANK = 4
+SPLIT = "tensor.expand_shape"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A grouped convolution.
+
+    Attributes:
+        op: The convolution.
+        x: What it reads, ``(n, c, h, w)``, before channels are split.
+        start: What it adds to, ``(n, f, h, w)``; `None` where that was never one tensor of four dimensions.
+    """
+
+    op: ir.Operation
+    x: ir.Value
+    start: ir.Value | None
+
+    @property
+    def kernel(self) -> ir.Value:
+        """Its kernel, ``(g, i, j, c, f)``."""
+        return permuted(self.op.operands[1], KERNELS[self.op.name])
+
+    def convolve(self, x: ir.Value, number: ir.Value) -> ir.Value:
+        """Its sums, ``(n, h, w, f)``, of what it reads with channels last, each added to a number."""
+        n, groups, filters, h, w = self.op.results[0].type.shape
+        split = unflat(x, JOINED, [*x.type.shape[:-1], groups, x.type.shape[-1] // groups])
+        into = filled([n, h, w, groups, filters], x.type.element_type, number)
+        return flat(sum_groups(split, self.kernel, window_of(self.op), into), JOINED)
+
+
+def groups_of(op: ir.Operation) -> Groups | None:
+    """The grouped convolution whose channels an op joins; `None` of any other op."""
+    conv = maker(op.operands[0]) if op.name == "tensor.collapse_shape" else None
+    if conv is None or conv.name not in KERNELS or len(op.results[0].type.shape) != RANK:
+        return None
+    split, start = maker(conv.operands[0]), maker(conv.operands[2])
+    if not is_split(split) or split is None or not all(map(holds_f32, conv.operands)):
+        return None
+    return Groups(conv, split.operands[0], start.operands[0] if start is not None and is_split(start) else None)
+
+
+def is_split(op: ir.Operation | None) -> bool:
+    """Tell whether an op splits a dimension of four."""
+    return op is not None and op.name == SPLIT and len(op.operands[0].type.shape) == RANK
+
+
+def sum_groups(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) -> ir.Value:
+    """Sums over windows of ``(n, h, w, g, c)`` with a kernel ``(g, i, j, c, f)``, added to ``(n, h, w, g, f)``."""
+    n, h, w, g, f, i, j, c = dims(8)
+    down, across = window.strides
+    rows, columns = h * down + i * window.dilations[0], w * across + j * window.dilations[1]
+    places = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
+    maps = [ir.AffineMap.get(8, 0, place) for place in places]
+    sizes = [*into.type.shape, *kernel.type.shape[1:4]]
+    return generic(
+        [part_read(x, maps[0], sizes), kernel], into, maps, ["parallel"] * 5 + ["reduction"] * 3, multiply_add
+    )

@@ -1,0 +1,118 @@
+"""Windows of convolutions and pools, and convolutions with channels last."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from mlir import ir
+from mlir.dialects import linalg
+
+from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
+from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.emit import permuted
+
+KERNEL = (2, 3, 1, 0)  # of (f, c, i, j): its order in (i, j, c, f)
+KERNEL_BACK = (3, 2, 0, 1)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps of an op with windows of two dimensions.
+
+    Attributes:
+        strides: Places between one window and the next, down and across.
+        dilations: Places between neighbours in a window, down and across.
+    """
+
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+
+    @staticmethod
+    def attribute(values: Sequence[int]) -> ir.Attribute:
+        """Strides, or dilations, as an attribute of a structured op."""
+        return ir.Attribute.parse(f"dense<[{values[0]}, {values[1]}]> : tensor<2xi64>")
+
+
+@dataclass(frozen=True)
+class WindowAxis:
+    """Windows along one dimension.
+
+    Attributes:
+        size: Places of what is read.
+        windows: Number of windows.
+        side: Places of a window.
+        stride: Places between one window and the next.
+        dilation: Places between neighbours in a window.
+        before: Places that are added in front of the first, by a pad.
+    """
+
+    size: int
+    windows: int
+    side: int
+    stride: int
+    dilation: int
+    before: int
+
+    def first(self, place: int) -> int:
+        """Where the first window has one of its places; less than 0 if in front of what is read."""
+        return self.dilation * place - self.before
+
+    def inside(self, window: int) -> tuple[int, ...]:
+        """Places of a window that lie in what is read."""
+        return tuple(p for p in range(self.side) if 0 <= self.stride * window + self.first(p) < self.size)
+
+    def reaches(self, place: int) -> bool:
+        """Tell whether some window has this place of it inside."""
+        return any(place in self.inside(window) for window in range(self.windows))
+
+    @property
+    def leaves(self) -> bool:
+        """Whether a window leaves what is read."""
+        return any(len(self.inside(window)) < self.side for window in range(self.windows))
+
+    def kinds(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """Neighbouring windows with the same places inside: the first, how many, and these places."""
+        for places, found in groupby(range(self.windows), self.inside):
+            windows = list(found)
+            yield windows[0], len(windows), places
+
+    def whole(self) -> "WindowAxis":
+        """Windows of one place, which this one's do not go along: all that is read, as it is."""
+        return WindowAxis(self.size, self.size, 1, 1, 1, 0)
+
+
+def window_of(op: ir.Operation) -> Window:
+    """Steps of a named convolution or pool."""
+    return Window(pair_of(op, "strides"), pair_of(op, "dilations"))
+
+
+def pair_of(op: ir.Operation, name: str) -> tuple[int, int]:
+    """Two numbers that an op has as an attribute; 1 each where it has none."""
+    if name not in op.attributes:
+        return 1, 1
+    held = ir.DenseIntElementsAttr(op.attributes[name])
+    return int(held[0]), int(held[1])
+
+
+def convolve(x: ir.Value, kernel: ir.Value, window: Window, start: ir.Value) -> ir.Value:
+    """A convolution of (n, h, w, c) with a kernel (f, c, i, j), added to what it starts from: (n, h, w, f)."""
+    steps = {"strides": window.attribute(window.strides), "dilations": window.attribute(window.dilations)}
+    return linalg.conv_2d_nhwc_hwcf(x, last_of(kernel), outs=[start], **steps)
+
+
+def last_of(kernel: ir.Value) -> ir.Value:
+    """A kernel (f, c, i, j) as (i, j, c, f); where it was made of such, that."""
+    made_by = maker(kernel)
+    turned = made_by if made_by is not None and made_by.name == "linalg.transpose" else None
+    if turned is not None and tuple(ir.DenseI64ArrayAttr(turned.attributes["permutation"])) == KERNEL_BACK:
+        return turned.operands[0]
+    return permuted(kernel, KERNEL)
+
+
+def bias_of(value: ir.Value) -> ir.Value | None:
+    """The vector by channel that a tensor repeats everywhere; `None` if it is none."""
+    made_by = maker(value)
+    if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or not moves_elements(made_by):
+        return None
+    read, written = map(dimensions, indexing_maps(made_by))
+    return made_by.operands[0] if written == list(range(len(written))) and read == [1] else None

@@ -1,0 +1,1 @@
+"""Gathers: indices that are affine in the loops are folded, and gathers go before broadcasts."""

@@ -1,0 +1,84 @@
+"""Places of extrema: an op with two results becomes two of one, which vectorize.
+
+    (m, i) = argmax x   ->   m = max x;  p = 0, 1, 2, ...;  i = min of p where x = m, or x is NaN
+
+The first of equal elements is taken, as before. Where a row holds a NaN that is its extremum, as NumPy and PyTorch have
+it: m is NaN, and i the first of them.
+"""
+
+from mlir import ir
+from mlir.dialects import arith, linalg, tensor
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.nests import indexing_maps, loop_nest
+from autotune.compiler.ir.values import fill_of, maker
+from autotune.compiler.normalise.emit import dims, filled, generic
+
+EXTREMA = {"arith.maximumf": "arith.cmpf ogt", "arith.minimumf": "arith.cmpf olt"}
+COMPARISONS = {2: "arith.cmpf ogt", 4: "arith.cmpf olt"}  # by the number of a predicate
+BODY = 6  # operations of such an op
+
+
+def find_places_apart(module: ir.Module) -> None:
+    """Split ops that give an extremum and its place, in place."""
+    for op in every_op(module):
+        loop = place_of(op) if op.name == "linalg.generic" else None
+        if loop is not None:
+            split(op, loop)
+
+
+def place_of(op: ir.Operation) -> int | None:
+    """The loop along which an op finds the first place of an extremum; `None` of any other op."""
+    block = op.regions[0].blocks[0]
+    body = [inner.operation for inner in block.operations]
+    if len(op.operands) != len(block.arguments) or len(op.results) != 2 or len(block.arguments) != 3:
+        return None
+    x, there, before = block.arguments
+    end = body[-1]
+    extremum, chosen = (maker(value) for value in end.operands)
+    if len(body) != BODY or extremum is None or chosen is None or chosen.name != "arith.select":
+        return None
+    compared, place = maker(chosen.operands[0]), maker(chosen.operands[1])
+    number = maker(place.operands[0]) if place is not None and place.name == "arith.index_cast" else None
+    if compared is None or compared.name != "arith.cmpf" or number is None or number.name != "linalg.index":
+        return None
+    said = COMPARISONS.get(ir.IntegerAttr(compared.attributes["predicate"]).value)
+    plain = EXTREMA.get(extremum.name) == said and list(compared.operands) == [x, there]
+    if not plain or set(extremum.operands) != {x, there} or chosen.operands[2] != before:
+        return None
+    return int(ir.IntegerAttr(number.attributes["dim"]).value)
+
+
+def split(op: ir.Operation, loop: int) -> None:
+    """Write two ops for one that finds places along a loop, where its results start from constants."""
+    x, start, first = op.operands
+    nest, (read, written, _) = loop_nest(op), indexing_maps(op)
+    if nest is None or fill_of(start) is None or fill_of(first) is None:
+        return
+    extremum = maker(op.regions[0].blocks[0].operations[BODY - 1].operands[0])
+    last = nest.sizes[loop] - 1
+    kind = first.type.element_type
+
+    def combine(value: ir.Value, there: ir.Value) -> ir.Value:
+        named = arith.maximumf if extremum is not None and extremum.name == "arith.maximumf" else arith.minimumf
+        return named(value, there)
+
+    def nearer(value: ir.Value, most: ir.Value, place: ir.Value, there: ir.Value) -> ir.Value:
+        equal = arith.cmpf(arith.CmpFPredicate.OEQ, value, most)
+        same = arith.ori(equal, arith.cmpf(arith.CmpFPredicate.UNO, value, value))
+        return arith.minsi(there, arith.select(same, place, arith.constant(kind, last)))
+
+    with ir.InsertionPoint(op), op.location:
+        most = generic([x], start, [read, written], list(nest.iterators), combine)
+        op.results[0].replace_all_uses_with(most)
+        if not list(op.results[1].uses):
+            op.erase()
+            return
+        far = filled(first.type.shape, kind, arith.constant(kind, last))
+        line, along = tensor.empty([last + 1], kind), ir.AffineMap.get(read.n_dims, 0, [dims(read.n_dims)[loop]])
+        one = [ir.AffineMap.get_identity(1)]
+        places = generic([], line, one, ["parallel"], lambda _: arith.index_cast(kind, linalg.IndexOp(0).result))
+        maps = [read, written, along, written]
+        found = generic([x, most, places], far, maps, list(nest.iterators), nearer)
+    op.results[1].replace_all_uses_with(found)
+    op.erase()

@@ -1,0 +1,1 @@
+"""Shapes: unit dimensions, slices, pads, transposes, and products in the fewest dimensions."""

@@ -1,0 +1,1 @@
+"""Element types and scalar operations that importers write, in the form that groups and families know."""

@@ -1,0 +1,101 @@
+"""Floats of 16 bits: they are stored so, and computed in f32, which is exact where they are read."""
+
+from mlir import ir
+from mlir.dialects import arith, tensor
+
+from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.normalise.emit import generic
+from autotune.compiler.normalise.types.booleans import ON_TENSORS, values_of
+from autotune.compiler.normalise.types.narrow import narrow_constant, narrowed
+
+HALVES = ("f16", "bf16")
+READ, WRITE = "bufferization.to_tensor", "bufferization.materialize_in_destination"
+CASTS = ("arith.extf", "arith.truncf")
+BITS = "arith.bitcast"  # what reads a float's bits cannot be computed in another type
+
+
+def compute_in_singles(module: ir.Module) -> bool:
+    """Compute in f32 what is f16 or bf16, in place; tells whether there was any. Arguments stay as they are.
+
+        c = a * b in f16   ->   c = truncf(extf(a) * extf(b) in f32)
+
+    A function that works on memrefs of them, or on their bits, stays as it is.
+    """
+    if not any(is_half(value.type) for op in every_op(module) for value in values_of(op)):
+        return False
+    run_passes(module, ON_TENSORS)
+    ops = every_op(module)
+    if any(op.name == BITS or (holds_halves(op) and op.name not in (READ, WRITE)) for op in ops):
+        return False
+    for value in [value for op in ops for value in values_of(op)]:
+        if is_half(value.type) and not isinstance(value.type, ir.MemRefType):
+            value.set_type(narrowed(value.type))
+    for op in ops:
+        if op.name == "arith.constant" and is_half(op.attributes["value"].type):
+            op.attributes["value"] = narrow_constant(op.attributes["value"])
+    for op in ops:
+        if op.name == READ:
+            widen_read(op)
+        elif op.name == WRITE:
+            narrow_written(op)
+        elif op.name in CASTS and op.operands[0].type == op.results[0].type:
+            op.results[0].replace_all_uses_with(op.operands[0])
+            op.erase()
+    run_passes(module, "builtin.module(canonicalize)")
+    return True
+
+
+def is_half(kind: ir.Type) -> bool:
+    """Tell whether a type is a float of 16 bits, or tensors or memrefs of it."""
+    return str(kind.element_type if isinstance(kind, ir.ShapedType) else kind) in HALVES
+
+
+def holds_halves(op: ir.Operation) -> bool:
+    """Tell whether an op reads or makes memrefs of such floats."""
+    return any(isinstance(v.type, ir.MemRefType) and is_half(v.type) for v in (*op.operands, *op.results))
+
+
+def widen_read(op: ir.Operation) -> None:
+    """Let a tensor be read from its memref as it is stored, and then be widened."""
+    stored, result = op.operands[0].type, op.results[0]
+    if not is_half(stored):
+        return
+    result.set_type(ir.RankedTensorType.get(stored.shape, stored.element_type))
+    with ir.InsertionPoint.after(op), op.location:
+        wide = cast_all(result, ir.F32Type.get())
+    result.replace_all_uses_except(wide, wide.owner.operation)
+
+
+def narrow_written(op: ir.Operation) -> None:
+    """Let a tensor be narrowed before it is written to its memref."""
+    target = op.operands[1].type
+    if is_half(target):
+        with ir.InsertionPoint(op), op.location:
+            op.operands[0] = cast_all(op.operands[0], target.element_type)
+
+
+def cast_all(value: ir.Value, element: ir.Type) -> ir.Value:
+    """A tensor with another element type, by an op over all its elements."""
+    kind = value.type
+    same = ir.AffineMap.get_identity(len(kind.shape))
+    into = tensor.empty(list(kind.shape), element)
+    return generic([value], into, [same, same], ["parallel"] * len(kind.shape), lambda x, _: cast(x, element))
+
+
+def cast(x: ir.Value, element: ir.Type) -> ir.Value:
+    """A float with another type; without the processor's help, bf16 is made by a routine that not all systems have."""
+    if element == ir.F32Type.get():
+        return arith.extf(element, x)
+    return round_bits(x) if element == ir.BF16Type.get() else arith.truncf(element, x)
+
+
+def round_bits(x: ir.Value) -> ir.Value:
+    """The upper half of the bits of an f32, rounded to the nearest, of two as near to the even one; a bf16."""
+    word, half = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
+    bits = arith.bitcast(word, x)
+    sixteen, one, most = (arith.constant(word, number) for number in (16, 1, 0x7FFF))
+    odd = arith.andi(arith.shrui(bits, sixteen), one)
+    rounded = arith.shrui(arith.addi(bits, arith.addi(odd, most)), sixteen)
+    undefined = arith.cmpf(arith.CmpFPredicate.UNO, x, x)
+    quiet = arith.constant(word, 0x7FC0)
+    return arith.bitcast(ir.BF16Type.get(), arith.trunci(half, arith.select(undefined, quiet, rounded)))

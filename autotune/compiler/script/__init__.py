@@ -1,0 +1,1 @@
+"""A user's transform script: read, checked, instantiated, applied and traced."""

@@ -1,0 +1,68 @@
+"""A transform script applied: by upstream's interpreter, with errors that name the place in the script."""
+
+import re
+
+from mlir import ir
+from mlir.dialects.transform import interpreter
+
+from autotune.compiler.ir.limits import growth_fault
+from autotune.compiler.ir.module import copy_module, describe, symbol
+from autotune.compiler.passes.empty_handles import ENTRY
+from autotune.compiler.script.trace import failing_op
+from autotune.core.errors import CompileError
+from autotune.core.printable import first_lines
+
+UNKNOWN = "loc(unknown)"
+
+
+def run_script(module: ir.Module, script: ir.Module | None, text: str, source: str = "schedule") -> None:
+    """Apply a transform script to a module, in place.
+
+    Args:
+        module: The payload.
+        script: The script.
+        text: The script as it was parsed, for messages.
+        source: Name that the user knows it by.
+
+    Raises:
+        CompileError: Stage ``transform``, with the op and location the interpreter names.
+    """
+    operations = script.body.operations if script is not None else ()
+    entry = next((op for op in operations if symbol(op) == ENTRY), None)
+    if script is None or entry is None:
+        raise CompileError("transform", "schedule must hold a named sequence @__transform_main; add one")
+    if (fault := growth_fault(script)) is not None:
+        raise CompileError("transform", f"{source} {fault}")
+    before = copy_module(module)
+    try:
+        interpreter.apply_named_sequence(module.operation, entry, script.operation)
+    except (ValueError, ir.MLIRError) as error:
+        said = without_preamble(describe(error) if isinstance(error, ir.MLIRError) else str(error))
+        if said.startswith(UNKNOWN):  # a place in the payload, which has none
+            place = failing_op(before, script, ENTRY)
+            said = said.replace(UNKNOWN, f"loc({place or ''})".replace("loc(loc(", "loc(").replace("))", ")"), 1)
+        raise CompileError("transform", name_op(said, text, source)) from error
+
+
+def name_op(said: str, script: str, source: str = "schedule") -> str:
+    """A diagnostic of the interpreter, with the place in the script as ``source:line:column`` and the op there.
+
+    A place with a name is one of `empty_handles`, and the name says all.
+
+    Example:
+        >>> name_op('loc("-":1:6): too many tiles', "%t = transform.structured.fuse %op")
+        'schedule:1:6: transform.structured.fuse: too many tiles'
+    """
+    place = re.match(r'loc\((?:"([^"]+)"\()?"-":(\d+):(\d+)\)+: *', said)
+    if place is None:
+        return said
+    line, column = int(place[2]), int(place[3])
+    lines = script.splitlines()
+    op = re.search(r"transform\.[\w.]+", lines[line - 1][column - 1 :]) if line <= len(lines) else None
+    return f"{source}:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or said[place.end() :]}"
+
+
+def without_preamble(said: str) -> str:
+    """A diagnostic without what the interpreter says in front of every one."""
+    said = said.replace("Failed to apply named transform sequence.", "").replace("Diagnostic message at ", "", 1)
+    return first_lines(said)

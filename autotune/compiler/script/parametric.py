@@ -1,0 +1,66 @@
+"""The reader of open scripts: what a user's schedule leaves open, as plain data."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from mlir import ir
+
+from autotune.compiler.ir.module import context, every_op, symbol
+from autotune.compiler.script.checks import check_file
+from autotune.compiler.script.marked_ops import rewrites_of
+from autotune.compiler.script.user_module import find_entry, find_matcher, parse_file, sequences_of, transform_ops
+from autotune.compiler.script.walk import LAW, ScriptWalk
+from autotune.core.scripts.parametric import OpenScript, Taken
+
+
+def read_open_script(text: str, source: str) -> OpenScript:
+    """Find the knobs and laws of a script. In the isolated process: the text is a stranger's.
+
+    Args:
+        text: The file; a payload in it is left out.
+        source: Name of the file, which begins messages.
+
+    Raises:
+        ScheduleError: The text does not parse, has no entry or several, or an op that cannot be tuned; the error has
+            line and column.
+    """
+    with context():
+        module = parse_file(text, source)
+        check_file(module, source)
+        own = transform_ops(module, source)
+        first = find_entry(own, source)
+        entry, rewrites = str(symbol(first)), rewrites_of(first, source)
+        found = find_matcher(own, source)
+        matcher = str(symbol(found)) if found is not None and found != first else ""
+        walk = ScriptWalk(source, sequences_of(own.operation), numbered_laws(own))
+        walk.follow(entry, (), [])
+        walk.check_sets()
+        digest = hashlib.sha256(str(own).encode()).hexdigest()
+        counts = {knob.name: len(knob.values) for knob in walk.in_order()}
+        knobs = tuple(replace(knob, used=merged(walk.used.get(knob.name, ()), counts)) for knob in walk.in_order())
+        notes = [f"{source}: knob {knob.name!r} is read nowhere" for knob in knobs if not knob.used]
+        unused = [name for name in walk.sequences if name not in walk.reached and name != matcher]
+        notes += [f"{source}: @{name} is included nowhere" for name in unused]
+        return OpenScript(source, text, digest, entry, knobs, tuple(walk.laws), tuple(notes), rewrites, matcher)
+
+
+def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...]:
+    """Choices that lead to where a knob is read; one that leads there whatever is chosen last is left out.
+
+    Args:
+        used: Choices that lead there.
+        counts: Number of values of every knob.
+    """
+    found = dict.fromkeys(used)
+    for taken in sorted(found, key=len, reverse=True):
+        siblings = [each for each in found if taken and each[:-1] == taken[:-1] and each[-1][0] == taken[-1][0]]
+        if siblings and len(siblings) == counts[taken[-1][0]]:
+            return merged([*(each for each in found if each not in siblings), taken[:-1]], counts)
+    return tuple(found)
+
+
+def numbered_laws(own: ir.Module) -> dict[ir.Operation, int]:
+    """The laws of a module, numbered in the order of the text."""
+    laws = (op for op in every_op(own) if op.name == LAW)
+    return {op: number for number, op in enumerate(laws)}

@@ -1,0 +1,1 @@
+"""What is read from this machine: cores, caches, memory pages, files, clock."""

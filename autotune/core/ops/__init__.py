@@ -1,0 +1,1 @@
+"""What ops compute, as plain data: loop nests, graphs, facts, oracles."""

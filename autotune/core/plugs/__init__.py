@@ -1,0 +1,1 @@
+"""What plug-ins are: families, back ends, comparators, importers, verbs."""

@@ -1,0 +1,87 @@
+"""`GuardedFamily`: a family of somebody else's, whose mistakes become one line with their place."""
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from autotune.core.errors import AutotuneError, ScheduleError
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.space import Config, Space
+from autotune.core.task import Task
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class GuardedFamily:
+    """A family of a plug-in, or of a file.
+
+    Attributes:
+        family: The family as its author wrote it.
+    """
+
+    family: Family
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.family.name
+
+    @property
+    def fallback(self) -> bool:
+        """Whether it steps in only where no other family covers a task."""
+        return self.family.fallback
+
+    @property
+    def specific(self) -> int:
+        """How specific it says it is; see `Family`."""
+        return int(getattr(self.family, "specific", 0))
+
+    @property
+    def asked(self) -> bool:
+        """Whether it says that it is searched only where it is asked for; see `Family`."""
+        return bool(getattr(self.family, "asked", False))
+
+    def covers(self, task: Task) -> bool:
+        """Tell whether it can schedule the task."""
+        return self._ask("covers", lambda: self.family.covers(task))
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Its knobs."""
+        return self._ask("space", lambda: self.family.space(task, machine))
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Its config without any search."""
+        return self._ask("default", lambda: self.family.default(task, machine))
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Its script."""
+        return self._ask("build", lambda: self.family.build(task, config, machine))
+
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """What its script takes for granted."""
+        return self._ask("rewrites", lambda: self.family.rewrites(task, config))
+
+    def features(self, task: Task, config: Config, machine: Machine) -> Mapping[str, float]:
+        """Numbers that decide how fast a config is; none where it gives none."""
+        own = getattr(self.family, "features", None)
+        return self._ask("features", lambda: own(task, config, machine)) if own is not None else {}
+
+    def _ask(self, method: str, call: Callable[[], T]) -> T:
+        """Call a method.
+
+        Raises:
+            ScheduleError: The method raised something that is no sentence of ours.
+        """
+        try:
+            return call()
+        except AutotuneError:
+            raise
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            said = f"{type(error).__name__}: {error}"
+            raise ScheduleError(
+                f"{last.filename}:{last.lineno}: {method} of family {self.name!r} must not fail, it raised {said}"
+            ) from error

@@ -1,0 +1,1 @@
+"""Transform scripts as plain data: assembled, parametric, with marks, constraints and rules."""

@@ -1,0 +1,223 @@
+"""Assembly: one transform script that applies each task's schedule by tag, then lowers the module to loops and vectors.
+
+The script is plain transform dialect. `schedules/` writes the body for one op; what surrounds it is here:
+matching by tag, the check that the match found what it should, and the lowering all schedules share.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from textwrap import indent
+
+from autotune.core.candidate import Script
+from autotune.core.errors import ScheduleError
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.scripts.marks import KNOBS, ONLINE, PRECISION, TAG
+from autotune.core.scripts.parametric import ChosenScript
+from autotune.core.scripts.user_family import OwnFamily
+from autotune.core.space import Config
+from autotune.core.task import Task
+
+# From vectors on tensors to vectors on buffers. Each `apply_patterns` is a step of its own: merged into one, the
+# rewriter looped until memory ran out. No canonicalization after the contractions are unrolled: it would take
+# the accumulators apart into scalars.
+LOWERING = """\
+// Contractions become vector.contract; transfers read straight from the sliced tensors.
+%funcs = transform.structured.match ops{["func.func"]} in %module : (!transform.any_op) -> !transform.any_op
+transform.apply_patterns to %funcs {
+  transform.apply_patterns.vector.reduction_to_contract
+  transform.apply_patterns.vector.transfer_permutation_patterns
+  transform.apply_patterns.tensor.fold_tensor_subset_ops_into_vector_transfers
+  transform.apply_patterns.canonicalization
+} : !transform.any_op
+// Accumulators move out of the loops that sum, into registers. Only out of those: slices of results moved out of outer
+// ones would each be carried on their own, and bufferization would copy them.
+%loops = transform.structured.match ops{["scf.for"]} attributes{autotune.sums} in %module
+  : (!transform.any_op) -> !transform.any_op
+transform.loop.hoist_loop_invariant_subsets %loops : !transform.any_op
+transform.apply_cse to %funcs : !transform.any_op
+transform.apply_patterns to %funcs { transform.apply_patterns.canonicalization } : !transform.any_op
+// Tensors become buffers; results are written in place where they can be.
+%buffers = transform.bufferization.one_shot_bufferize layout{IdentityLayoutMap} %module
+  {bufferize_function_boundaries = true, memcpy_op = "linalg.copy"} : (!transform.any_op) -> !transform.any_op
+%lowered = transform.structured.match ops{["func.func"]} in %buffers : (!transform.any_op) -> !transform.any_op
+transform.apply_cse to %lowered : !transform.any_op
+transform.apply_patterns to %lowered { transform.apply_patterns.canonicalization } : !transform.any_op
+// Vectors of tiles become vectors of rows: outer products, then fused multiply-adds.
+transform.apply_patterns to %lowered {
+  transform.apply_patterns.vector.lower_contraction lowering_strategy = "outerproduct"
+  transform.apply_patterns.vector.transfer_permutation_patterns
+} : !transform.any_op
+transform.apply_patterns to %lowered {
+  transform.apply_patterns.vector.lower_multi_reduction lowering_strategy = "innerreduction"
+} : !transform.any_op
+transform.apply_patterns to %lowered {
+  transform.apply_patterns.vector.lower_outerproduct
+  transform.apply_patterns.vector.lower_transpose lowering_strategy = "shuffle_1d"
+} : !transform.any_op
+transform.apply_patterns to %lowered {
+  transform.apply_patterns.vector.transfer_to_scf max_transfer_rank = 1 full_unroll = true
+} : !transform.any_op
+transform.apply_patterns to %lowered {
+  transform.apply_patterns.vector.lower_transfer max_transfer_rank = 1
+} : !transform.any_op
+"""
+
+# Before any CSE: it would merge empty tensors of one shape, and bufferization would give several results one buffer.
+DESTINATIONS = """\
+// Ops write to where their result is wanted; every other result gets a buffer of its own.
+transform.bufferization.eliminate_empty_tensors %module : !transform.any_op
+%empties = transform.structured.match ops{["tensor.empty"]} in %module
+  : (!transform.any_op) -> !transform.op<"tensor.empty">
+transform.bufferization.empty_tensor_to_alloc_tensor %empties
+  : (!transform.op<"tensor.empty">) -> !transform.op<"bufferization.alloc_tensor">
+"""
+
+FINISH = """\
+// Whole fills and copies that no schedule claimed stay linalg ops; the pass pipeline turns them into loops.
+transform.yield
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A task's share of the script.
+
+    Attributes:
+        tag: Tag of the ops that the step applies to.
+        ops: Number of ops of the module that carry the tag.
+        body: Transform ops on ``%op``, as `Family.build` gave them.
+        note: Family and config, for a reader.
+        rewrites: Rewrites of ours that are applied to the ops first.
+        config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
+        chosen: A user's own script, which is still to be written with what is chosen; `body` only tells it from others.
+        sequences: Named sequences that `body` includes.
+        whole: The whole script, where it needs nothing around it; else empty.
+        kernel: Code of others that computes the ops, to which nothing is done then; `None` where there is a script.
+    """
+
+    tag: str
+    ops: int
+    body: str
+    note: str = ""
+    rewrites: Rewrites = field(default_factory=Rewrites)
+    config: Config = field(default_factory=dict)
+    chosen: ChosenScript | None = None
+    sequences: str = ""
+    whole: str = ""
+    kernel: ForeignKernel | None = None
+
+
+def write_step(
+    task: Task, family: Family, config: Config, machine: Machine, *, alone: bool = False, note: str = ""
+) -> Step:
+    """A task's share of the script, as its family writes it for a config.
+
+    Args:
+        task: Task whose ops are scheduled.
+        family: Covers the task.
+        config: Value of every knob of the family.
+        machine: Host that the script is written for.
+        alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
+        note: Note for a reader, such as `origin`.
+    """
+    body, rewrites, ops = family.build(task, config, machine), family.rewrites(task, config), 1 if alone else task.ops
+    chosen = family.choose(config, machine, ops, task) if isinstance(family, OwnFamily) else None
+    return Step(task.tag, ops, body, note, rewrites, config, chosen)
+
+
+def origin(task: Task, family: Family, config: Config) -> str:
+    """What a script says about where a step comes from."""
+    knobs = ", ".join(f"{name} = {value}" for name, value in config.items())
+    return f"{task.tag} by schedule '{family.name}':\n{knobs}"
+
+
+def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
+    """Tags whose constant B is stored in panels, with their columns."""
+    return tuple((step.tag, step.rewrites.panel) for step in steps if step.rewrites.panel)
+
+
+def kernels_of(steps: Sequence[Step]) -> tuple[ForeignKernel, ...]:
+    """Code of others, of those steps that have some."""
+    return tuple(step.kernel for step in steps if step.kernel is not None)
+
+
+def script_of(steps: Sequence[Step]) -> Script:
+    """The whole script, as a worker takes it: a user's own alone is written there."""
+    if len(steps) == 1 and steps[0].chosen is not None:
+        return steps[0].chosen
+    return assemble(steps)
+
+
+def assemble(steps: Sequence[Step]) -> str:
+    """Write the whole script: a named sequence per task, and the entry ``@__transform_main``.
+
+    Example:
+        >>> print(assemble([]).splitlines()[0])
+        module attributes {transform.with_named_sequence} {
+    """
+    if len(steps) == 1 and steps[0].whole:
+        return steps[0].whole
+    notes = "".join(f"// {line}\n" for step in steps if step.kernel is not None for line in step.note.splitlines())
+    steps = [step for step in steps if step.kernel is None]
+    sequences = notes + "".join(step.sequences for step in steps)
+    sequences += "".join(named_sequence(index, step) for index, step in enumerate(steps))
+    calls = "".join(call(index, step) for index, step in enumerate(steps))
+    main = (
+        "transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {\n"
+        + indent(calls + DESTINATIONS + LOWERING + FINISH, "  ")
+        + "}\n"
+    )
+    said = f"transform.with_named_sequence{online(steps)}{rounded(steps)}"
+    return f"module attributes {{{said}}} {{\n{indent(sequences + main, '  ')}}}\n"
+
+
+def online(steps: Sequence[Step]) -> str:
+    """The script's attribute that says which tasks become loops over blocks first; empty if none does."""
+    blocks = ((step.tag, step.rewrites.blocks) for step in steps)
+    said = [f"{tag} = {{{found.text}}}" for tag, found in blocks if found]
+    return f", {ONLINE} = {{{', '.join(said)}}}" if said else ""
+
+
+def rounded(steps: Sequence[Step]) -> str:
+    """The script's attribute that says of which tasks operands are rounded, and to what; empty if of none."""
+    said = [f'{step.tag} = "{step.rewrites.precision}"' for step in steps if step.rewrites.precision]
+    return f", {PRECISION} = {{{', '.join(said)}}}" if said else ""
+
+
+def before_lowering(script: str) -> str:
+    """A script with its schedules alone, without what all scripts end in.
+
+    Raises:
+        ScheduleError: The script ends in something else.
+    """
+    lowering = indent(DESTINATIONS + LOWERING, "    ")
+    if lowering not in script:
+        raise ScheduleError("the script must end as this release writes it, it does not; tune again to see this stage")
+    return script.replace(lowering, "")
+
+
+def named_sequence(index: int, step: Step) -> str:
+    """The task's sequence, with its note as a comment."""
+    note = "".join(f"// {line}\n" for line in step.note.splitlines())
+    knobs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in step.config.items())
+    attributes = f" attributes {{{KNOBS} = {{{knobs}}}}}" if knobs else ""
+    head = f"transform.named_sequence @task_{index}(%op: !transform.any_op {{transform.consumed}}){attributes} {{\n"
+    return f"{note}{head}" + indent(f"{step.body.rstrip()}\ntransform.yield\n", "  ") + "}\n"
+
+
+def call(index: int, step: Step) -> str:
+    """Match the task's ops by tag, insist on their number (an empty match is silent), and include its sequence."""
+    return f"""\
+%ops_{index} = transform.structured.match attributes{{{TAG} = "{step.tag}"}} in %module
+  : (!transform.any_op) -> !transform.any_op
+%found_{index} = transform.num_associations %ops_{index} : (!transform.any_op) -> !transform.param<i64>
+%wanted_{index} = transform.param.constant {step.ops} : i64 -> !transform.param<i64>
+transform.match.param.cmpi eq %found_{index}, %wanted_{index} : !transform.param<i64>
+transform.foreach %ops_{index} : !transform.any_op {{
+^bb0(%op: !transform.any_op):
+  transform.include @task_{index} failures(propagate) (%op) : (!transform.any_op) -> ()
+}}
+"""

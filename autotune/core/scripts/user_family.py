@@ -1,0 +1,71 @@
+"""`OwnFamily`: a user's own script as a family of schedules, whose knobs and laws are those of the script."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from autotune.core.host.machine import Machine
+from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.payload import Payload
+from autotune.core.plugs.family import Rewrites
+from autotune.core.scripts.parametric import ChosenScript, OpenScript
+from autotune.core.space import Config, Space
+from autotune.core.task import Task
+
+OWN = "script"  # the name that records know it by
+WHOLE = "whole"  # the tag of a payload that one script transforms as a whole
+
+
+@dataclass(frozen=True)
+class OwnFamily:
+    """Schedules that a user's script gives.
+
+    Attributes:
+        script: The script.
+        tasks: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
+        name: How records name it.
+        fallback: No other family comes first.
+        matches: Tells whether the script's own matcher takes the op of a task; `None` where it has none.
+    """
+
+    script: OpenScript
+    tasks: str = "*"
+    name: str = OWN
+    fallback: bool = False
+    matches: Callable[[Task], bool] | None = field(default=None, compare=False)
+
+    def covers(self, task: Task) -> bool:
+        """Tell whether the script is for the task."""
+        if (task.tag == WHOLE) != self.script.whole or not fnmatchcase(task.tag, self.tasks):
+            return False
+        return self.matches is None or self.matches(task)
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """The script's knobs and laws."""
+        return self.script.space(machine)
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """What the script selects."""
+        return self.script.default(machine)
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """What tells the concrete script from others; it is written where it is compiled."""
+        chosen = self.script.choose(config, machine)
+        return f"{self.script.digest} {chosen.attributes} {chosen.results}"
+
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """What the script's entry says."""
+        return self.script.rewrites
+
+    def record(self) -> dict[str, str]:
+        """As stores keep it, to be read again."""
+        return {"source": self.script.source, "text": self.script.text, "tasks": self.tasks}
+
+    def choose(self, config: Config, machine: Machine, ops: int, task: Task) -> ChosenScript:
+        """The script of a config, for `ops` ops of a task."""
+        return self.script.choose(config, machine, tag="" if self.script.whole else task.tag, ops=ops)
+
+
+def whole_task(payload: Payload) -> Task:
+    """A payload as one task, for a script that matches its ops itself."""
+    return Task(WHOLE, payload, LoopNest((), ()))

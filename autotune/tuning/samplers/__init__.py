@@ -1,0 +1,1 @@
+"""Which config to try next, and of which task: samplers, the cost model, transfer from recorded spaces."""

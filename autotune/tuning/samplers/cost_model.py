@@ -1,0 +1,241 @@
+"""A sampler that learns a cost model: many configs are drafted, and the one that promises most a second is tried.
+
+The model is a Gaussian process over what a family knows of a config: footprints against caches, loads an FMA, leftovers
+(`gaussian_process`). It learns what is wrong with what was believed beforehand: that recorded spaces of other
+tasks are right, or the family's arithmetic, or neither; what is measured says whom to trust. Another process says what
+a trial costs: a config is worth the improvement that may be expected of it (Jones, Schonlau and Welch, Efficient Global
+Optimization, 1998) over the seconds that compiling, verifying and measuring it should take.
+"""
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import scipy
+
+from autotune.core.trial import Reason
+from autotune.tuning.samplers.gaussian_process import Numbers, Process
+from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Terrain
+
+STARTUP = 2  # random configs before anything is modelled, where nothing is believed
+POOL, MOST_DRAFTS = 256, 400  # drafts; when they are more than most, those that promise the most are kept
+FIRST, FRESH = 2000, 32  # combinations drawn for them, at first and for every proposal; most break a law
+PARENTS = 4  # best configs whose neighbours are drafted
+POWER = 3.0  # of a rate, of which `lost` is a share
+FAILED = 1.2  # lost where there is no time
+MOST_LOST = 0.999  # that is told as a time
+MOST_TRIALS = 300  # learnt from: the best and the latest
+REWEIGHED = 1.1  # times as many trials as when weights were learnt last: they are learnt again
+CHANCES = ((1.0,), (0.8, 0.2), (0.6, 0.3, 0.1))  # that each belief is right, by how many there are
+LEAST_CHANCE = 0.01  # that a config works
+LEAST_COST = 0.02  # seconds of a trial: looking one up takes hardly any
+
+
+class CostModel:
+    """Learns from features of configs. See `Sampler` for what its methods are called with."""
+
+    def __init__(self, terrain: Terrain, seed: int) -> None:
+        """Sample a space.
+
+        Args:
+            terrain: The space.
+            seed: Seed of every random choice.
+        """
+        self.terrain = terrain
+        self.random = random.Random(f"model {seed}")
+        self.told: dict[Index, float] = {}
+        self.costs: dict[Index, float] = {}
+        self.pool: dict[Index, None] = {}  # in the order they were drafted
+        self.draws = FIRST
+        self.under_way: Sequence[Index] = ()
+        self.reason = Reason("a random draw")
+        self.before = learnt(terrain.names, terrain.lessons)
+        self.place = terrain.names.index(DELAY) if DELAY in terrain.names else None
+        self.least: float | None = None  # of what arithmetic says of the first drafts
+        self.believed: dict[Index, Numbers] = {}
+        self.order = np.arange(1 + (self.place is not None) + (self.before is not None))  # of beliefs, likeliest first
+        self.theta: Numbers | None = None
+        self.weighed = 0.0  # trials that weights were learnt from
+        self.failing: Numbers | None = None  # weights by which failures are told
+
+    def propose(self, under_way: Sequence[Index] = ()) -> Index:
+        """The draft that promises most; a random one at first, where nothing is believed."""
+        self.under_way = under_way
+        self.draft()
+        drafts = list(self.pool)
+        self.reason = Reason("a random draw", drafted=len(drafts))
+        if not drafts:
+            return tuple(self.random.randrange(count) for count in self.terrain.counts)
+        if len(self.order) == 1 and len(self.told) < STARTUP:
+            return self.random.choice(drafts)
+        expected, unsure = self.expect(drafts)
+        promise = self.promise(drafts, expected, unsure)
+        chosen = int(np.argmax(promise))
+        if len(drafts) > MOST_DRAFTS:
+            self.pool = dict.fromkeys(drafts[place] for place in sorted(np.argsort(-promise)[:POOL].tolist()))
+        self.reason = self.told_as(float(expected[chosen]), float(unsure[chosen]), len(drafts))
+        return drafts[chosen]
+
+    def settle(self, index: Index | None) -> None:
+        """Draft it no more."""
+        if index is not None:
+            self.pool.pop(index, None)
+
+    def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
+        """Remember a config."""
+        self.told[index] = seconds
+        if cost > 0:
+            self.costs[index] = max(cost, LEAST_COST)
+        self.pool.pop(index, None)
+
+    def draft(self) -> None:
+        """Fill the pool: random configs, and neighbours of the best."""
+        draws, self.draws = self.draws, FRESH
+        for _ in range(draws):
+            self.add(tuple(self.random.randrange(count) for count in self.terrain.counts))
+            if len(self.pool) >= POOL:
+                break
+        for parent in sorted(self.told, key=self.told.__getitem__)[:PARENTS]:
+            for place, count in enumerate(self.terrain.counts):
+                for value in range(count):
+                    self.add((*parent[:place], value, *parent[place + 1 :]))
+
+    def add(self, index: Index) -> None:
+        """Draft a config, unless it breaks a law or is known."""
+        if index not in self.told and index not in self.pool and self.terrain.is_open(index):
+            self.pool[index] = None
+
+    def promise(self, drafts: Sequence[Index], expected: Numbers, unsure: Numbers) -> Numbers:
+        """Logarithms of the improvement that may be expected of configs, a second that trying them should take.
+
+        By the chance that they work at all (Gelbart, Snoek and Adams, Bayesian Optimization with Unknown Constraints,
+        UAI 2014).
+        """
+        gain = np.log(unsure) + log_improvement(-expected / unsure)
+        return gain + np.log(self.working(drafts)) - self.log_cost(drafts)
+
+    def working(self, drafts: Sequence[Index]) -> Numbers:
+        """Chances that configs do not fail, by those that did; ones before any did."""
+        seen = self.remembered()
+        failed = np.array([self.told[index] >= FAILED_SECONDS for index in seen], dtype=np.float64)
+        if not failed.any() or failed.all():
+            return np.ones(len(drafts))
+        rows = self.features(drafts)
+        process = Process.of(self.features(seen), failed, rows, theta=self.failing)
+        self.failing = process.theta
+        return np.clip(1 - process.expect(rows)[0][:, 0], LEAST_CHANCE, 1.0)
+
+    def expect(self, drafts: Sequence[Index]) -> tuple[Numbers, Numbers]:
+        """What configs should lose, and the standard deviation of that.
+
+        What is under way counts as if it had turned out as others did on average (the constant liar of Ginsbourger et
+        al., Kriging Is Well-Suited to Parallelize Optimization, 2010): nothing is to be learnt beside it.
+        """
+        beliefs, chances = self.beliefs(drafts)[:, self.order], np.array(CHANCES[len(self.order) - 1])[self.order]
+        right = [seconds for seconds in self.told.values() if seconds < FAILED_SECONDS]
+        if not right:
+            return beliefs @ chances, np.ones(len(drafts))
+        seen, rows = self.remembered(), self.features(drafts)
+        times = np.array([self.told[index] for index in seen])
+        found = np.where(times < FAILED_SECONDS, lost(np.log(times / min(right))), FAILED)
+        wanted = found[:, None] - self.beliefs(seen)[:, self.order]
+        lies = np.repeat(wanted.mean(axis=0)[None], len(self.under_way), axis=0)
+        both = self.features([*seen, *self.under_way])
+        weighing = len(seen) >= REWEIGHED * self.weighed
+        process = Process.of(both, np.concatenate([wanted, lies]), rows, theta=self.theta, is_weighing=weighing)
+        self.theta, self.weighed = process.theta, len(seen) if weighing else self.weighed
+        error, unsure = process.expect(rows)
+        likely = process.evidence + np.log(chances)
+        shares = np.exp(likely - likely.max())
+        shares /= shares.sum()
+        means = beliefs + error
+        mean = means @ shares
+        self.order = self.order[np.argsort(-shares, kind="stable")]
+        return mean, np.sqrt((unsure**2 + (means - mean[:, None]) ** 2) @ shares)
+
+    def remembered(self) -> list[Index]:
+        """Configs that are learnt from."""
+        ranked = sorted(self.told, key=self.told.__getitem__)
+        kept = {*list(self.told)[-MOST_TRIALS // 2 :], *ranked[: MOST_TRIALS // 2]}
+        return [index for index in self.told if index in kept]
+
+    def log_cost(self, drafts: Sequence[Index]) -> Numbers:
+        """Logarithms of the seconds that trials should take; zeros before any cost is known."""
+        if not self.costs:
+            return np.zeros(len(drafts))
+        seen, rows = list(self.costs)[-MOST_TRIALS:], self.features(drafts)
+        wanted = np.log([self.costs[index] for index in seen])
+        return Process.of(self.features(seen), wanted, rows, is_weighing=False).expect(rows)[0][:, 0]
+
+    def features(self, indices: Sequence[Index]) -> Numbers:
+        """Features of configs, a row each."""
+        return np.array([self.terrain.describe(index) for index in indices])
+
+    def beliefs(self, indices: Sequence[Index]) -> Numbers:
+        """What configs should lose, before anything was measured of this task: a column for each belief.
+
+        Recorded spaces, which say what arithmetic gets wrong; arithmetic; and that there is nothing to tell them apart.
+        """
+        if new := [index for index in indices if index not in self.believed]:
+            rows = self.features(new)
+            columns = [np.zeros(len(new))]
+            plain = self.by_arithmetic(rows)
+            if self.place is not None:
+                columns.insert(0, plain)
+            if self.before is not None:
+                columns.insert(0, plain + self.before.expect(rows)[0][:, 0])
+            self.believed |= zip(new, np.array(columns).T, strict=True)
+        return np.array([self.believed[index] for index in indices])
+
+    def by_arithmetic(self, rows: Numbers) -> Numbers:
+        """What the family's arithmetic lets expect of rows of features; zeros where it says nothing."""
+        if self.place is None:
+            return np.zeros(len(rows))
+        if self.least is None:
+            self.least = float(rows[:, self.place].min())
+        return lost_by_delay(rows[:, self.place] - self.least)
+
+    def told_as(self, expected: float, unsure: float, drafted: int) -> Reason:
+        """Why a draft was chosen, in seconds a call; without a time to compare with there are none."""
+        best = min(self.told.values(), default=FAILED_SECONDS)
+        if best >= FAILED_SECONDS:
+            return Reason("the cost model", drafted=drafted)
+        shares = np.minimum([expected, expected - unsure, expected + unsure], MOST_LOST)
+        middle, low, high = (best * np.exp(-np.log(1 - shares) / POWER)).tolist()
+        return Reason("the cost model", middle, low, high, drafted)
+
+
+def lost(excess: Numbers) -> Numbers:
+    """Share of the best's rate, to the power of `POWER`, that is lost by logarithms of times over the best's.
+
+    What is near the best is told apart, and all that is far from it is alike.
+    """
+    return np.asarray(1 - np.exp(-POWER * excess), dtype=np.float64)
+
+
+def lost_by_delay(delay: Numbers) -> Numbers:
+    """What is lost by binary logarithms of times over the least, by arithmetic."""
+    return lost(np.log(2) * np.maximum(delay, 0.0))
+
+
+def log_improvement(far: Numbers) -> Numbers:
+    """Logarithm of the expected improvement on what a normal variable is so many standard deviations better than.
+
+    Far below, where the difference of two small numbers is none, by its asymptote.
+    """
+    density = np.exp(-0.5 * far**2) / np.sqrt(2 * np.pi)
+    near = np.log(np.maximum(density + far * scipy.special.ndtr(far), 1e-300))
+    below = -0.5 * far**2 - 0.5 * np.log(2 * np.pi) - 2 * np.log(np.maximum(-far, 1.0))
+    return np.asarray(np.where(far > -5, near, below), dtype=np.float64)
+
+
+def learnt(names: Sequence[str], lessons: Sequence[Lesson]) -> Process | None:
+    """A process of what arithmetic gets wrong of lessons; `None` without any."""
+    if not lessons:
+        return None
+    rows = np.array([[lesson.features.get(name, 0.0) for name in names] for lesson in lessons])
+    excess = np.array([lesson.excess for lesson in lessons])
+    wanted = np.where(np.isfinite(excess), lost(excess), FAILED)
+    if DELAY in names:
+        wanted = wanted - lost_by_delay(rows[:, names.index(DELAY)] - [lesson.least for lesson in lessons])
+    return Process.of(rows, wanted)

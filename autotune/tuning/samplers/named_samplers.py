@@ -1,0 +1,129 @@
+"""Samplers by name: Optuna's own, and packages of OptunaHub, the registry of what others wrote for it.
+
+    GPSampler                                   of Optuna
+    optunahub:samplers/auto_sampler             a package, whose one sampler is meant
+    optunahub:samplers/auto_sampler:AutoSampler
+
+A package is fetched once, into OptunaHub's own cache, and its code runs here: it is for who names it to trust.
+"""
+
+import inspect
+import re
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TypeGuard
+
+import optuna
+from optuna.distributions import IntDistribution
+from optuna.samplers import BaseSampler
+
+from autotune.core.errors import MachineError, SpaceError
+from autotune.core.printable import one_line
+from autotune.tuning.samplers.optuna_adapter import Asking
+
+HUB = "optunahub:"
+PACKAGE = re.compile(r"([A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*)(?::([A-Za-z_][A-Za-z0-9_]*))?", re.ASCII)
+MOST_SAID = 200  # characters of what went wrong with a package
+
+
+def is_named(name: str) -> bool:
+    """Tell whether a name is that of a sampler of Optuna's, or of a package."""
+    return is_optunas(name) or name.startswith(HUB)
+
+
+def is_optunas(name: str) -> bool:
+    """Tell whether a name is that of a sampler of Optuna that needs nothing but a seed, such as ``NSGAIISampler``."""
+    found = getattr(optuna.samplers, name, None) if name in optuna.samplers.__all__ else None
+    return is_sampler(found) and not needed_by(found) and "seed" in inspect.signature(found).parameters
+
+
+def is_sampler(thing: object) -> TypeGuard[type[BaseSampler]]:
+    """Tell whether a thing is a class of samplers."""
+    return isinstance(thing, type) and issubclass(thing, BaseSampler)
+
+
+def needed_by(kind: type[BaseSampler]) -> list[str]:
+    """Arguments that a class of samplers cannot do without."""
+    given = inspect.signature(kind).parameters.values()
+    return [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def named_sampler(name: str, seed: int) -> BaseSampler:
+    """A sampler by its name; one that takes no seed draws as it likes.
+
+    Raises:
+        MachineError: A package is missing, or cannot be fetched.
+        SpaceError: The package has no such sampler, or one that needs more than a seed.
+    """
+    kind = class_of(name.removeprefix(HUB)) if name.startswith(HUB) else getattr(optuna.samplers, name)
+    seeds = {"seed": seed} if "seed" in inspect.signature(kind).parameters else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        try:
+            return kind(**seeds)
+        except ImportError as error:
+            raise MachineError(f"sampler {name} needs a package that is missing: {error.name}; install it") from error
+
+
+def ask_by_name(name: str, counts: Sequence[int], seed: int) -> Asking:
+    """A sampler by its name, on whole positions.
+
+    Raises:
+        MachineError: A package is missing, or cannot be fetched.
+        SpaceError: The package has no such sampler, or one that needs more than a seed.
+    """
+    space = {str(place): IntDistribution(0, count - 1) for place, count in enumerate(counts) if count > 1}
+    return Asking(counts, named_sampler(name, seed), space)
+
+
+@cache
+def class_of(package: str) -> type[BaseSampler]:
+    """The class of samplers that a package of OptunaHub is meant for.
+
+    Raises:
+        MachineError: OptunaHub, or what the package needs, is missing, or it cannot be fetched.
+        SpaceError: The package has no such sampler, or one that needs more than a seed.
+    """
+    found = PACKAGE.fullmatch(package)
+    if found is None:
+        named = one_line(HUB + package)[:100]
+        raise SpaceError(f"a sampler of OptunaHub must be named like {HUB}samplers/auto_sampler, got {named!r}")
+    module = fetch(found[1])
+    names = [name for name in getattr(module, "__all__", ()) if is_sampler(getattr(module, name, None))]
+    if (found[2] is None and len(names) != 1) or (found[2] is not None and found[2] not in names):
+        told = ", ".join(names) or "none"
+        raise SpaceError(
+            f"package {found[1]} must have the sampler that is meant, as in {HUB}{found[1]}:NAME; it has {told}"
+        )
+    kind: type[BaseSampler] = getattr(module, found[2] or names[0])
+    if needs := needed_by(kind):
+        raise SpaceError(f"sampler {kind.__name__} must need nothing but a seed, it needs {', '.join(needs)}")
+    return kind
+
+
+def fetch(package: str) -> ModuleType:
+    """A package of OptunaHub: from its cache, or else from the network.
+
+    Raises:
+        MachineError: OptunaHub, or what the package needs, is missing, or it cannot be fetched.
+    """
+    if find_spec("optunahub") is None:
+        raise MachineError(
+            "samplers of OptunaHub need the package optunahub, which is missing; "
+            "pip install 'mlir-schedule-autotune[optunahub]'"
+        )
+    try:
+        module: ModuleType = import_module("optunahub").load_module(package)
+    except ImportError as error:
+        raise MachineError(
+            f"package {package} of OptunaHub needs {error.name or error}, which is missing; install it"
+        ) from error
+    except Exception as error:  # git, the network, and code of somebody else
+        said = next((line for line in str(error).splitlines()[::-1] if line.strip()), type(error).__name__)
+        why = one_line(said.strip())[:MOST_SAID]
+        raise MachineError(f"package {package} of OptunaHub must be there to be fetched; {why}") from error
+    return module

@@ -1,0 +1,52 @@
+"""Lessons: what recorded spaces teach a sampler that models, of tasks that the same family schedules."""
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from autotune.core.errors import StoreError
+from autotune.core.plugs.family import Family
+from autotune.store.recording import Recording, read_recording
+from autotune.tuning.samplers.features import features_of
+from autotune.tuning.samplers.sampler import DELAY, Lesson
+from autotune.tuning.samplers.search import TAUGHT
+
+MOST_LESSONS = 600  # of all recordings together: to learn from as many takes 50 ms
+
+
+def read_recordings(folders: Iterable[Path]) -> list[Recording]:
+    """Every recording in some folders, by name; what is none of this format is passed over."""
+    found = []
+    for path in sorted(path for folder in folders for path in folder.glob("*.xz")):
+        try:
+            found.append(read_recording(path))
+        except StoreError:
+            continue
+    return found
+
+
+def recordings_for(sampler: str, folders: Iterable[Path]) -> tuple[Recording, ...]:
+    """The recordings that a sampler learns from; none where it takes no lessons."""
+    return tuple(read_recordings(folders)) if sampler in TAUGHT else ()
+
+
+def lessons_for(family: Family, recordings: Sequence[Recording]) -> list[Lesson]:
+    """What recordings teach of the configs of a family: as many configs of each, drawn at random."""
+    alike = [recording for recording in recordings if recording.family == family.name]
+    rng = random.Random("lessons")
+    return [lesson for one in alike for lesson in lessons_of(one, family, MOST_LESSONS // len(alike), rng)]
+
+
+def lessons_of(recording: Recording, family: Family, most: int, rng: random.Random) -> list[Lesson]:
+    """What one recording teaches."""
+    describe = features_of(recording.task, family, recording.machine)
+    found = recording.found
+    timed = [(t.config, recording.seconds_of(found[recording.values_of(t.config)])) for t in recording.trials]
+    best = min((seconds for _, seconds in timed if seconds is not None), default=1.0)
+    chosen = [(describe(config), seconds) for config, seconds in rng.sample(timed, min(most, len(timed)))]
+    least = min((features.get(DELAY, 0.0) for features, _ in chosen), default=0.0)
+    return [
+        Lesson(features, math.log(seconds / best) if seconds is not None else math.inf, least)
+        for features, seconds in chosen
+    ]

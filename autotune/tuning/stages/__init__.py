@@ -1,0 +1,1 @@
+"""The stages of a tuning run: open, search, choose, assemble, prove, record."""

@@ -1,0 +1,106 @@
+"""What rounding may do to the outputs of a whole, and what it does: errors, and rows whose largest element stays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.candidate import Claim
+from autotune.core.errors import CompileError, PayloadError
+from autotune.core.evaluator import Evaluation
+from autotune.core.payload import Payload
+from autotune.tuning.stages.assemble import whole_candidate
+from autotune.tuning.stages.choose import Choice
+from autotune.worker.bench.bench import Bench
+from autotune.worker.bench.proof import RowsWanted, count_rows, has_rows, measure_errors
+from autotune.worker.isolation.limits import MODEL_SECONDS
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+ANY = 1e30  # a budget that keeps nothing back, to measure what an error is
+LEAST_ROWS, MOST_SEEDS = 1000, 16  # of outputs, and sets of inputs, on which agreement is counted
+LOOSE = 0.1  # error that outputs may have where agreement alone is asked for, while nothing is known of it
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of a whole whose tasks are compiled in different ways, relative to the largest value of each output.
+
+    Attributes:
+        payload: The whole.
+        parts: Partition of the whole.
+        threads: Threads that programs use.
+        worker: Bench to evaluate in.
+    """
+
+    payload: Payload
+    parts: Partition
+    threads: int
+    worker: Bench
+
+    def of(self, choices: Sequence[Choice], seed: int) -> float:
+        """The error with these choices; infinite where the whole does not run."""
+        found = self.answer(measure_errors, self.claim(choices, seed))
+        if found is None:
+            return float("inf")
+        return max((each.max_error / each.magnitude for each in found if each.magnitude), default=0.0)
+
+    def agreement(self, choices: Sequence[Choice], seed: int) -> tuple[float, int]:
+        """Share of rows whose largest element is where it should be, on inputs from this seed on, and their number."""
+        wanted = RowsWanted(self.claim(choices, seed), LEAST_ROWS, MOST_SEEDS)
+        found = self.answer(count_rows, wanted)
+        if found is None:
+            return 0.0, 0
+        rows, same = found
+        return same / max(rows, 1), rows
+
+    def claim(self, choices: Sequence[Choice], seed: int) -> Claim:
+        """The whole with these choices, with room for any error."""
+        scheduled = [choice for choice in choices if choice.config is not None]
+        candidate = whole_candidate(scheduled, self.threads, self.parts.payload.text)
+        return Claim(replace(self.payload, error=ANY), candidate, seed)
+
+    def answer(self, asked: Callable[[A], T], argument: A) -> T | None:
+        """What the worker says of a whole; `None` where that does not run."""
+        try:
+            found = self.worker.call(asked, argument, MODEL_SECONDS)
+        except CompileError:
+            return None
+        return None if isinstance(found, Evaluation) else found
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What rounding may do to the outputs of a whole.
+
+    Attributes:
+        error: What they may be off, relative to the largest of each; 0 where agreement alone bounds it.
+        agreement: Least share of rows whose largest element must stay where it is; 0 for any.
+    """
+
+    error: float = 0.0
+    agreement: float = 0.0
+
+    @property
+    def room(self) -> float:
+        """The error that is allowed while nothing is measured; 0 where nothing may be rounded."""
+        return self.error or (LOOSE if self.agreement else 0.0)
+
+    def check(self, payload: Payload) -> None:
+        """Raise where agreement is asked for that no output can show.
+
+        Raises:
+            PayloadError: No output has rows.
+        """
+        if self.agreement and not any(map(has_rows, payload.arguments)):
+            raise PayloadError(
+                f"agreement must be of rows of floating-point numbers, {payload.name} writes none; give --error instead"
+            )
+
+
+def limits_of(allowed: Allowed) -> str:
+    """What is allowed, in words."""
+    error = f"errors below {allowed.error:g}" if allowed.error else ""
+    agreement = f"{100 * allowed.agreement:g} % of rows in agreement" if allowed.agreement else ""
+    return " and ".join(filter(None, (error, agreement)))

@@ -1,0 +1,206 @@
+"""The whole model: every task's choice in one script, proved right and timed against the baseline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.arena_plan import BufferPlan
+from autotune.core.candidate import Candidate
+from autotune.core.errors import ScheduleError
+from autotune.core.evaluator import Effort, Evaluation, Job
+from autotune.core.host.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.scripts.assembly import Step
+from autotune.core.trial import Samples
+from autotune.tuning.candidates import candidate_whole
+from autotune.tuning.stages.choose import Choice
+from autotune.tuning.stages.slow_baseline import TimedBaseline, reason
+from autotune.tuning.stages.user_script import written
+from autotune.worker.bench.bench import Bench
+from autotune.worker.isolation.limits import MODEL_SECONDS
+
+MODEL_EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.01)
+PROBE_EFFORT = Effort(samples=1, seconds=0.0)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A whole payload with a schedule for each of its tasks.
+
+    Attributes:
+        script: The transform script.
+        panels: Tags whose weight is stored in panels, with their columns.
+        tags: Tasks it schedules, or has code for; the others keep the plain lowering.
+        best: Times of the assembled payload.
+        baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
+        max_error: Largest absolute difference to the oracle.
+        buffers: Plan of the arena that intermediates lie in.
+        notes: Notes on what was left out, and why.
+        threads: Threads that its parallel loops run on.
+        why_no_baseline: Reason why the baseline was not timed; empty if it was.
+        kernels: Code of back ends that computes some of the tasks.
+    """
+
+    script: str
+    panels: tuple[tuple[str, int], ...]
+    tags: tuple[str, ...]
+    best: Samples
+    baseline: Samples | None
+    max_error: float | None
+    buffers: BufferPlan | None = None
+    notes: tuple[str, ...] = ()
+    threads: int = 1
+    why_no_baseline: str = ""
+    kernels: tuple[ForeignKernel, ...] = ()
+
+    def candidate(self, tagged: str) -> Candidate:
+        """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""
+        return Candidate(self.script, tail(self.threads), tagged, self.panels, kernels=self.kernels)
+
+    def uses(self, choice: Choice) -> bool:
+        """Tell whether the script schedules the choice's task."""
+        return choice.search.task.tag in self.tags
+
+
+def script_steps(choices: Sequence[Choice]) -> list[Step]:
+    """The steps of one script for all tasks that have a config."""
+    steps = []
+    for choice in choices:
+        if choice.config is not None:
+            task = choice.search.task
+            note = f"\n{task.ops} op(s), run {task.count} time(s) a call"
+            steps.append(choice.search.made(choice.search.script_step(choice.config, note=note)))
+    return steps
+
+
+def whole_candidate(choices: Sequence[Choice], threads: int, tagged: str) -> Candidate:
+    """The whole with one script for all tasks that have a config, and the code of back ends for theirs.
+
+    Args:
+        choices: Tasks that have a config.
+        threads: Threads that parallel loops run on.
+        tagged: Text of the whole, whose ops carry the tags of their tasks.
+    """
+    return candidate_whole(written(script_steps(choices)), threads, tagged)
+
+
+def assemble_model(
+    payload: Payload,
+    parts: Partition,
+    choices: Sequence[Choice],
+    baseline: TimedBaseline,
+    *,
+    machine: Machine,
+    seed: int,
+    worker: Bench,
+) -> Assembly:
+    """Assemble, verify and time; a task with which the whole is not right keeps the plain lowering, with a note.
+
+    Raises:
+        ScheduleError: Not even the payload without any schedule compiles and verifies.
+    """
+    model = WholeModel(payload, parts, baseline, machine, seed, worker)
+    scheduled = [choice for choice in choices if choice.config is not None]
+    ours, theirs = model.measure(scheduled)
+    notes: list[str] = []
+    if ours.samples is None and scheduled:
+        scheduled, notes = model.leave_out(scheduled, ours)
+        ours, theirs = model.measure(scheduled)
+    if ours.samples is None and scheduled:
+        notes = [f"the whole was {ours.outcome} ({ours.diagnostic})", "no schedule is applied"]
+        scheduled = []
+        ours, theirs = model.measure(scheduled)
+    if ours.samples is None:
+        raise ScheduleError(
+            f"{payload.name} must compile and verify without any schedule, it was {ours.outcome}: {ours.diagnostic}"
+        )
+    notes += baseline.notes
+    why_no_baseline = "" if theirs.samples else baseline.why_not or reason(theirs)
+    if why_no_baseline and not baseline.why_not:
+        notes.append(f"baseline {baseline.baseline.name} did not run ({why_no_baseline})")
+    whole = model.candidate(scheduled)
+    return Assembly(
+        script=str(whole.script),
+        panels=whole.panels,
+        kernels=whole.kernels,
+        tags=tuple(choice.search.task.tag for choice in scheduled),
+        best=ours.samples,
+        baseline=theirs.samples,
+        max_error=ours.max_error,
+        buffers=ours.buffers,
+        notes=tuple(notes),
+        threads=machine.threads,
+        why_no_baseline=why_no_baseline,
+    )
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    """A whole payload, to be compiled with the schedules of some of its tasks.
+
+    Attributes:
+        payload: The whole.
+        parts: Partition of the whole.
+        baseline: Pipeline that it is timed beside, and how much of a call of it.
+        machine: The host.
+        seed: Seed of the input data.
+        worker: Bench to evaluate in.
+    """
+
+    payload: Payload
+    parts: Partition
+    baseline: TimedBaseline
+    machine: Machine
+    seed: int
+    worker: Bench
+
+    def candidate(self, choices: Sequence[Choice]) -> Candidate:
+        """The whole with the schedules of these tasks; all others keep the plain lowering."""
+        return whole_candidate(choices, self.machine.threads, self.parts.payload.text)
+
+    def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
+        """Verify and time the whole with these schedules, and the baseline beside it, where it can be timed."""
+        beside, mine = self.baseline.candidate, self.candidate(choices)
+        theirs = Evaluation("timed-out")
+        if beside is not None:
+            theirs, ours = self.evaluate((beside, mine), MODEL_EFFORT)
+            if ours.samples is not None or theirs.samples is not None or ours.outcome != theirs.outcome:
+                return ours, theirs
+            # a process that died takes both candidates with it: see what ours does alone
+        (ours,) = self.evaluate((mine,), MODEL_EFFORT)
+        return ours, theirs
+
+    def evaluate(self, candidates: tuple[Candidate, ...], effort: Effort) -> list[Evaluation]:
+        """Verify and time candidates of the whole."""
+        job = Job(self.payload, candidates, self.machine, seed=self.seed, effort=effort)
+        return self.worker.evaluate(job, seconds=MODEL_SECONDS)
+
+    def probe(self, choices: Sequence[Choice]) -> Evaluation:
+        """What becomes of the whole with these schedules."""
+        (ours,) = self.evaluate((self.candidate(choices),), PROBE_EFFORT)
+        return ours
+
+    def leave_out(self, choices: Sequence[Choice], ours: Evaluation) -> tuple[list[Choice], list[str]]:
+        """The tasks with which the whole is right, and a note on each of the others.
+
+        Halves the tasks that are not known to be right together, until the first one is found with which they are not.
+
+        Args:
+            choices: Tasks with which the whole is not right.
+            ours: What became of it.
+        """
+        right: list[Choice] = []
+        rest, notes = list(choices), list[str]()
+        while rest and ours.samples is None:
+            good, bad = 0, len(rest)
+            while bad - good > 1:
+                middle = (good + bad) // 2
+                found = self.probe([*right, *rest[:middle]])
+                good, bad, ours = (middle, bad, ours) if found.samples is not None else (good, middle, found)
+            tag, said = rest[good].search.task.tag, f"{ours.outcome} ({ours.diagnostic})"
+            notes.append(f"{tag} keeps the plain lowering: with its schedule the whole was {said}")
+            right, rest = [*right, *rest[:good]], rest[bad:]
+            ours = self.probe([*right, *rest])
+        return [*right, *rest], notes

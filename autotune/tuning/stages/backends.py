@@ -1,0 +1,145 @@
+"""Back ends in a tuning run: asked what they have for its tasks, and for code, in a process of their own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from autotune.compiler.tasks.computation import read_computation
+from autotune.core.errors import BundleError, KernelError, MachineError, PayloadError, ScheduleError
+from autotune.core.evaluator import Evaluation
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.backend import BackendFamily
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.space import Config, config_key
+from autotune.core.task import Task
+from autotune.worker.loading.external_code import Order, Question, ask_offers, make
+from autotune.worker.loading.paths import cache
+from autotune.worker.loading.reading import bare, read_apart
+from autotune.worker.worker import Worker
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+@contextmanager
+def open_makers(specs: Sequence[str], seconds: float) -> Iterator["Makers"]:
+    """The back ends of a run, until the block ends; no process where there are none.
+
+    Args:
+        specs: The back ends, each ``NAME`` or ``NAME:ARGUMENT``.
+        seconds: Seconds that making one task's code may take.
+
+    Yields:
+        The back ends.
+    """
+    with Worker(seconds, library=True) if specs else nullcontext() as worker:
+        yield Makers(worker, seconds)
+
+
+@dataclass
+class Makers:
+    """The back ends of a run; they live as long as their process.
+
+    Attributes:
+        worker: Process that they run in; `None` where there are none.
+        seconds: Seconds that making one task's code may take.
+        made: Code so far, by back end, task and config.
+    """
+
+    worker: Worker | None
+    seconds: float
+    made: dict[tuple[str, str, str], ForeignKernel] = field(default_factory=dict)
+    _tasks: dict[str, Task] = field(default_factory=dict)
+
+    def families(self, specs: Sequence[str], tasks: Sequence[Task], machine: Machine) -> tuple[BackendFamily, ...]:
+        """Back ends for some tasks, as searches know them; raises as `family`, and where two have one name."""
+        found = tuple(self.family(spec, tasks, machine) for spec in specs)
+        names = [family.name for family in found]
+        if len(set(names)) < len(names):
+            raise ScheduleError(f"back ends must have names that differ, got {', '.join(names)}; leave one out")
+        return found
+
+    def family(self, spec: str, tasks: Sequence[Task], machine: Machine) -> BackendFamily:
+        """A back end for some tasks, as searches know it.
+
+        Raises:
+            ScheduleError: There is no such back end, or it fails.
+            MachineError: Something that it needs is missing, or it ends its process.
+        """
+        found = self._call(ask_offers, Question(spec, tuple(map(self._described, tasks)), machine))
+        if isinstance(found, Evaluation):
+            raise MachineError(f"back end {spec} must say what it covers, it was {found.outcome}: {found.diagnostic}")
+        offers = {task.tag: offer for task, offer in zip(tasks, found.offers, strict=True)}
+        return BackendFamily(found.name, found.version, offers, partial(self.kernel, spec))
+
+    def kernel(self, spec: str, task: Task, config: Config, machine: Machine) -> ForeignKernel:
+        """A task's code.
+
+        Raises:
+            KernelError: The code cannot be made.
+        """
+        key = (spec, task.tag, config_key(config))
+        if key not in self.made:
+            found = self._call(make, Order(spec, self._described(task), dict(config), machine))
+            if isinstance(found, Evaluation):
+                raise KernelError(found.outcome, found.diagnostic)
+            self.made[key] = found
+        return self.made[key]
+
+    def _described(self, task: Task) -> Task:
+        """A task as back ends see it: what it computes as data, without functions, which would bring MLIR along."""
+        if task.tag not in self._tasks:
+            payload = bare(task.payload)
+            computes = read_apart(read_computation, payload, task.tag, PayloadError)
+            self._tasks[task.tag] = replace(task, payload=payload, computation=computes)
+        return self._tasks[task.tag]
+
+    def _call(self, function: Callable[[A], T], argument: A) -> T | Evaluation:
+        if self.worker is None:
+            raise MachineError("back ends must be named before they are asked, none was; pass --backend")
+        return self.worker.call(function, argument, self.seconds)
+
+
+def refusals(families: Sequence[BackendFamily]) -> tuple[str, ...]:
+    """What back ends do not cover, a sentence each."""
+    return tuple(
+        f"back end {family.name} leaves out {tag}: it {offer.refusal}"
+        for family in families
+        for tag, offer in family.offers.items()
+        if offer.refusal
+    )
+
+
+def remember_kernels(kernels: Sequence[ForeignKernel]) -> None:
+    """Record that code was made here; where nothing can be written, it counts as a stranger's."""
+    with suppress(OSError):
+        for kernel in kernels:
+            path = made_here(kernel)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+
+
+def strangers(kernels: Sequence[ForeignKernel]) -> tuple[ForeignKernel, ...]:
+    """Code that was not made on this account."""
+    return tuple(kernel for kernel in kernels if not made_here(kernel).exists())
+
+
+def check_own_code(kernels: Sequence[ForeignKernel]) -> None:
+    """Refuse machine code of a stranger in one's own process.
+
+    Raises:
+        BundleError: Code was not made on this account.
+    """
+    for kernel in strangers(kernels):
+        raise BundleError(
+            f"code of {kernel.tag} by back end {kernel.backend} must be made here to run in your own process, it was "
+            "not; `autotune replay` runs it in the sandbox; tune it again to use it here"
+        )
+
+
+def made_here(kernel: ForeignKernel) -> Path:
+    """A file that is there if the code was made on this account."""
+    return cache() / "kernels" / kernel.sha256

@@ -1,0 +1,199 @@
+"""The error budget of a whole: which tasks may round what they multiply, so that most time is saved.
+
+Every task begins with what is fastest. What each alone does to the whole is measured; errors of several add up as those
+of independent causes do, by their squares. Steps back to what is more exact are taken where least time is lost for the
+error that is regained, first until the sum fits the budget, then until the whole does, on inputs that nobody has seen.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from autotune.core.listener import Listener
+from autotune.core.plugs.family import Family
+from autotune.registry import rounding_families
+from autotune.tuning.result import Spent
+from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
+from autotune.tuning.stages.choose import Choice
+
+FRESH = 2  # beyond the seed of the search, and the one that finalists race on
+ELSEWHERE = 3.0  # times the error that was measured, which other inputs may have then
+
+
+def rounding_here(error: float) -> tuple[tuple[Family, ...], tuple[str, ...]]:
+    """Families that round operands, where an error is allowed; and what this CPU lacks for others, a sentence each."""
+    found = rounding_families() if error else ()
+    lacking = {family.name: str(getattr(family, "lacking", "")) for family in found}
+    return tuple(family for family in found if not lacking[family.name]), tuple(filter(None, lacking.values()))
+
+
+def spend(
+    choices: Sequence[Choice], allowed: Allowed, errors: Errors, seed: int, listener: Listener
+) -> tuple[list[Choice], Spent | None, tuple[str, ...]]:
+    """The choices with which the whole keeps its budget, what is spent of it, `None` if nothing, and notes.
+
+    Args:
+        choices: A choice a task, the fastest, with those it falls back to.
+        allowed: What rounding may do.
+        errors: Gives errors of the whole.
+        seed: Seed of the search.
+        listener: Notified of the stage.
+    """
+    if not allowed.room:
+        return list(choices), None, ()
+    listener.stage("spending the error budget")
+    plan = Descent([Ladder.of(choice) for choice in choices], errors, seed)
+    while plan.is_rounded and plan.expected > allowed.room:
+        plan.step_back()
+    spent = fewest_steps(plan, lambda: spent_by(plan, allowed, errors, seed))
+    if spent is None:
+        return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps {limits_of(allowed)}",)
+    alone = {rung.search.task.tag: plan.alone(i) for i, rung in enumerate(plan.chosen) if is_rounded(rung)}
+    return plan.chosen, replace(spent, tasks=alone), ()
+
+
+def fewest_steps(plan: "Descent", measured: Callable[[], Spent | None]) -> Spent | None:
+    """Step back until the whole keeps what is allowed, and no further than it must; what it then spends.
+
+    Measuring takes long: steps are doubled until there are enough, and what lies between is halved. The last of all
+    steps, after which no task rounds, is always enough: `None`.
+    """
+    path, short, stride, spent = [[*plan.places]], -1, 1, None
+    while plan.is_rounded and (spent := measured()) is None:
+        short = len(path) - 1
+        for _ in range(stride):
+            if plan.is_rounded:
+                plan.step_back()
+                path.append([*plan.places])
+        stride *= 2
+    enough = len(path) - 1
+    while enough - short > 1:
+        middle = (enough + short) // 2
+        plan.places = [*path[middle]]
+        if (found := measured()) is None:
+            short = middle
+        else:
+            enough, spent = middle, found
+    plan.places = [*path[enough]]
+    return spent
+
+
+def spent_by(plan: "Descent", allowed: Allowed, errors: Errors, seed: int) -> Spent | None:
+    """What the whole spends on inputs that nobody has seen; `None` where that is more than is allowed."""
+    spent = max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH))
+    if spent > allowed.room:
+        return None
+    error = allowed.error or min(allowed.room, ELSEWHERE * spent)
+    if not allowed.agreement:
+        return Spent(error, spent)
+    agrees, rows = errors.agreement(plan.chosen, seed + FRESH)
+    return Spent(error, spent, {}, allowed.agreement, agrees, rows) if agrees >= allowed.agreement else None
+
+
+def rounding(choice: Choice) -> float:
+    """How coarsely a choice's family rounds operands; 0 where it does not, and for the plain lowering."""
+    return float(getattr(choice.search.family, "error", 0.0)) if choice.config is not None else 0.0
+
+
+def is_rounded(choice: Choice) -> bool:
+    """Tell whether a choice rounds operands."""
+    return rounding(choice) > 0
+
+
+def seconds_of(choice: Choice) -> float:
+    """What a call of the whole spends on a choice's task."""
+    return choice.search.task.count * (choice.samples.median if choice.samples is not None else 0.0)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Ways to compute a task, the most exact first, each faster than those before.
+
+    Attributes:
+        rungs: The ways.
+    """
+
+    rungs: tuple[Choice, ...]
+
+    @classmethod
+    def of(cls, choice: Choice) -> "Ladder":
+        """The ways that a choice has, of those that are measured."""
+        found: list[Choice] = []
+        for each in with_rivals((choice, *choice.others)):
+            if not found or (each.samples is not None and seconds_of(each) < seconds_of(found[-1])):
+                found.append(each)
+        if is_rounded(found[0]):
+            found.insert(0, replace(found[0], config=None, samples=None))  # the plain lowering
+        return cls(tuple(found))
+
+
+def with_rivals(choices: Sequence[Choice]) -> list[Choice]:
+    """Ways to compute one task, the most exact first, each with the times of all others."""
+    timed = [(each, each.search.family.name, each.samples) for each in sorted(choices, key=rounding)]
+    return [
+        replace(mine, rivals=tuple((name, samples) for each, name, samples in timed if each is not mine and samples))
+        for mine, _, _ in timed
+    ]
+
+
+@dataclass
+class Descent:
+    """Where every task stands on its ladder: on the last rung at first, the fastest.
+
+    Attributes:
+        ladders: A ladder a task.
+        errors: Gives errors of the whole.
+        seed: Seed of the inputs that errors of single tasks are measured on.
+    """
+
+    ladders: list[Ladder]
+    errors: Errors
+    seed: int
+    places: list[int] = field(default_factory=list)
+    _alone: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.places = [len(ladder.rungs) - 1 for ladder in self.ladders]
+
+    @property
+    def chosen(self) -> list[Choice]:
+        """A choice a task."""
+        return [ladder.rungs[place] for ladder, place in zip(self.ladders, self.places, strict=True)]
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether a task rounds operands."""
+        return any(map(is_rounded, self.chosen))
+
+    @cached_property
+    def exact(self) -> list[Choice]:
+        """The most exact choice of every task."""
+        return [ladder.rungs[0] for ladder in self.ladders]
+
+    def alone(self, task: int, place: int | None = None) -> float:
+        """The error of the whole with one task on a rung, by default its own, and all others on their first."""
+        place = self.places[task] if place is None else place
+        if not is_rounded(self.ladders[task].rungs[place]):
+            return 0.0
+        if (task, place) not in self._alone:
+            choices = [*self.exact]
+            choices[task] = self.ladders[task].rungs[place]
+            self._alone[task, place] = self.errors.of(choices, self.seed)
+        return self._alone[task, place]
+
+    @property
+    def expected(self) -> float:
+        """The error of the whole if those of tasks are independent."""
+        return float(sum(self.alone(task) ** 2 for task in range(len(self.ladders))) ** 0.5)
+
+    def step_back(self) -> None:
+        """Let the task do a step back that loses the least time for the error it regains."""
+
+        def price(task: int) -> float:
+            rungs, place = self.ladders[task].rungs, self.places[task]
+            lost = seconds_of(rungs[place - 1]) - seconds_of(rungs[place])
+            regained = self.alone(task) ** 2 - self.alone(task, place - 1) ** 2
+            return lost / regained if regained > 0 else float("inf")
+
+        able = [task for task, choice in enumerate(self.chosen) if is_rounded(choice)]
+        self.places[min(able, key=price)] -= 1

@@ -1,0 +1,252 @@
+"""Choosing a task's winner: finalists are measured again, interleaved with the baseline, before one is believed."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from queue import SimpleQueue
+
+from autotune.core.candidate import Candidate
+from autotune.core.evaluator import Effort
+from autotune.core.host.stopwatch import COMPILE
+from autotune.core.listener import SILENT, Listener
+from autotune.core.objective import PLAIN, Objective
+from autotune.core.plugs.family import Baseline
+from autotune.core.space import Config
+from autotune.core.stats import is_different, quiet_time
+from autotune.core.trial import Samples, Trial
+from autotune.tuning.samplers.objectives import finalists_of
+from autotune.tuning.stages.roofline import needed_flops
+from autotune.tuning.stages.slow_baseline import WHOLE_SECONDS, part_for
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.worker.bench.bench import Bench
+
+FINALISTS = 8
+WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
+PROCESSES = 2  # that finalists race in: where memory lies in one makes a program up to 1 % faster or slower there
+CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
+BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
+HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
+RACE_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.001)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a task is compiled with in the whole model.
+
+    Attributes:
+        search: The task's search.
+        config: The winner; `None` means the task keeps the plain lowering.
+        samples: The winner's times in the final comparison; `None` if it was not measured again.
+        baseline_seconds: The baseline's seconds a call for this task; `None` if it could not be run.
+        note: Why, where it is not simply the fastest; empty otherwise.
+        rivals: Times of the others that were best of their kind, a family and back ends, by name, beside the winner's.
+        others: What the task could be computed with instead, measured beside it, where an error is allowed.
+    """
+
+    search: TaskSearch
+    config: Config | None
+    samples: Samples | None = None
+    baseline_seconds: float | None = None
+    note: str = ""
+    rivals: tuple[tuple[str, Samples], ...] = ()
+    others: tuple["Choice", ...] = ()
+
+    @property
+    def joules(self) -> float | None:
+        """Energy of a call with the winner, of its trial; `None` where it is not known."""
+        return next((trial.joules for trial in self.search.right if trial.config == self.config), None)
+
+
+def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) -> Choice:
+    """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
+
+    The finalists compute on data that the search has not seen, and must be right on it. After a first round only those
+    that may be the fastest go on.
+
+    Args:
+        search: A finished search.
+        baseline: Baseline that no task may be slower than.
+        floor: Relative differences below this are noise.
+        worker: Bench to measure in.
+    """
+    default = search.family.default(search.task, search.machine)
+    if not search.trials:
+        return Choice(search, default, note="no trial was left for it; the default config, unmeasured alone")
+    if not search.right:
+        last = search.trials[-1]
+        config = " ".join(f"{name}={value}" for name, value in last.config.items())
+        return Choice(search, None, note=f"no config works ({last.diagnostic}; with {config}); plain lowering instead")
+    finalists = pick_finalists(search, default)
+    plain = Candidate(None, baseline.pipeline)
+    seconds = time_plain(search, baseline, worker)
+    close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
+    if not search.objective.has_joules:  # a front has slower ones that are worth it
+        heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
+        finalists = [finalists[i] for i in contenders(heat, floor)]
+    candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
+    times = race(search, candidates, RACE_EFFORT, worker, processes=PROCESSES)
+    theirs = times.pop() if close else None
+    raced = {i: samples for i, samples in enumerate(times) if samples is not None}
+    if not raced:
+        return Choice(search, search.right[0].config, None, seconds, "the finalists could not be measured again")
+    winner = settle(raced, finalists, default, floor, search.objective)
+    if theirs is not None:
+        seconds = theirs.median
+        faster = quiet_time(theirs.seconds) < quiet_time(raced[winner].seconds)
+        if faster and is_different(theirs.seconds, raced[winner].seconds, floor=floor):
+            return Choice(search, None, None, seconds, f"{baseline.name} is faster here; plain lowering instead")
+    return Choice(search, finalists[winner].config, raced[winner], seconds)
+
+
+def choose_all(
+    searches: Sequence[TaskSearch],
+    baseline: Baseline,
+    floor: float,
+    benches: Sequence[Bench],
+    listener: Listener = SILENT,
+) -> list[Choice]:
+    """Choose for every task; where there are several benches, as many tasks at once, each on one of them.
+
+    Args:
+        searches: Finished searches; those of one task compete.
+        baseline: Baseline that no task may be slower than.
+        floor: Relative differences below this are noise.
+        benches: Benches to measure on.
+        listener: Told of each task.
+    """
+    of_task: dict[str, list[TaskSearch]] = {}
+    for search in searches:
+        of_task.setdefault(search.task.tag, []).append(search)
+    free: SimpleQueue[Bench] = SimpleQueue()
+    numbers = count(1)
+    for bench in benches:
+        free.put(bench)
+
+    def choose_one(rivals: Sequence[TaskSearch]) -> Choice:
+        bench = free.get()
+        listener.stage(f"measuring finalists of task {next(numbers)} of {len(of_task)}")
+        try:
+            return settle_rivals([choose(search, baseline, floor, bench) for search in rivals], floor, bench)
+        finally:
+            free.put(bench)
+
+    if len(benches) == 1:
+        return [choose_one(rivals) for rivals in of_task.values()]
+    with ThreadPoolExecutor(len(benches)) as pool:
+        return list(pool.map(choose_one, of_task.values()))
+
+
+def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choice:
+    """Race the best of a family and of back ends, interleaved; well tied, the one that comes first wins, the family.
+
+    Args:
+        choices: What each kind would compute a task with; the first is the family's, if one covers it.
+        floor: Relative differences below this are noise.
+        bench: Bench to measure in.
+    """
+    able = [choice for choice in choices if choice.config is not None]
+    if len(able) < 2:
+        notes = "; ".join(choice.note for choice in choices if choice.note and choice not in able)
+        chosen = (able or choices)[0]
+        return chosen if len(choices) == 1 else replace(chosen, note=chosen.note or notes)
+    candidates = [choice.search.candidate(choice.config or {}) for choice in able]
+    widest = max((choice.search for choice in able), key=lambda search: search.task.payload.error)
+    times = race(widest, candidates, RACE_EFFORT, bench, processes=PROCESSES)
+    raced = {i: samples for i, samples in enumerate(times) if samples is not None}
+    if not raced:
+        return replace(able[0], note="its rivals could not be measured beside it")
+    values = [(quiet_time(samples.seconds), able[i].joules) for i, samples in raced.items()]
+    scores = dict(zip(raced, able[0].search.objective.scores(values), strict=True))
+    most = (1 + WELL_TIED * floor) * min(scores.values())
+    winner = min(i for i, score in scores.items() if score <= most)
+    others = tuple((able[i].search.family.name, samples) for i, samples in raced.items() if i != winner)
+    rest = tuple(replace(able[i], samples=samples) for i, samples in raced.items() if i != winner)
+    return replace(able[winner], samples=raced[winner], rivals=others, others=rest)
+
+
+def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float | None:
+    """Seconds a call that a baseline takes for a task, by a part of it where a call is long; `None` if it fails."""
+    seconds = None
+    for part in dict.fromkeys((part_for(needed_flops(search.task)), 1)):
+        (alone,) = worker.evaluate(search.job([Candidate(None, baseline.pipeline, part=part)], BASELINE_EFFORT))
+        seconds = alone.samples.median if alone.samples else None
+        if seconds is not None and seconds > WHOLE_SECONDS:
+            break
+    return seconds
+
+
+def pick_finalists(search: TaskSearch, default: Config) -> list[Trial]:
+    """The fastest trials, or the best of the front of several objectives, and that of the default config."""
+    if search.objective.has_joules:
+        finalists = finalists_of(search.right, search.objective, FINALISTS)
+    else:
+        finalists = search.right[:FINALISTS]
+    return finalists + [trial for trial in search.right if trial.config == default and trial not in finalists]
+
+
+def race(
+    search: TaskSearch, candidates: list[Candidate], effort: Effort, worker: Bench, *, processes: int = 1
+) -> list[Samples | None]:
+    """Interleaved times of candidates on data of another seed than the search's; `None` for who failed.
+
+    Args:
+        search: Search that the candidates are from.
+        candidates: Candidates to race.
+        effort: Number of samples and seconds to measure with, in each process.
+        worker: Bench to measure in.
+        processes: Number of processes to measure in, one after the other; the first is the one that runs.
+    """
+    job = replace(search.job(candidates, effort), seed=search.seed + 1)
+    races: list[list[Samples | None]] = []
+    for _ in range(processes):
+        if races:
+            worker.renew()
+        races.append([evaluation.samples for evaluation in worker.evaluate(job)])
+    return [joined(times) for times in zip(*races, strict=True)]
+
+
+def joined(times: Sequence[Samples | None]) -> Samples | None:
+    """The times of one program in several processes; `None` if it failed in one."""
+    ran = [samples for samples in times if samples is not None]
+    if len(ran) < len(times):
+        return None
+    seconds = tuple(chain.from_iterable(samples.seconds for samples in ran))
+    beside = tuple(chain.from_iterable(samples.reference_seconds for samples in ran))
+    return replace(ran[0], seconds=seconds, reference_seconds=beside)
+
+
+def contenders(times: Sequence[Samples | None], floor: float) -> list[int]:
+    """Candidates that may still be the fastest after a race; all of them if none ran."""
+    ran = {i: samples for i, samples in enumerate(times) if samples is not None}
+    return tied(ran, floor) if ran else list(range(len(times)))
+
+
+def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
+    """Contenders that the race does not distinguish from the fastest."""
+    fastest = raced[min(raced, key=lambda i: quiet_time(raced[i].seconds))]
+    return [i for i, mine in raced.items() if not is_different(mine.seconds, fastest.seconds, floor=floor)]
+
+
+def settle(
+    raced: Mapping[int, Samples],
+    finalists: Sequence[Trial],
+    default: Config,
+    floor: float,
+    objective: Objective = PLAIN,
+) -> int:
+    """Winner: of those well tied with the fastest the default config, or else the one that compiles fastest.
+
+    Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower
+    by more, and one at the rim of a tie falls out of it as often as not when measured again.
+    """
+    values = [(quiet_time(samples.seconds), finalists[i].joules) for i, samples in raced.items()]
+    times = dict(zip(raced, objective.scores(values), strict=True))
+    most = (1 + WELL_TIED * floor) * min(times.values())
+    best = [i for i, seconds in times.items() if seconds <= most]
+    return min(best, key=lambda i: (finalists[i].config != default, compile_seconds(finalists[i])))
+
+
+def compile_seconds(trial: Trial) -> float:
+    """What compiling a trial took."""
+    return sum(trial.phases.get(phase, 0.0) for phase in COMPILE)

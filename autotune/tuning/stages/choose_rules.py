@@ -1,0 +1,92 @@
+"""Rules of choice: those that a user's file leaves to measuring, each tried with and without, on the whole payload."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.errors import RuleError
+from autotune.core.evaluator import Effort, Job
+from autotune.core.host.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.stats import is_different, quiet_time, ratio_interval
+from autotune.core.trial import Samples
+from autotune.tuning.default_program import default_candidate
+from autotune.tuning.stages.choose import PROCESSES, joined
+from autotune.tuning.stages.user_script import partition_named
+from autotune.worker.bench.bench import Bench
+from autotune.worker.isolation.limits import MODEL_SECONDS
+from autotune.worker.loading.rule_files import without_rules
+
+MOST = 3  # rules of choice that may fire: each more doubles the programs
+EFFORT = Effort(samples=40, seconds=4.0, sample_seconds=0.002)
+
+
+def choose_rules(
+    payload: Payload, parts: Partition, machine: Machine, *, floor: float, seed: int, worker: Bench
+) -> tuple[Payload, Partition, tuple[str, ...]]:
+    """Race what all sets of rules of choice leave of a payload, with default schedules; a tie goes to more rules.
+
+    Args:
+        payload: The payload, with its rules.
+        parts: Partition of what all of them leave.
+        machine: The host.
+        floor: Relative differences below this are noise.
+        seed: Seed of the input data.
+        worker: Bench to race in.
+
+    Returns:
+        The payload with the rules that are worth it, its partition, and what was found, a sentence each.
+
+    Raises:
+        RuleError: There are more rules of choice than can be tried.
+    """
+    names = parts.rewriting.choices
+    if not names:
+        return payload, parts, ()
+    if len(names) > MOST:
+        said = f"{len(names)} of {payload.rules.source} do: {', '.join(names)}"
+        raise RuleError(f"rules of choice must be at most {MOST} that fire, {said}; take autotune.choice from some")
+    variants = {"": (payload, parts)}
+    for count in range(1, len(names) + 1):
+        for left_out in combinations(names, count):
+            other = without_rules(payload, left_out)
+            variants.setdefault(" and ".join(left_out), (other, partition_named(other)))
+    times = race(payload, [partition for _, partition in variants.values()], machine, seed, worker)
+    if times[0] is None:
+        return payload, parts, (f"rules of choice: all apply, what they leave could not be timed: {', '.join(names)}",)
+    chosen = settle(times, floor)
+    said, (payload, parts) = list(variants.items())[chosen]
+    return payload, parts, (describe(names, said, times, chosen),)
+
+
+def race(
+    payload: Payload, variants: Sequence[Partition], machine: Machine, seed: int, worker: Bench
+) -> list[Samples | None]:
+    """Interleaved times of partitions of a payload, in some processes; `None` for who failed."""
+    programs = tuple(default_candidate(parts, machine) for parts in variants)
+    job = Job(payload, programs, machine, seed + 1, EFFORT)
+    races = []
+    for number in range(PROCESSES):
+        if number:
+            worker.renew()
+        races.append([found.samples for found in worker.evaluate(job, MODEL_SECONDS)])
+    return [joined(each) for each in zip(*races, strict=True)]
+
+
+def settle(times: Sequence[Samples | None], floor: float) -> int:
+    """The first of those that the race does not tell from the fastest."""
+    ran = {i: samples.seconds for i, samples in enumerate(times) if samples is not None}
+    fastest = ran[min(ran, key=lambda i: quiet_time(ran[i]))]
+    return next(i for i, seconds in ran.items() if not is_different(seconds, fastest, floor=floor))
+
+
+def describe(names: Sequence[str], left_out: str, times: Sequence[Samples | None], chosen: int) -> str:
+    """A sentence on what was chosen."""
+    everything, mine = times[0], times[chosen]
+    if not left_out or everything is None or mine is None:
+        return f"rules of choice: {', '.join(names)} applied, nothing was faster by default schedules without"
+    found = ratio_interval(everything.seconds, mine.seconds)
+    return (
+        f"rules of choice: {left_out} not applied, {found.estimate:.3g} x [{found.low:.3g}, {found.high:.3g}] as fast "
+        "without, by default schedules"
+    )

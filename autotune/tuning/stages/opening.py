@@ -1,0 +1,129 @@
+"""Opening searches: one for every task and whoever competes for it, a family of schedules and back ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.core.errors import ScheduleError
+from autotune.core.host.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.plugs.backend import BackendFamily
+from autotune.core.plugs.family import Family
+from autotune.core.task import Task
+from autotune.registry import BACKENDS, family_for, find_point, load_baseline, load_family
+from autotune.store.recording import Recording
+from autotune.store.store import Store
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.samplers.search import DEFAULT, check_sampler
+from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.warm_start import KnownConfig
+from autotune.worker.loading.reading import ScriptFile
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a sweep knows before its first trial.
+
+    Attributes:
+        known: Recorded configs; each task starts from the nearest.
+        recordings: Recorded spaces that samplers which model learn from.
+        least_floor: Relative differences below it are ties, however quiet the machine seems; `doctor --noise` keeps it.
+        script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
+    """
+
+    known: tuple[KnownConfig, ...] = ()
+    recordings: tuple[Recording, ...] = ()
+    least_floor: float = 0.0
+    script: ScriptFile | None = None
+
+
+NOTHING_KNOWN = Start()
+
+
+def check_names(options: TuneOptions) -> None:
+    """Refuse names of what is not installed, before anything is measured.
+
+    Raises:
+        ScheduleError: There is no family, back end or baseline of a name.
+        SpaceError: There is no such sampler.
+    """
+    check_sampler(options.sampler)
+    for name in (*([options.family] if options.family else []), *options.beside):
+        load_family(name)
+    for spec in options.backends:
+        find_point(BACKENDS, "back end", spec.partition(":")[0], ScheduleError)
+    load_baseline(options.baseline)
+
+
+def open_searches(
+    payload: Payload,
+    tasks: Sequence[Task],
+    machine: Machine,
+    store: Store,
+    options: TuneOptions,
+    *,
+    wanted: Family | None = None,
+    rules: dict[str, str] | None = None,
+    backends: Sequence[BackendFamily] = (),
+    rounding: Sequence[Family] = (),
+    error: float = 0.0,
+    start: Start = NOTHING_KNOWN,
+) -> list[TaskSearch]:
+    """A search for every task that the family that is wanted, or another one, covers, and for every back end that does.
+
+    Args:
+        payload: Payload that the tasks are of.
+        tasks: Tasks to search.
+        machine: Host that they are tuned for.
+        store: Receives trials.
+        options: Options of the run.
+        wanted: Family that comes before others.
+        rules: Rewrite rules that the payload was changed by, as stores keep them.
+        backends: Back ends that compete with families.
+        rounding: Families that round operands, and compete.
+        error: Error that those may make, relative to the largest result.
+        start: What is known beforehand.
+
+    Raises:
+        ScheduleError: The family that is wanted, or one beside it, covers none.
+    """
+    beside = [load_family(name) for name in dict.fromkeys(options.beside)]
+    for option, named in [*([("--family", wanted)] if wanted is not None else []), *(("--beside", f) for f in beside)]:
+        if not any(named.covers(task) for task in tasks):
+            tags = ", ".join(task.tag for task in tasks) or "none"
+            raise ScheduleError(f"{option} must cover a task of {payload.name}: {tags}; {named.name!r} covers none")
+    searches = []
+    for task in tasks:
+        first = wanted if wanted is not None and wanted.covers(task) else family_for(task)
+        others = [family for family in beside if first is None or family.name != first.name]
+        rivals = [family for family in (*others, *backends) if family.covers(task)]
+        allowed = replace(task, payload=replace(task.payload, error=error))
+        able = [(allowed, family) for family in rounding if family.covers(task)]
+        for found, family in [*([(task, first)] if first is not None else []), *((task, r) for r in rivals), *able]:
+            opened = TaskSearch.open(
+                found,
+                family,
+                machine,
+                store,
+                payload=payload.name,
+                sampler=options.sampler,
+                seed=options.seed,
+                known=start.known,
+                recordings=start.recordings,
+                rules=rules,
+                objective=options.goal,
+                unproved=payload.unproved,
+            )
+            searches.append(opened)
+    return searches
+
+
+def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:
+    """What the default sampler does with these tasks, in a sentence; empty for others, which say it by their name."""
+    if sampler != DEFAULT or not searches:
+        return ""
+    taught = sum(search.search.lessons > 0 for search in searches)
+    reckoned = sum(search.search.is_reckoned for search in searches)
+    return (
+        f"sampler {DEFAULT}: a cost model tries what promises the most gain a second; of {len(searches)} tasks, "
+        f"arithmetic tells it something beforehand of {reckoned}, recorded spaces of {taught}; see `inspect --why`"
+    )

@@ -1,0 +1,268 @@
+"""Recording: everything that a bundle says of a tuned payload, measured and hashed while its worker still lives."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from re import match
+from typing import TypeVar
+
+from autotune.compiler.guard import OPEN, RULES
+from autotune.compiler.ir.module import compiler_version
+from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.lowering.rewrites import rewrites_on
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.errors import BundleError, CompileError, ProofError
+from autotune.core.evaluator import Evaluation
+from autotune.core.payload import Payload
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.printable import one_line
+from autotune.core.scripts.assembly import assemble
+from autotune.core.scripts.user_family import OwnFamily
+from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest, read_bundle, write_bundle
+from autotune.store.manifest import FORMAT_VERSION, Manifest
+from autotune.store.records import (
+    ArgumentRecord,
+    BaselineRecord,
+    BudgetRecord,
+    Buffers,
+    CaseRecord,
+    KernelRecord,
+    Numerics,
+    OutputNumerics,
+    ProcessTimes,
+    RulesRecord,
+    ScriptRecord,
+    TaskRecord,
+    UncoveredRecord,
+    Versions,
+    WeightRecord,
+)
+from autotune.store.room import Pause, with_room
+from autotune.store.sessions import speedup_of
+from autotune.tuning.result import Spent, TuneResult
+from autotune.tuning.stages.assemble import Assembly, script_steps
+from autotune.tuning.stages.backends import remember_kernels
+from autotune.tuning.stages.choose import Choice
+from autotune.tuning.stages.slow_baseline import TimedBaseline
+from autotune.tuning.stages.user_script import written
+from autotune.tuning.stages.warm_start import sizes_of, structure_of
+from autotune.worker.bench.bench import Bench
+from autotune.worker.bench.proof import OutputError, Transformed, hash_stages, measure_errors, transform
+from autotune.worker.isolation.limits import MODEL_SECONDS
+
+T = TypeVar("T")
+DISTRIBUTION = "mlir-schedule-autotune"
+
+
+def record(
+    payload: Payload,
+    parts: Partition,
+    *,
+    assembly: Assembly,
+    choices: Sequence[Choice],
+    baseline: TimedBaseline,
+    result: TuneResult,
+    sessions: Sequence[ProcessTimes],
+    seed: int,
+    command: Sequence[str],
+    worker: Bench,
+    spent: Spent | None = None,
+) -> tuple[dict[str, str | bytes], Manifest]:
+    """The files of a bundle by name, and its manifest.
+
+    Raises:
+        BundleError: A program that was right a moment ago cannot be built again.
+    """
+    claim = Claim(payload, assembly.candidate(parts.payload.text), seed)
+    applied = called(worker.call(transform, claim, MODEL_SECONDS))
+    texts = files_of(payload, parts, assembly, choices) | rewritten(applied, assembly)
+    own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
+    if own is not None:
+        texts[OPEN] = own.script.text
+    rewriting = parts.rewriting
+    if rewriting.firings:
+        texts[RULES] = rewriting.applied
+    manifest = Manifest(
+        format_version=FORMAT_VERSION,
+        payload=payload.name,
+        entry=payload.entry,
+        arguments=tuple(ArgumentRecord(**asdict(argument)) for argument in payload.arguments),
+        flops=float(payload.flops),
+        reduction=payload.reduction,
+        sha256={name: digest(text) for name, text in sorted(texts.items())},
+        seed=seed,
+        pipeline=tail(result.machine.threads),
+        panels=dict(assembly.panels),
+        weights=weight_records(payload, applied),
+        buffers=Buffers(**assembly.buffers.to_json()) if assembly.buffers else None,
+        baseline=baseline_record(baseline, assembly),
+        tasks={c.search.task.tag: task_record(c, assembly) for c in choices},
+        samples=tuple(sessions),
+        speedup=speedup_of(sessions, baseline.error),
+        numerics=numerics(payload, seed, called(worker.call(measure_errors, claim, MODEL_SECONDS))),
+        ir_sha256=called(worker.call(hash_stages, claim, MODEL_SECONDS)),
+        machine=result.machine,
+        fingerprint=result.machine.fingerprint,
+        roofs=asdict(result.roofs),
+        noise_floor=result.noise_floor,
+        versions=versions(),
+        command=tuple(command),
+        notes=result.notes,
+        cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
+        online=applied.online,
+        rewrites=rewrites_on(result.machine.threads),
+        script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
+        rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
+        kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
+        budget=BudgetRecord(**asdict(spent)) if spent is not None else None,
+        uncovered=tuple(UncoveredRecord(**asdict(each.op), share=each.share) for each in result.uncovered),
+    )
+    remember_kernels(assembly.kernels)
+    return texts, manifest
+
+
+def check_recorded(
+    payload: Payload,
+    folder: Path,
+    files: Mapping[str, str | bytes],
+    manifest: Manifest,
+    *,
+    worker: Bench,
+    pause: Pause | None,
+) -> None:
+    """Write a bundle beside its folder, read it from there and verify what it holds, as a replay does.
+
+    Args:
+        payload: What was tuned, with its oracle.
+        folder: Folder that the bundle is for; what is there stays as it is.
+        files: Files of the bundle, by name.
+        manifest: Manifest of the bundle.
+        worker: Runs it, in a fresh process.
+        pause: Called while the disk is full.
+
+    Raises:
+        ProofError: The files contradict each other, or what they hold is not right.
+    """
+    beside = folder.with_name(f".{folder.name}-{os.getpid()}")
+    worker.renew()  # what earlier calls left in the old process must not help
+    with_room(partial(write_bundle, beside, files, manifest), beside, pause)
+    try:
+        bundle = read_bundle(beside, payload)
+        panels = tuple(manifest.panels.items())
+        candidate = Candidate(bundle.script, manifest.pipeline, bundle.tagged, panels, kernels=bundle.kernels)
+        called(worker.call(measure_errors, Claim(bundle.payload, candidate, manifest.seed), MODEL_SECONDS))
+    except (BundleError, CompileError) as error:
+        raise ProofError(f"what was tuned must hold when it is read again, it does not: {error}; no bundle") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def baseline_record(timed: TimedBaseline, assembly: Assembly) -> BaselineRecord:
+    """What the speed-up is quoted against, or why there is none."""
+    why_not = one_line(assembly.why_no_baseline)[:1000]
+    return BaselineRecord(timed.baseline.name, timed.baseline.pipeline, timed.part, timed.error, why_not)
+
+
+def called(found: T | Evaluation) -> T:
+    """Value that a worker's call returned.
+
+    Raises:
+        BundleError: The process failed over it.
+    """
+    if isinstance(found, Evaluation):
+        raise BundleError(f"what was right must build again, it was {found.outcome}: {found.diagnostic}; tune again")
+    return found
+
+
+def rewritten(applied: Transformed, assembly: Assembly) -> dict[str, str | bytes]:
+    """What the script applies to, where that is not the tagged module."""
+    return {REWRITTEN: applied.before} if applied.weights or applied.online or assembly.kernels else {}
+
+
+def files_of(
+    payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]
+) -> dict[str, str | bytes]:
+    """Every file but the rewritten module and the manifest."""
+    texts: dict[str, str | bytes] = {PAYLOAD: payload.text, TAGGED: parts.payload.text, SCHEDULE: assembly.script}
+    for choice in choices:
+        task = choice.search.task
+        texts[f"tasks/{task.tag}.mlir"] = task.payload.text
+        if choice.config is not None and assembly.uses(choice):
+            texts[f"schedules/{task.tag}.mlir"] = assemble(written(script_steps([choice])))
+    return texts | {name: data for kernel in assembly.kernels for name, data in kernel.files.items()}
+
+
+def kernel_record(kernel: ForeignKernel) -> KernelRecord:
+    """A back end's code in the manifest."""
+    return KernelRecord(kernel.backend, kernel.symbol, kernel.types, kernel.made.sizes, one_line(kernel.made.maker))
+
+
+def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
+    """A task's share of the manifest."""
+    search = choice.search
+    used = choice.config is not None and assembly.uses(choice)
+    return TaskRecord(
+        schedule=search.family.name,
+        config=dict(choice.config) if choice.config is not None and used else None,
+        knobs={knob.name: knob.values for knob in search.space.knobs},
+        structure=structure_of(search.task, search.family),
+        sizes=sizes_of(search.task),
+        ops=search.task.ops,
+        count=search.task.count,
+        seconds=choice.samples.seconds if choice.samples else (),
+        baseline_seconds=choice.baseline_seconds,
+        note=choice.note[:10_000],
+        rivals={name: samples.seconds for name, samples in choice.rivals},
+    )
+
+
+def weight_records(payload: Payload, applied: Transformed) -> tuple[WeightRecord, ...]:
+    """How weights are prepared."""
+    return tuple(weight_record(payload, weight) for weight in applied.weights)
+
+
+def weight_record(payload: Payload, weight: PanelWeight) -> WeightRecord:
+    """How one weight is prepared."""
+    name = payload.arguments[weight.source].name
+    return WeightRecord(name, weight.shape, weight.stored_shape, weight.columns, weight.transposed, weight.precision)
+
+
+def numerics(payload: Payload, seed: int, errors: Sequence[OutputError]) -> Numerics:
+    """How exact every output is."""
+    outputs = {e.name: OutputNumerics(e.max_error, e.tolerance, e.magnitude, e.rms_error) for e in errors}
+    return Numerics(payload.oracle, seed, outputs, payload.unproved)
+
+
+def versions() -> Versions:
+    """What is installed here, of what this project requires."""
+    return Versions(
+        autotune=installed(DISTRIBUTION),
+        python=sys.version.split()[0],
+        compiler=compiler_version(),
+        packages=packages(),
+    )
+
+
+def packages() -> dict[str, str]:
+    """Installed versions of the packages that the distribution requires, extras left out."""
+    try:
+        wanted = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        wanted = []
+    names = [found[0] for line in wanted if "extra ==" not in line and (found := match(r"[\w.-]+", line))]
+    return {name: installed(name) for name in sorted(names)}
+
+
+def installed(name: str) -> str:
+    """A distribution's version; ``unknown`` where it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

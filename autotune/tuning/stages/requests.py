@@ -1,0 +1,110 @@
+"""What a search asks an evaluator, and what decides that two trials are of the same work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import cast
+
+from autotune.compiler.lowering.pipeline import compilation
+from autotune.core.errors import KernelError
+from autotune.core.evaluator import Evaluation, Job
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.backend import CALLS, BackendFamily
+from autotune.core.plugs.family import Family
+from autotune.core.scripts.assembly import DESTINATIONS, LOWERING, Step
+from autotune.core.scripts.user_family import OwnFamily
+from autotune.core.space import Space, Value
+from autotune.core.task import Task
+from autotune.core.trial import Outcome, Reason, Trial
+
+SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A config that is to be evaluated.
+
+    Attributes:
+        config: Value of every knob.
+        body: Script that the config writes.
+        key: Identity of the trial that it will be.
+        job: Work for an evaluator.
+        reason: Why it is evaluated.
+    """
+
+    config: Mapping[str, Value]
+    body: str
+    key: str
+    job: Job
+    reason: Reason | None = None
+
+    def trial(self, found: Evaluation, *, task: str, number: int, family: str, twin: Trial | None) -> Trial:
+        """The trial of what became of it.
+
+        Args:
+            found: What became of it.
+            task: Tag of the task.
+            number: Position in the task's search.
+            family: Name of the family.
+            twin: The earlier trial that it is the same as; `None` if there is none.
+        """
+        return Trial(
+            task=task,
+            number=number,
+            config=dict(self.config),
+            outcome=found.outcome,
+            key=self.key,
+            family=family,
+            samples=found.samples,
+            max_error=found.max_error,
+            diagnostic=found.diagnostic,
+            phases=found.phases,
+            scheduled=found.scheduled,
+            compiled=found.compiled,
+            twin=twin.key if twin is not None else "",
+            reason=self.reason,
+        )
+
+
+def shared(threads: int) -> str:
+    """What every candidate of so many threads goes through after its schedule."""
+    return DESTINATIONS + LOWERING + compilation(threads)
+
+
+def identity_of(task: Task, family: Family, machine: Machine, space: Space, compiler: str) -> dict[str, str]:
+    """What must be equal for the trials of two sweeps of a task, by a version of the compiler, to be comparable."""
+    identity = {
+        "payload_sha256": task.payload.sha256,
+        "machine": machine.fingerprint,
+        "compiler": compiler,
+        "pipeline": sha256(shared(machine.threads).encode()).hexdigest(),
+        "schedule": family.name,
+        "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
+    }
+    if isinstance(family, OwnFamily):
+        identity["script"] = family.script.digest
+    if isinstance(family, BackendFamily):
+        identity["backend"] = f"{CALLS} {family.version}"
+    if task.payload.error:
+        identity["error"] = f"{task.payload.error:g}"
+    if machine.pages != "huge":
+        identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
+    if machine.threads > 1:
+        identity["threads"] = str(machine.threads)
+    return identity
+
+
+def with_code(step: Step, family: Family, task: Task, machine: Machine) -> Step:
+    """A step with the code of a back end, where it is one's.
+
+    Raises:
+        KernelError: The code cannot be made.
+    """
+    if not isinstance(family, BackendFamily):
+        return step
+    return replace(step, kernel=family.kernel(task, step.config, machine))
+
+
+def unmade(error: KernelError) -> Evaluation:
+    """What becomes of a config whose code cannot be made."""
+    return Evaluation(cast(Outcome, error.outcome), diagnostic=str(error))

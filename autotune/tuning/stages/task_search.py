@@ -1,0 +1,282 @@
+"""The search of one task: ask, write the script, evaluate or look up, record, tell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from autotune.compiler.ir.module import compiler_version
+from autotune.core.candidate import Candidate
+from autotune.core.errors import KernelError
+from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
+from autotune.core.host.machine import Machine
+from autotune.core.host.stopwatch import Stopwatch
+from autotune.core.objective import PLAIN, Objective
+from autotune.core.plugs.family import Family
+from autotune.core.scripts.assembly import Step, origin, write_step
+from autotune.core.scripts.user_family import OwnFamily
+from autotune.core.space import Config, Space
+from autotune.core.task import Task
+from autotune.core.task_names import readable_name
+from autotune.core.trial import Trial, trial_key
+from autotune.store.recording import Recording
+from autotune.store.store import Store
+from autotune.store.sweep import Sweep
+from autotune.tuning.candidates import candidate_alone
+from autotune.tuning.samplers.features import features_of
+from autotune.tuning.samplers.search import Search
+from autotune.tuning.samplers.transfer import lessons_for
+from autotune.tuning.stages.requests import SAME_SCRIPT, Asked, identity_of, shared, unmade, with_code
+from autotune.tuning.stages.warm_start import KnownConfig, starts
+from autotune.worker.isolation.limits import learn_time_limits
+
+SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
+
+
+@dataclass
+class TaskSearch:
+    """One task's search in progress.
+
+    Attributes:
+        task: Task that is tuned.
+        family: Family that writes the scripts.
+        machine: Host that the task is tuned for.
+        space: The family's knobs for the task.
+        search: Proposes configs.
+        sweep: Sweep that trials are recorded in.
+        seed: Seed of the input data.
+        compiler: Version of the compiler, part of a trial's key; looking it up takes 0.4 ms.
+        trials: Trials so far, in order; also those found in the store.
+        exhausted: Whether no config is left.
+        best_seconds: The fastest trial's seconds; `None` before the first success.
+        watch: Time that the tuner itself spent.
+        objective: What is minimised.
+        under_way: Configs that were asked for and not told of yet, by their keys.
+    """
+
+    task: Task
+    family: Family
+    machine: Machine
+    space: Space
+    search: Search
+    sweep: Sweep
+    seed: int
+    compiler: str = field(default_factory=compiler_version)
+    trials: list[Trial] = field(default_factory=list)
+    exhausted: bool = False
+    best_seconds: float | None = None
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    objective: Objective = PLAIN
+    under_way: dict[str, Asked] = field(default_factory=dict)
+    _twins: list[Asked] = field(default_factory=list)  # of what is under way: they write the same script
+    _elsewhere: dict[str, str] = field(default_factory=dict)  # key and script of what other tuners work on
+    _learnt: set[str] = field(default_factory=set)  # keys of `trials`
+    _scripts: dict[str, Trial] = field(default_factory=dict)  # the first trial of every script
+    _marks: dict[str, Trial] = field(default_factory=dict)  # the first trial of every fingerprint
+
+    @classmethod
+    def open(
+        cls,
+        task: Task,
+        family: Family,
+        machine: Machine,
+        store: Store,
+        *,
+        payload: str,
+        sampler: str,
+        seed: int,
+        known: Sequence[KnownConfig] = (),
+        recordings: Sequence[Recording] = (),
+        rules: dict[str, str] | None = None,
+        objective: Objective = PLAIN,
+        unproved: bool | None = None,
+    ) -> "TaskSearch":
+        """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
+        space = family.space(task, machine)
+        identity = identity_of(task, family, machine, space, compiler_version()) | objective.identity
+        flops, size = float(task.payload.flops), float(task.payload.bytes)
+        default, name = family.default(task, machine), readable_name(task.tag, task.payload.text)
+        own = family.record() if isinstance(family, OwnFamily) else None
+        sweep = store.sweep(
+            payload,
+            task.tag,
+            identity,
+            flops=flops,
+            size=size,
+            default=default,
+            name=name,
+            script=own,
+            rules=rules,
+            unproved=unproved,
+        )
+        search = Search(
+            space,
+            default,
+            sampler=sampler,
+            seed=seed,
+            starts=starts(known, task, family, space, machine),
+            features=features_of(task, family, machine),
+            lessons=lessons_for(family, recordings),
+            has_joules=objective.has_joules,
+        )
+        return cls(task, family, machine, space, search, sweep, seed, objective=objective)
+
+    @property
+    def right(self) -> list[Trial]:
+        """Measured trials, fastest first."""
+        return sorted((t for t in self.trials if t.seconds is not None), key=lambda t: t.seconds or 0.0)
+
+    def step(self, evaluator: Evaluator) -> tuple[Trial, bool] | None:
+        """Try the next config.
+
+        Args:
+            evaluator: Whoever compiles, verifies and times it.
+
+        Returns:
+            The trial, and whether it was run now (not looked up, not a duplicate); `None` when none is left.
+        """
+        asked = self.ask()
+        if asked is None or isinstance(asked, Trial):
+            return (asked, False) if asked is not None else None
+        try:
+            (found,) = evaluator.evaluate(asked.job)
+        except BaseException:
+            self.drop(asked)
+            raise
+        trial, *_ = self.tell(asked, found)
+        return trial, trial.outcome != "duplicate"
+
+    @property
+    def own_seconds(self) -> float:
+        """What the tuner itself took: asking, telling, writing scripts, recording."""
+        return sum(self.watch.phases.values())
+
+    def ask(self) -> Asked | Trial | None:
+        """The next config, to be evaluated and told of; or its trial, where there is one; `None` when none is left.
+
+        Several may be asked for before any is told of: the search knows which are under way.
+        """
+        with self.watch.phase("ask"):
+            self._catch_up()
+            while (config := self.search.ask([asked.config for asked in self.under_way.values()])) is not None:
+                step = self.script_step(config, alone=True)
+                key = trial_key(self.task.payload.text, step.body, config, shared(self.machine.threads), self.compiler)
+                known = self.sweep.records.get(key)
+                if known is not None:
+                    self._learn(known, step.body)
+                    return known
+                untold = Asked(config, step.body, key, self.job([], SEARCH_EFFORT), self.search.reason)
+                if any(asked.body == step.body for asked in self.under_way.values()):
+                    self._twins.append(untold)
+                    continue
+                if not self.sweep.claim(key):
+                    self._elsewhere[key] = step.body
+                    continue
+                if step.body in self._scripts:
+                    return self._record(untold, SAME_SCRIPT)
+                try:
+                    asked = replace(untold, job=self._job_of(config, step))
+                except KernelError as error:
+                    return self._record(untold, unmade(error))
+                self.under_way[key] = asked
+                return asked
+            self.exhausted = True
+            return None
+
+    def tell(self, asked: Asked, found: Evaluation) -> list[Trial]:
+        """Record what became of a config that was asked for.
+
+        Returns:
+            The trial, and those of configs that write the same script and waited for it.
+        """
+        with self.watch.phase("tell"):
+            del self.under_way[asked.key]
+            trials = [self._record(asked, found)]
+            for twin in [each for each in self._twins if each.body == asked.body]:
+                self._twins.remove(twin)
+                if self.sweep.claim(twin.key):
+                    trials.append(self._record(twin, SAME_SCRIPT))
+                else:
+                    self._elsewhere[twin.key] = twin.body
+            return trials
+
+    def drop(self, asked: Asked) -> None:
+        """Give up a config that was asked for: whoever resumes will ask for it again."""
+        if self.under_way.pop(asked.key, None) is not None:
+            self.sweep.release(asked.key)
+
+    def recall(self) -> list[Trial]:
+        """Learn every trial of the store at once, in the order they were recorded, also those no search would ask for.
+
+        A search of which several were under way would not ask for the same again.
+        """
+        with self.watch.phase("recall"):
+            self._catch_up()
+            fresh = list(self.sweep.recorded)
+            for trial in fresh:
+                self._learn(trial, self.script_step(trial.config, alone=True).body)
+            return fresh
+
+    def unlearned(self, held: int) -> list[Trial]:
+        """Trials that were recorded behind the first `held`, and of which the search has not learnt."""
+        return [trial for trial in self.sweep.recorded[held:] if trial.key not in self._learnt]
+
+    def learn_since(self, held: int) -> None:
+        """Learn every trial that was recorded behind the first `held`."""
+        self.sweep.refresh()
+        for trial in self.unlearned(held):
+            self._learn(trial, self.script_step(trial.config, alone=True).body)
+
+    def _catch_up(self) -> None:
+        """Learn what became of trials that other tuners worked on."""
+        self.sweep.refresh()
+        for key in [key for key in self._elsewhere if key in self.sweep.records]:
+            self._learn(self.sweep.records[key], self._elsewhere.pop(key))
+
+    def _learn(self, trial: Trial, body: str) -> None:
+        """Remember a trial, and tell the search what became of its config: what became of its twin, if it has one."""
+        self.trials.append(trial)
+        self._learnt.add(trial.key)
+        twin = self.sweep.records.get(trial.twin, trial)
+        self._scripts.setdefault(body, twin)
+        for mark in filter(None, (trial.scheduled, trial.compiled)):
+            self._marks.setdefault(mark, twin)
+        if trial.seconds is not None:
+            self.best_seconds = min(trial.seconds, self.best_seconds or trial.seconds)
+        self.search.tell(trial.config, twin.seconds, sum(trial.phases.values()), twin.joules)
+
+    def _job_of(self, config: Config, step: Step) -> Job:
+        """The job that evaluates a config, with what is known of others so far."""
+        job = self.job([self.candidate(config, step)], self.objective.effort(SEARCH_EFFORT), self.best_seconds)
+        return replace(job, time_limits=learn_time_limits(self.trials), known=frozenset(self._marks))
+
+    def _record(self, asked: Asked, found: Evaluation) -> Trial:
+        """Record a config that is claimed, give the claim back, and learn from it."""
+        twin = self._twin(asked.body, found) if found.outcome == "duplicate" else None
+        number, family = len(self.sweep.recorded), self.family.name
+        trial = asked.trial(found, task=self.task.tag, number=number, family=family, twin=twin)
+        try:
+            self.sweep.add(trial, self.space)
+        finally:
+            self.sweep.release(asked.key)
+        self._learn(trial, asked.body)
+        return trial
+
+    def _twin(self, body: str, found: Evaluation) -> Trial | None:
+        """The trial that a duplicate is the same as."""
+        return self._scripts.get(body) or self._marks.get(found.compiled) or self._marks.get(found.scheduled)
+
+    def candidate(self, config: Config, step: Step | None = None) -> Candidate:
+        """A config as a worker takes it: the task alone. `step` saves writing it again; raises as `made`."""
+        return candidate_alone(self.made(step or self.script_step(config, alone=True)), self.machine.threads)
+
+    def made(self, step: Step) -> Step:
+        """A step with the code of a back end, where it is one's; raises `KernelError` where that cannot be made."""
+        return with_code(step, self.family, self.task, self.machine)
+
+    def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
+        """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""
+        note = origin(self.task, self.family, config) + note
+        return write_step(self.task, self.family, config, self.machine, alone=alone, note=note)
+
+    def job(self, candidates: Sequence[Candidate], effort: Effort, best_seconds: float | None = None) -> Job:
+        """The job that measures candidates of this task."""
+        return Job(self.task.payload, tuple(candidates), self.machine, self.seed, effort, best_seconds)

@@ -1,0 +1,160 @@
+"""A user's own script in a tuning run: read, rehearsed, and written out for the whole."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from autotune.compiler.dry_run import Rehearsal
+from autotune.compiler.guard import OPEN
+from autotune.compiler.script.matching import Match, matches
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.errors import PayloadError, ScheduleError
+from autotune.core.host.machine import Machine
+from autotune.core.payload import Payload
+from autotune.core.scripts.assembly import Step
+from autotune.core.scripts.parametric import OpenScript
+from autotune.core.scripts.user_family import OwnFamily, whole_task
+from autotune.core.task import Task
+from autotune.store.bundle import BundleFiles
+from autotune.tuning.stages.roofline import needed_flops
+from autotune.worker.loading.reading import (
+    ScriptFile,
+    partition,
+    read_script,
+    rehearse_script,
+    script_apart,
+    script_sequences,
+    script_text,
+)
+from autotune.worker.loading.rule_files import rewriting_of
+
+
+def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
+    """The script to tune: what somebody gives, else what the payload's own file holds; `None` for families."""
+    return given or (ScriptFile(payload.name, payload.schedule) if payload.schedule else None)
+
+
+def read_own(payload: Payload, given: ScriptFile | None, tasks: str, *, family: str) -> OwnFamily | None:
+    """The user's own script that is to be tuned, read before anything is measured; `None` for families.
+
+    Raises:
+        ScheduleError: The script cannot be read or tuned; or tasks are named for a script, and there is none.
+    """
+    file = own_script(payload, given) if not family else None
+    if file is not None:
+        return open_own(file, tasks)
+    if tasks != "*":
+        raise ScheduleError("--task must go with a schedule of your own, there is none; pass --schedule or drop it")
+    return None
+
+
+def open_own(file: ScriptFile, tasks: str = "*") -> OwnFamily:
+    """A user's script as a family.
+
+    Args:
+        file: The user's file.
+        tasks: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
+
+    Raises:
+        ScheduleError: The script cannot be read or tuned; the error has its line and column.
+    """
+    script = read_script(file)
+    if script.whole and tasks != "*":
+        raise ScheduleError(f"--task must go with a script of one op, {file.source} takes the whole payload; drop it")
+    return OwnFamily(script, tasks, matches=partial(matched_by, script) if script.matcher else None)
+
+
+@cache
+def matched_by(script: OpenScript, task: Task) -> bool:
+    """Tell whether a script's own matcher takes the op of a task."""
+    match = Match(script.source, script.text, script.matcher, task.payload.text, task.tag)
+    return script_apart(matches, match, script.source)
+
+
+def own_of(bundle: BundleFiles) -> OwnFamily | None:
+    """The user's script that a bundle was tuned with; `None` where there was none.
+
+    Raises:
+        ScheduleError: This release cannot read it.
+    """
+    record = bundle.manifest.script
+    if record is None:
+        return None
+    return open_own(ScriptFile(record.source, bundle.texts[OPEN]), record.tasks)
+
+
+def own_in(about: Mapping[str, Any]) -> OwnFamily | None:
+    """The user's script that a sweep of a store records; `None` where there is none.
+
+    Raises:
+        ScheduleError: This release cannot read it.
+    """
+    kept = about.get("script")
+    return open_own(ScriptFile(kept["source"], kept["text"]), kept["tasks"]) if kept else None
+
+
+def parts_of(payload: Payload, own: OwnFamily | None) -> Partition:
+    """The tasks of a payload: itself, where a user's script takes it as a whole.
+
+    Raises:
+        ScheduleError: The script is for no task of the payload.
+    """
+    parts = partition_named(payload)
+    if own is None:
+        return parts
+    if own.script.whole:
+        flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+        if not payload.rules.source:  # the script is written for the ops of the text as it is
+            return Partition(payload, (whole_task(replace(payload, flops=flops)),))
+        text = parts.rewriting.after or payload.text
+        changed = replace(payload, text=text)
+        return Partition(changed, (whole_task(replace(changed, flops=flops)),), parts.rewriting)
+    if not any(own.covers(task) for task in parts.tasks):
+        tags = ", ".join(task.tag for task in parts.tasks) or "none"
+        which = f"; @{own.script.matcher} of {own.script.source} takes none" if own.script.matcher else ""
+        raise ScheduleError(f"--task must match a task of {payload.name}: {tags}; got {own.tasks!r}{which}")
+    return parts
+
+
+def partition_named(payload: Payload) -> Partition:
+    """The partition of a payload; where the process fails over a user's rules, the error names the rule."""
+    try:
+        return partition(payload)
+    except PayloadError:
+        if payload.rules.source:
+            rewriting_of(payload)
+        raise
+
+
+def rehearse_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str, ...]:
+    """What a user would want to know of a script before it is searched, for every task that it is for."""
+    notes = list(own.script.notes)
+    for task in parts.tasks:
+        if own.covers(task):
+            chosen = own.choose(own.default(task, machine), machine, 1, task)
+            panels = ((task.tag, own.script.rewrites.panel),) if own.script.rewrites.panel else ()
+            try:
+                notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen, panels))
+            except ScheduleError as error:  # the process is gone; other configs may fare better
+                notes.append(f"the config that the search begins with fails: {error}")
+    return tuple(dict.fromkeys(notes))
+
+
+def written(steps: Sequence[Step]) -> list[Step]:
+    """Steps with users' own scripts written out, so that they stand in one script with others."""
+    found = []
+    for place, step in enumerate(steps):
+        if step.chosen is None:
+            found.append(step)
+        elif not step.chosen.tag:
+            found.append(replace(step, chosen=None, whole=headed(step.note, script_text(step.chosen))))
+        else:
+            text, body = script_sequences(step.chosen, f"own_{place}_")
+            found.append(replace(step, chosen=None, sequences=text, body=body))
+    return found
+
+
+def headed(note: str, text: str) -> str:
+    """A script below a note."""
+    return "".join(f"// {line}\n" for line in note.splitlines()) + text

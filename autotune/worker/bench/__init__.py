@@ -1,0 +1,1 @@
+"""Verifying and measuring: test data, oracles, fences, samples, races, roofs and noise."""

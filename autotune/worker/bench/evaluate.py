@@ -1,0 +1,229 @@
+"""What a worker does with a job: compile, verify and time candidates. Runs in the isolated process only."""
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autotune.compiler.codegen.fingerprint import Fingerprints
+from autotune.compiler.lowering.program import BoundProgram, Program, compile_program
+from autotune.core.candidate import Candidate
+from autotune.core.errors import CompileError, DuplicateError
+from autotune.core.evaluator import Evaluation, Job
+from autotune.core.host.machine import Machine, Roofs
+from autotune.core.host.stopwatch import REPORTER, Stopwatch
+from autotune.core.payload import Payload
+from autotune.core.printable import one_line
+from autotune.core.stats import unrest
+from autotune.core.trial import Outcome, Samples
+from autotune.worker.bench.energy import joules_of
+from autotune.worker.bench.measure import LONG_CALL, Run, calibrate, measure, measure_interleaved
+from autotune.worker.bench.roofs import measure_roofs, reference_run
+from autotune.worker.bench.testbench import Testbench, open_testbench
+from autotune.worker.bench.verify import Verdict
+
+NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
+FAR = 4.0  # times the best so far; the call that is verified begins with cold caches, but is not four times as slow
+MOST_SAID = 200  # characters of an error that nobody expected
+FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
+FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
+
+
+@dataclass(frozen=True)
+class ReadyJob:
+    """A job whose candidates are compiled and verified, and not timed.
+
+    Attributes:
+        job: The job.
+        bench: Testbench of its payload.
+        found: What became of each candidate so far.
+        right: Number of each candidate that is right, and its program.
+    """
+
+    job: Job
+    bench: Testbench
+    found: tuple[Evaluation, ...]
+    right: tuple[tuple[int, BoundProgram], ...]
+
+
+_waiting: list[ReadyJob] = []  # what is to be timed in this process, one at most
+
+
+def evaluate(job: Job) -> list[Evaluation]:
+    """Compile and verify every candidate, time those that are right, and look whether they still are."""
+    return time_prepared(prepared(job))
+
+
+def prepare(job: Job) -> list[Evaluation]:
+    """Compile and verify every candidate; `time_waiting` times those that are right, in this process."""
+    _waiting.clear()
+    reference_run(job.machine)  # compiled now, not when it is timed
+    found = prepared(job)
+    _waiting.append(found)
+    return list(found.found)
+
+
+def time_waiting(quiet_reference: float) -> list[Evaluation]:
+    """Time what `prepare` prepared; nothing if that was in another process.
+
+    Args:
+        quiet_reference: The reference kernel's best time so far.
+    """
+    if not _waiting:
+        return []
+    found = _waiting.pop()
+    return time_prepared(replace(found, job=replace(found.job, quiet_reference=quiet_reference)))
+
+
+def prepared(job: Job) -> ReadyJob:
+    """Compile and verify every candidate."""
+    bench = open_testbench(job.payload, job.seed, job.machine.pages)
+    built = []
+    for number, candidate in enumerate(job.candidates):
+        REPORTER.candidate = number
+        built.append(build_and_verify(job.payload, candidate, bench, job.known))
+    found = tuple(evaluation for _, evaluation in built)
+    return ReadyJob(job, bench, found, tuple((n, bound) for n, (bound, _) in enumerate(built) if bound is not None))
+
+
+def time_prepared(ready: ReadyJob) -> list[Evaluation]:
+    """Time the candidates that are right, and look whether they still are."""
+    job, bench, right, found = ready.job, ready.bench, ready.right, list(ready.found)
+    watch = Stopwatch()
+    with watch.phase("measure"):
+        samples = time_all([bench.runs(bound) for _, bound in right], [found[n].first_call for n, _ in right], job)
+    for (number, bound), times in zip(right, samples, strict=True):
+        REPORTER.candidate = number
+        timed = replace(found[number], samples=times, phases={**found[number].phases, **watch.phases})
+        if job.candidates[number].part > 1:
+            found[number] = replace(timed, samples=multiplied(times, bound.program.part.scale))
+        else:
+            found[number] = timed if is_hopeless(timed.first_call, job) else look_again(timed, bound, bench)
+    return found
+
+
+def multiplied(samples: Samples, scale: float) -> Samples:
+    """What the whole of a program takes of which a part was timed."""
+    return replace(samples, seconds=tuple(scale * seconds for seconds in samples.seconds))
+
+
+def is_hopeless(first_call: float, job: Job) -> bool:
+    """Tell whether the call that was verified took so long that no other need be made to know its place."""
+    return job.best_seconds is not None and first_call > max(FAR * job.best_seconds, LONG_CALL)
+
+
+def look_again(evaluation: Evaluation, bound: BoundProgram, bench: Testbench) -> Evaluation:
+    """What a timed program is after all its calls: still right, and its times worth believing."""
+    watch = Stopwatch(dict(evaluation.phases))
+    with watch.phase("verify"):
+        verdict = bench.verify_again(bound)
+    evaluation = replace(evaluation, phases=watch.phases)
+    if verdict.outcome != "ok":
+        return replace(
+            evaluation,
+            outcome=verdict.outcome,
+            samples=None,
+            max_error=verdict.max_error,
+            diagnostic=verdict.diagnostic,
+        )
+    times = evaluation.samples.seconds if evaluation.samples else ()
+    if len(times) >= FEWEST_TO_JUDGE and (wide := unrest(times)) > NOISY:
+        said = f"halves of the samples must agree to {NOISY:.0%}; measured twice, they were {wide:.0%} apart"
+        return replace(evaluation, outcome="noisy", diagnostic=said)
+    return evaluation
+
+
+def time_all(programs: Sequence[Run], first_calls: Sequence[float], job: Job) -> list[Samples]:
+    """Samples of every program, interleaved with each other and with the reference kernel."""
+    reference = reference_run(job.machine)
+    if len(job.candidates) > 1:
+        *mine, beside = measure_interleaved([*programs, reference], job.effort, job.seed, [*first_calls, 0.0])
+        return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+    return [time_alone(run, seen, reference, job) for run, seen in zip(programs, first_calls, strict=True)]
+
+
+def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples:
+    """Samples of one program; taken twice where the first were restless, the calmer ones kept."""
+    if is_hopeless(first_call, job):
+        beside = calibrate(reference, job.effort.sample_seconds).sample(reference)
+        return Samples((first_call,), (beside,), quiet_reference=min(beside, job.quiet_reference))
+    samples = measure(run, reference, job.effort, job.best_seconds, first_call)
+    if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
+        again = measure(run, reference, job.effort, job.best_seconds, first_call)
+        samples = min(samples, again, key=lambda taken: unrest(taken.seconds))
+    joules = joules_of(run, samples.median) if job.effort.has_joules else None
+    return replace(samples, quiet_reference=min(samples.quiet_reference, job.quiet_reference), joules=joules)
+
+
+def build_and_verify(
+    payload: Payload, candidate: Candidate, bench: Testbench, known: frozenset[str] = frozenset()
+) -> tuple[BoundProgram | None, Evaluation]:
+    """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right.
+
+    Of a part of a program that is compared which follows from what was run; where that does not show, the diagnostic of
+    an outcome of ``ok`` says why.
+    """
+    watch, fingerprints = Stopwatch(), Fingerprints(known)
+
+    def found(outcome: Outcome, diagnostic: str) -> Evaluation:
+        return Evaluation(
+            outcome, None, None, diagnostic, watch.phases, None, fingerprints.scheduled, fingerprints.compiled
+        )
+
+    try:
+        program = compile_program(
+            payload,
+            candidate.script,
+            candidate.pipeline,
+            text=candidate.text,
+            panels=dict(candidate.panels),
+            fingerprints=fingerprints,
+            watch=watch,
+            part=candidate.part,
+            kernels=candidate.kernels,
+        )
+    except DuplicateError as error:
+        return None, found("duplicate", str(error))
+    except CompileError as error:
+        return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
+    except MemoryError:
+        raise
+    except Exception as error:  # a fault of ours is the end of a candidate, not of a sweep
+        return None, found("transform-failed", our_fault(error))
+    bound = bench.bind(program)
+    with watch.phase("verify"):
+        verdict = (
+            bench.verify_alone(program) if candidate.part == 1 else verify_part(payload, candidate, program, bench)
+        )
+    evaluation = replace(
+        found(verdict.outcome, verdict.diagnostic),
+        max_error=verdict.max_error if verdict.outcome != "ok" or not verdict.diagnostic else None,
+        buffers=program.buffers,
+        first_call=verdict.seconds,
+    )
+    return (bound if verdict.outcome == "ok" else None), evaluation
+
+
+def our_fault(error: Exception) -> str:
+    """The line that says what broke, and where."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = one_line(f"{type(error).__name__}: {error}")[:MOST_SAID]
+    return f"{what}, in {Path(place.filename).name}:{place.lineno}; that is a fault of autotune, please report it"
+
+
+def verify_part(payload: Payload, candidate: Candidate, program: Program, bench: Testbench) -> Verdict:
+    """Compare what follows from the iterations that a part runs; where that does not show, the diagnostic says why."""
+    if why := program.part.unverifiable or bench.hides_parts:
+        return Verdict("ok", 0.0, why)
+    try:
+        poisoned = compile_program(
+            payload, None, candidate.pipeline, text=candidate.text, part=candidate.part, poisoned=True
+        )
+    except CompileError as error:
+        return Verdict("ok", 0.0, str(error))
+    return bench.verify_part(poisoned)
+
+
+def roofs(machine: Machine) -> Roofs:
+    """Measure the roofs in this worker."""
+    return measure_roofs(machine)

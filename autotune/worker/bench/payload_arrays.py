@@ -1,0 +1,76 @@
+"""A payload's arrays, filled for a seed and taken from case to case; as programs and libraries read and write them."""
+
+from collections.abc import Sequence
+
+from autotune.core.host.pages import Pages, aligned_empty
+from autotune.core.payload import WRITTEN, Array, Case, Payload
+from autotune.worker.bench.fences import word_sum
+from autotune.worker.bench.verify import poison
+
+
+class PayloadArrays:
+    """Arrays of a payload's arguments, in order.
+
+    Attributes:
+        payload: Payload that the data is made for.
+        seed: Seed of the data.
+        pages: Kind of memory pages that large arrays lie on.
+        cases: Cases at which it is verified and measured; one without values, where the payload names none.
+        arrays: An array for each argument, in order, of its shape and dtype.
+    """
+
+    def __init__(self, payload: Payload, seed: int, pages: Pages = "huge") -> None:
+        self.payload = payload
+        self.seed = seed
+        self.pages = pages
+        self.cases = payload.cases or (Case(),)
+        self.arrays = [aligned_empty(argument, pages) for argument in payload.arguments]
+        self._named = {argument.name: array for argument, array in zip(payload.arguments, self.arrays, strict=True)}
+        self.fill(payload.make_inputs(seed))
+        self._starts = {a.name: self._named[a.name].copy() for a in payload.arguments if a.role == "state"}
+
+    @property
+    def written(self) -> list[Array]:
+        """What timed programs write: states and outputs."""
+        return [self._named[argument.name] for argument in self.payload.written]
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """Every array that is not an output, by name."""
+        return {a.name: self._named[a.name] for a in self.payload.arguments if a.role != "output"}
+
+    def fill(self, values: dict[str, Array]) -> None:
+        """Write inputs and states, and remember the sums of what must not change."""
+        for argument in self.payload.arguments:
+            if argument.role != "output":
+                self._named[argument.name][...] = values[argument.name]
+        self._sums = self.sums()
+
+    def sums(self) -> dict[str, int]:
+        """The sum of the words of everything that is only read."""
+        return {a.name: word_sum(self._named[a.name]) for a in self.payload.arguments if a.role not in WRITTEN}
+
+    def enter(self, case: Case) -> None:
+        """Give inputs the values they have in a case."""
+        for name, value in case.values:
+            self._named[name].fill(value)
+            self._sums[name] = word_sum(self._named[name])
+
+    @property
+    def has_states(self) -> bool:
+        """Whether a call leaves what the next one reads."""
+        return bool(self._starts)
+
+    def put_back(self) -> None:
+        """Give states the values that they have before a first call."""
+        for name, start in self._starts.items():
+            self._named[name][...] = start
+
+    def restart(self, case: Case, written: Sequence[Array] | None = None) -> None:
+        """Enter a case as for a first call: states as at the start, outputs poisoned."""
+        self.enter(case)
+        for argument, array in zip(self.payload.written, written or self.written, strict=True):
+            if argument.role == "state":
+                array[...] = self._starts[argument.name]
+            else:
+                poison(array)

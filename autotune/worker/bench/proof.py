@@ -1,0 +1,182 @@
+"""What a bundle says of a program besides its times: how exact every output is, and hashes of its IR. In the worker."""
+
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autotune.compiler.ir.module import context
+from autotune.compiler.lowering.program import BoundProgram
+from autotune.compiler.lowering.rewrites import BEFORE_SCRIPT, SCRIPT, Unit, rewrite
+from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.core.candidate import Claim
+from autotune.core.errors import CompileError
+from autotune.core.payload import Argument, Payload
+from autotune.worker.bench.evaluate import build_and_verify
+from autotune.worker.bench.testbench import Testbench, open_testbench
+from autotune.worker.bench.verify import allowed_error
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far one output is from the oracle.
+
+    Attributes:
+        name: Name of the argument.
+        max_error: Largest absolute difference.
+        rms_error: Root of the mean squared difference.
+        tolerance: Largest difference that is right.
+        magnitude: Largest absolute value of the oracle.
+        rows: Rows of floating-point numbers along its last dimension; 0 where it has none, and for states.
+        same: Rows of which the largest element is where the oracle has it.
+    """
+
+    name: str
+    max_error: float
+    rms_error: float
+    tolerance: float
+    magnitude: float
+    rows: int = 0
+    same: int = 0
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """A module before and after its script, as `mlir-opt --transform-interpreter` applies it.
+
+    Attributes:
+        before: Module that the script applies to: the candidate's with an argument for every weight in panels, and
+            loops for every task that goes online.
+        after: Module that the script leaves.
+        weights: Those arguments.
+        online: Tags of those tasks.
+    """
+
+    before: str
+    after: str
+    weights: tuple[PanelWeight, ...]
+    online: tuple[str, ...]
+
+
+def transform(claim: Claim) -> Transformed:
+    """Apply a program's script.
+
+    Raises:
+        CompileError: Stage ``parse`` or ``transform``.
+    """
+    payload, candidate = claim.payload, claim.candidate
+    with context():
+        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+        before = str(unit.module)
+        for step in rewrite(unit) if candidate.script is not None else ():
+            if step == BEFORE_SCRIPT[-1].name:
+                before = str(unit.module)
+            if step == SCRIPT:
+                break
+        return Transformed(before, str(unit.module), unit.weights, tuple(unit.blocks))
+
+
+def hash_stages(claim: Claim) -> dict[str, str]:
+    """Sha256 of the IR after the script and after the pipeline: what differs between two compilers shows here.
+
+    Raises:
+        CompileError: The compiler refused the module; the error names the stage.
+    """
+    texts = {
+        "transformed": transform(claim).after,
+        "lowered": compile_to("lowered", claim.payload, claim.candidate).text,
+    }
+    return {stage: sha256(text.encode()).hexdigest() for stage, text in texts.items()}
+
+
+def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
+    """Run a program once and compare every output to the oracle.
+
+    Raises:
+        CompileError: The program does not compile, or is not right.
+    """
+    bench = open_testbench(claim.payload, claim.seed)
+    bound = right_program(claim, bench)
+    bench.run_from_start(bound)  # into the arrays it is timed with; verification had its own
+    return output_errors(claim.payload, bench)
+
+
+def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
+    """The program of a claim, bound to a testbench.
+
+    Raises:
+        CompileError: The program does not compile, or is not right.
+    """
+    bound, found = build_and_verify(claim.payload, claim.candidate, bench)
+    if bound is None:
+        raise CompileError("verify", f"{claim.payload.name} must be right, it is {found.outcome}: {found.diagnostic}")
+    return bound
+
+
+@dataclass(frozen=True)
+class RowsWanted:
+    """Rows of outputs to be compared with the oracle's.
+
+    Attributes:
+        claim: The program, and the first seed of its inputs.
+        least: Rows that are enough.
+        most_seeds: Sets of inputs, however few rows they have.
+    """
+
+    claim: Claim
+    least: int
+    most_seeds: int
+
+
+def count_rows(wanted: RowsWanted) -> tuple[int, int]:
+    """Rows of a program's outputs, and those of which the largest element is where the oracle has it.
+
+    Raises:
+        CompileError: The program does not compile, or is not right.
+    """
+    claim, rows, same = wanted.claim, 0, 0
+    bound = right_program(claim, open_testbench(claim.payload, claim.seed))
+    for seed in range(claim.seed, claim.seed + wanted.most_seeds):
+        bench = open_testbench(claim.payload, seed)
+        bench.run_from_start(bench.bind(bound.program))
+        errors = output_errors(claim.payload, bench)
+        rows, same = rows + sum(each.rows for each in errors), same + sum(each.same for each in errors)
+        if rows >= wanted.least:
+            break
+    return rows, same
+
+
+def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]:
+    """How far what the last call on a testbench wrote, in its last case, is from the oracle: states and outputs."""
+    errors = []
+    for argument, got, expected in zip(payload.written, bench.written, bench.expected[-1], strict=True):
+        difference = got.astype(np.float64) - expected
+        magnitude = float(np.max(np.abs(expected), initial=0.0))
+        errors.append(
+            OutputError(
+                name=argument.name,
+                max_error=float(np.max(np.abs(difference), initial=0.0)),
+                rms_error=float(np.sqrt(np.mean(difference**2))),
+                tolerance=allowed_error(payload, argument.dtype, magnitude),
+                magnitude=magnitude,
+            )
+        )
+        if has_rows(argument):
+            rows, same = agreeing(got, expected)
+            errors[-1] = replace(errors[-1], rows=rows, same=same)
+    return tuple(errors)
+
+
+def has_rows(argument: Argument) -> bool:
+    """Tell whether an argument is an output that has rows of several floating-point numbers."""
+    of_several = len(argument.shape) > 0 and argument.shape[-1] > 1
+    return argument.role == "output" and of_several and argument.dtype in ("f16", "bf16", "f32", "f64")
+
+
+def agreeing(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> tuple[int, int]:
+    """Number of rows, and of those whose largest element is where it should be."""
+    places = np.argmax(got.astype(np.float64), axis=-1), np.argmax(expected, axis=-1)
+    return int(places[0].size), int(np.count_nonzero(places[0] == places[1]))

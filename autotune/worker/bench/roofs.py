@@ -1,0 +1,71 @@
+"""The machine's roofs, measured with compiled MLIR: peak FMA rate, and read bandwidth by working set."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.lowering.program import BoundProgram, compile_program
+from autotune.core.evaluator import Effort
+from autotune.core.host.machine import Machine, Roofs
+from autotune.core.host.pages import aligned_empty
+from autotune.core.payload import Payload
+from autotune.worker.bench.kernels import fma_payload, on_threads, read_payload
+from autotune.worker.bench.measure import measure_interleaved
+
+CHAINS = (8, 10, 12, 14)  # independent FMA chains: enough to hide latency, few enough for 16 registers
+REFERENCE_CHAINS = 12  # of the kernel between samples; 8 stay 3 % below the roof on some CPUs
+STEPS = 20_000
+EFFORT = Effort(samples=25, seconds=0.4)
+DRAM_BYTES = 1 << 28
+
+
+def measure_roofs(machine: Machine) -> Roofs:
+    """Measure all roofs; takes about two seconds."""
+    return Roofs(
+        flops=max(fma_rate(machine, chains) for chains in CHAINS),
+        dram_bytes=read_rate(machine, DRAM_BYTES // machine.threads),
+        l2_bytes=read_rate(machine, machine.l2_bytes // 2),
+    )
+
+
+def fma_rate(machine: Machine, chains: int) -> float:
+    """Best rate of a loop of independent FMAs, in operations a second."""
+    kernel = on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads)
+    (samples,) = measure_interleaved([bind(kernel, machine).run], EFFORT)
+    return 2 * machine.threads * machine.lanes * chains * STEPS / min(samples.seconds)
+
+
+def read_rate(machine: Machine, size: int) -> float:
+    """Best rate of summing an array of `size` bytes on each thread, in bytes a second."""
+    kernel = on_threads(read_payload(machine.lanes, size), machine.threads)
+    (samples,) = measure_interleaved([bind(kernel, machine).run], EFFORT)
+    return machine.threads * size / min(samples.seconds)
+
+
+def fork_seconds(machine: Machine) -> float:
+    """Seconds that a parallel loop takes in which there is nothing to do, to wake threads and to wait for the last."""
+    nothing = fma_payload(machine.lanes, 1, 1)
+    runs = [bind(on_threads(nothing, threads), machine).run for threads in (machine.threads, 1)]
+    together, alone = measure_interleaved(runs, EFFORT)
+    return max(0.0, min(together.seconds) - min(alone.seconds))
+
+
+@lru_cache(maxsize=1)
+def reference_run(machine: Machine) -> Callable[[int], None]:
+    """The reference kernel that is timed between samples: FMAs in registers, about 0.1 ms a call."""
+    return bind(on_threads(fma_payload(machine.lanes, REFERENCE_CHAINS, STEPS), machine.threads), machine).run
+
+
+def reference_flops(machine: Machine) -> int:
+    """Operations of one call of the reference kernel, which runs at the FMA roof."""
+    return 2 * machine.threads * machine.lanes * REFERENCE_CHAINS * STEPS
+
+
+def bind(payload: Payload, machine: Machine) -> BoundProgram:
+    """Compile a roof kernel and bind it to data of its own."""
+    arrays = [aligned_empty(argument, machine.pages) for argument in payload.arguments]
+    for array in arrays:
+        array.fill(np.float32(0.5))
+    return compile_program(payload, None, tail(machine.threads)).bind(arrays)

@@ -1,0 +1,1 @@
+"""Isolated processes: started, talked to in data, limited, sandboxed, and told why they ended."""

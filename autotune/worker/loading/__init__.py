@@ -1,0 +1,1 @@
+"""What a user or a record names, as a payload: files, imports, folders, rule files, external code."""

@@ -1,0 +1,75 @@
+"""Imports: the folders of models' files that were imported on the way, one for each file and its sizes.
+
+model.onnx --importer, a process of its own--> folder: text, weights, recorded results --reading--> Payload
+"""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from autotune.core.errors import PayloadError
+from autotune.core.plugs.imported import DESCRIPTION, hash_model
+from autotune.registry import import_file, importer_of
+from autotune.worker.loading.paths import cache
+
+GENERATION = 3  # of what importers write: 1 took ops for those of any domain, 2 dropped guards of softmaxes
+
+
+def import_once(spec: str) -> Path:
+    """The folder of a model's file, imported the first time that this file is asked for at these sizes.
+
+    Raises:
+        PayloadError: The file is missing, or cannot be imported.
+    """
+    folder = folder_of(spec)
+    if (folder / DESCRIPTION).is_file():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as around:  # whole, or not at all
+            import_file(spec, Path(around) / "model")
+            if folder_of(spec) != folder:
+                raise PayloadError(f"a model must stay as it is while it is imported, {spec} changed; do it again")
+            if not (folder / DESCRIPTION).is_file():  # another process was faster
+                (Path(around) / "model").rename(folder)
+    except OSError as error:
+        raise PayloadError(
+            f"imported models must be kept in {folder.parent}, that is not writable: {error.strerror}; "
+            f"run autotune import {spec} -o FOLDER"
+        ) from error
+    return folder
+
+
+def imported_before(spec: str) -> Path:
+    """The folder of a model's file that was imported on the way before.
+
+    Raises:
+        PayloadError: The file is missing, or was not imported as it is now.
+    """
+    folder = folder_of(spec)
+    if not (folder / DESCRIPTION).is_file():
+        raise PayloadError(f"a model must be imported before records of it are read, {spec} is not; tune it once")
+    return folder
+
+
+def folder_of(spec: str) -> Path:
+    """The folder of a model's file, whether or not it was imported yet.
+
+    Raises:
+        PayloadError: The file is missing, or cannot be read.
+    """
+    path = Path(spec.partition(",")[0])
+    if not os.path.isfile(path):
+        raise PayloadError(f"a model must be a file, {path} is none; check the path")
+    try:
+        digest = hash_model(path, importer_of(spec).files(path))
+    except OSError as error:
+        raise PayloadError(f"a model must be a readable file, {path} is not: {error.strerror}") from error
+    key = hashlib.sha256("\0".join((str(GENERATION), digest, spec.partition(",")[2])).encode()).hexdigest()
+    return imports() / f"{path.stem}-{key[:16]}"
+
+
+def imports() -> Path:
+    """Where models that were imported on the way are kept."""
+    return cache() / "imports"

@@ -1,0 +1,85 @@
+"""Rules of a user: the file is read here, and parsed in the isolated process alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from autotune.compiler.rules.apply import rewrite_text
+from autotune.compiler.rules.read import describe_rules
+from autotune.core.errors import AutotuneError, RuleError
+from autotune.core.evaluator import Evaluation
+from autotune.core.host.files import read_text
+from autotune.core.payload import Payload
+from autotune.core.printable import one_line
+from autotune.core.scripts.rules import NO_RULES, NONE, Rewriting, Rule, Rules
+from autotune.worker.isolation.limits import READ_SECONDS, SCRIPT_SECONDS
+from autotune.worker.loading.reading import bare, read_apart, reader
+
+MOST_BYTES = 1 << 20
+LAW = "be rules that MLIR takes and applies to an end, it {}"
+
+
+def read_rules(file: str | Path | None, *, exact: bool = False) -> Rules:
+    """The rules that a user asks for; what is wrong with a file is said before anything is done with it.
+
+    Args:
+        file: File of patterns; ``none`` for no rules at all, `None` for those that come with the tool.
+        exact: Leave out rules that change rounding.
+
+    Raises:
+        RuleError: The file cannot be read, or holds no rules.
+    """
+    if file is None:
+        return Rules(exact=exact)
+    if str(file) == NONE:
+        return NO_RULES
+    text = read_text(file, MOST_BYTES, "rules must be a readable file of MLIR's PDL", RuleError)
+    rules = Rules(one_line(str(file)), text, exact=exact)
+    rules_in_force(rules)
+    return rules
+
+
+def rules_in_force(rules: Rules) -> tuple[Rule, ...]:
+    """What the rules in force say of themselves.
+
+    Raises:
+        RuleError: The user's text is not of rules.
+    """
+    return read_apart(describe_rules, rules, rules.source or "rules", RuleError, law=LAW, seconds=SCRIPT_SECONDS)
+
+
+def rewriting_of(payload: Payload) -> Rewriting:
+    """What a payload's rules make of it.
+
+    Raises:
+        RuleError: The rules cannot be applied, come to no end, or leave what is no payload.
+    """
+    found = reader().call(rewrite_here, bare(payload), READ_SECONDS)
+    if not isinstance(found, Evaluation):
+        return found
+    names = [rule.name for rule in rules_in_force(payload.rules) if rule.source]
+    guilty = [
+        name for name in names if not stands(without_rules(payload, tuple(each for each in names if each != name)))
+    ]
+    said = f"{found.outcome}: {found.diagnostic}"
+    whose = payload.rules.source or payload.name
+    raise RuleError(
+        f"rules must leave the compiler standing, {', '.join(guilty) or 'those'} of {whose} did not ({said})"
+    )
+
+
+def stands(payload: Payload) -> bool:
+    """Tell whether the process survives a payload's rules."""
+    try:
+        return not isinstance(reader().call(rewrite_here, bare(payload), READ_SECONDS), Evaluation)
+    except AutotuneError:
+        return True
+
+
+def rewrite_here(payload: Payload) -> Rewriting:
+    """What a payload's rules make of it, in this process."""
+    return rewrite_text(payload.text, payload.name, payload.rules)
+
+
+def without_rules(payload: Payload, names: tuple[str, ...]) -> Payload:
+    """A payload whose rules leave out some more."""
+    return replace(payload, rules=replace(payload.rules, without=(*payload.rules.without, *names)))

@@ -1,0 +1,91 @@
+"""Kinds of machines in a cluster: which there are, and the team of the one that a sweep is for."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from autotune.core.errors import MachineError, OptionError
+from autotune.core.host.machine import Machine
+from autotune.worker.remote.cluster import Cluster, ClusterMember
+from autotune.worker.remote.slot import Slot
+from autotune.worker.remote.team import Team
+
+WAIT_SECONDS = 60.0  # for the first machine; one that is joined by hand takes some ten to be there
+LOOK_SECONDS = 1.0
+ALL = "all"
+
+
+def open_team(cluster: Cluster, wanted: str, threads: int, seconds: float, note: Callable[[str], None]) -> Team:
+    """The team of one kind of machine; waits a while for the first machine to join.
+
+    Args:
+        cluster: Cluster that machines are in.
+        wanted: Beginning of the machines' fingerprint; empty where all machines are of one kind.
+        threads: Threads that programs may use.
+        seconds: Seconds that one candidate may take.
+        note: Called with what a reader must know, a sentence each.
+
+    Raises:
+        OptionError: Machines of several kinds are there, and none is named, or none of that name is there.
+        MachineError: No machine joined that can be used.
+    """
+    slots = kinds_of(cluster, threads, note)
+    named = [slot for slot in slots if slot.fingerprint.startswith(wanted)]
+    there = ", ".join(slot.fingerprint for slot in slots)
+    if not named:
+        raise OptionError(f"--for must begin the fingerprint of a machine in the cluster: {there}; got {wanted!r:.100}")
+    if len(named) > 1:
+        raise OptionError(f"one sweep is for one kind of machine, {len(named)} are there; pass --for: {there}; or all")
+    (slot,) = named
+    return Team(cluster, slot, machine_of(cluster, slot), seconds, note)
+
+
+def kinds_of(cluster: Cluster, threads: int, note: Callable[[str], None]) -> list[Slot]:
+    """A slot of each kind of machine that can be used, by fingerprint; waits a while for the first.
+
+    Raises:
+        MachineError: No machine joined that can be used.
+    """
+    since, waits = time.monotonic(), False
+    while True:
+        members = cluster.members()
+        fit = {m.slot.fingerprint: m.slot for m in members if m.slot and not m.fault and m.slot.threads == threads}
+        if fit:
+            for member in members:
+                if member.fault:
+                    note(f"worker {member.address} is not used: {member.fault}")
+            return [fit[fingerprint] for fingerprint in sorted(fit)]
+        if not cluster.grows or time.monotonic() - since > WAIT_SECONDS:
+            raise MachineError(nobody(cluster, members, threads))
+        if not waits:
+            note(f"no machine of {cluster.where} can be used yet; waiting {WAIT_SECONDS:.0f} s for one to join")
+            waits = True
+        time.sleep(LOOK_SECONDS)
+
+
+def nobody(cluster: Cluster, members: Sequence[ClusterMember], threads: int) -> str:
+    """What to say where no machine can be used: one line, with the first reason."""
+    option = f" --threads {threads}" if threads > 1 else ""
+    way_out = f"join one by `autotune join {cluster.where}{option}`"
+    if not members:
+        return f"a machine must be in the cluster, none joined; {way_out}"
+    for member in members:
+        if member.fault:
+            told = cluster.facts([member.address]).get(member.address) if member.slot is None else None
+            why = told["why_not"] if isinstance(told, dict) and "why_not" in told else member.fault
+            return (
+                f"a machine of the cluster must be fit to be used, none of {len(members)} is; {member.address}: {why}"
+            )
+    return f"a slot must have {threads} thread(s), none of {len(members)} has; {way_out}"
+
+
+def machine_of(cluster: Cluster, slot: Slot) -> Machine:
+    """The machine of a kind of slot, as one of its workers describes it.
+
+    Raises:
+        MachineError: No worker describes it.
+    """
+    addresses = [member.address for member in cluster.members() if member.slot and member.slot.kind == slot.kind]
+    for facts in cluster.facts(addresses).values():
+        if isinstance(facts, dict) and "machine" in facts:
+            return Machine(**facts["machine"])
+    raise MachineError(f"machines of kind {slot.fingerprint} must say what they are; none does, ask its logs")
