@@ -1,23 +1,28 @@
-"""Tune a payload end to end: partition, search every task, choose, assemble, and prove the whole faster and right."""
+"""Tune a payload end to end: its stages, each with one value in and one out.
+
+open_run --Run--> search --Searched--> choose --Winners--> prove --Proof--> summarize, record, check_recorded
+"""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from autotune.core.host.machine import Roofs
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
 from autotune.core.scripts.rules import NONE
+from autotune.core.scripts.user_family import OwnFamily
 from autotune.registry import load_baseline, load_family, ties
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.room import with_room
-from autotune.store.sessions import figures_of
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.agreement import Allowed, Errors
 from autotune.tuning.stages.assemble import assemble_model
-from autotune.tuning.stages.backends import open_makers, refusals
+from autotune.tuning.stages.backends import Makers, open_makers, refusals
 from autotune.tuning.stages.budget import rounding_here, spend
 from autotune.tuning.stages.choose import choose_all
 from autotune.tuning.stages.choose_rules import choose_rules
@@ -25,12 +30,14 @@ from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, op
 from autotune.tuning.stages.prove_rules import prove_rules, rules_of
 from autotune.tuning.stages.record import check_recorded, record
 from autotune.tuning.stages.roofline import needed_flops
+from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.sessions import measure_sessions
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.tuning.stages.summary import fronts_of, summarize
+from autotune.tuning.stages.summary import Proof, Searched, Winners, fronts_of, summarize
+from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.user_script import parts_of, read_own, rehearse_all
-from autotune.tuning.stages.workplace import check_means, open_workplace
+from autotune.tuning.stages.workplace import Workplace, check_means, open_workplace
 from autotune.worker.bench.noise import PAIRS, measure_noise
 from autotune.worker.remote.team import Team
 
@@ -67,99 +74,129 @@ def tune(
     began = time.perf_counter()
     allowed = check_request(payload, options, has_team=team is not None)
     with_room(partial(check_target, bundle), bundle, store.pause)
-    baseline = load_baseline(options.baseline)
+    load_baseline(options.baseline)
     own = read_own(payload, start.script, options.task, family=options.family)
     with (
         open_workplace(options.threads, options.timeout, team, options.jobs) as place,
         open_makers(options.backends, options.timeout) as makers,
     ):
-        machine, worker = place.machine, place.benches()[0]
-        listener.stage("partitioning the payload")
-        parts = parts_of(payload, own)
-        proved = prove_rules(payload, parts, machine, options.seed, worker)
-        listener.stage("measuring roofs and noise of this machine")
-        roofs = worker.roofs(machine)
-        floor = max(start.least_floor, measure_noise(machine, worker, PAIRS))
-        payload, parts, chosen = (
-            choose_rules(payload, parts, machine, floor=floor, seed=options.seed, worker=worker)
-            if own is None
-            else (payload, parts, ())
+        run, roofs, notes = open_run(payload, options, place, listener, own=own, least_floor=start.least_floor)
+        searched = search(run, store, place, makers=makers, own=own, allowed=allowed, start=start)
+        winners = choose(run, searched.searches, place, allowed)
+        run = replace(
+            run, payload=replace(run.payload, error=winners.spent.error if winners.spent is not None else 0.0)
         )
-        wanted = own or (load_family(options.family) if options.family else None)
-        rules = rules_of(payload, parts)
-        rivals = makers.families(options.backends, parts.tasks, machine)
-        coarse, lacking = rounding_here(allowed.room)
-        searches = open_searches(
-            payload,
-            parts.tasks,
-            machine,
-            store,
-            options,
-            wanted=wanted,
-            rules=rules,
-            backends=rivals,
-            rounding=coarse,
-            error=allowed.room,
-            start=start,
-        )
-        ours = rehearse_all(parts, own, machine) if own is not None else ties(parts.tasks, wanted)
-        said = place.notes + proved + chosen + ours + refusals(rivals) + lacking
-        for note in (*said, *filter(None, [say_sampler(options.sampler, searches)])):
-            listener.note(note)
-        unlike = store.count_incomparable(search.sweep for search in searches)
-        listener.stage("searching")
-        with place.searchers() as slots:
-            ran = run_on_slots(searches, options, slots, listener)
-        choices = choose_all(searches, baseline, floor, place.benches(), listener)
-        errors = Errors(payload, parts, machine.threads, worker)
-        choices, spent, notes = spend(choices, allowed, errors, options.seed, listener)
-        payload = replace(payload, error=spent.error if spent is not None else 0.0)
-        said += fronts_of(searches) if options.goal.has_joules else ()
-        listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
-        flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
-        timed = time_baseline(payload, baseline, flops, machine=machine, seed=options.seed, worker=worker)
-        listener.stage("assembling and proving the whole")
-        assembly = assemble_model(payload, parts, choices, timed, machine=machine, seed=options.seed, worker=worker)
-        listener.stage("timing the whole in more processes")
-        both = (timed.candidate, assembly.candidate(parts.payload.text))
-        sessions = measure_sessions(payload, assembly, both, machine, options.seed, another=place.another)
-        result = summarize(
-            payload,
-            machine,
-            roofs,
-            baseline,
-            parts=parts,
-            searches=searches,
-            choices=choices,
-            assembly=assembly,
-            figures=figures_of(sessions, timed.error),
-            ran=ran,
-            start=began,
-            floor=floor,
-            unlike=unlike,
-            said=said + notes,
-            spent=spent,
-        )
+        proof = prove(run, winners, place)
+        seconds = time.perf_counter() - began
+        searched = replace(searched, notes=place.notes + notes + searched.notes)
+        result = summarize(run, searched, winners, proof, roofs=roofs, seconds=seconds)
         listener.stage("recording the bundle")
-        texts, manifest = record(
-            payload,
-            parts,
-            assembly=assembly,
-            choices=choices,
-            baseline=timed,
-            result=result,
-            sessions=sessions,
-            seed=options.seed,
-            command=recorded(options, start, payload).command(payload.name),
-            worker=worker,
-            spent=spent,
-        )
+        found = record(run, winners, proof, result, recorded(options, start, run.payload).command(run.payload.name))
         listener.stage("checking the bundle as a replay does")
-        check_recorded(payload, bundle, texts, manifest, worker=worker, pause=store.pause)
-    folder = with_room(partial(write_bundle, bundle, texts, manifest), bundle, store.pause)
+        check_recorded(run, bundle, found, store.pause)
+    folder = with_room(partial(write_bundle, bundle, found.texts, found.manifest), bundle, store.pause)
     result = replace(result, bundle=str(folder))
-    store.write_summary(payload.name, result.to_json())
+    store.write_summary(run.payload.name, result.to_json())
     return result
+
+
+def open_run(
+    payload: Payload,
+    options: TuneOptions,
+    place: Workplace,
+    listener: Listener,
+    *,
+    own: OwnFamily | None,
+    least_floor: float,
+) -> tuple[Run, Roofs, tuple[str, ...]]:
+    """Partition the payload, measure the machine, and choose among the rules that are left to measuring.
+
+    Returns:
+        The run, the machine's roofs, and notes.
+    """
+    machine, worker = place.machine, place.benches()[0]
+    listener.stage("partitioning the payload")
+    parts = parts_of(payload, own)
+    notes = prove_rules(payload, parts, machine, options.seed, worker)
+    listener.stage("measuring roofs and noise of this machine")
+    roofs = worker.roofs(machine)
+    floor = max(least_floor, measure_noise(machine, worker, PAIRS))
+    if own is None:
+        payload, parts, chosen = choose_rules(payload, parts, machine, floor=floor, seed=options.seed, worker=worker)
+        notes += chosen
+    for note in place.notes + notes:
+        listener.note(note)
+    return Run(payload, parts, machine, worker, options, floor, listener), roofs, notes
+
+
+def search(
+    run: Run,
+    store: Store,
+    place: Workplace,
+    *,
+    makers: Makers,
+    own: OwnFamily | None,
+    allowed: Allowed,
+    start: Start,
+) -> Searched:
+    """Search schedules of all tasks, by every family and back end that competes.
+
+    Args:
+        run: The run.
+        store: Receives trials, and holds those of earlier runs.
+        place: Slots that evaluate them.
+        makers: Back ends.
+        own: The user's own script; `None` for families.
+        allowed: What rounding may do.
+        start: What is known before the first trial.
+    """
+    options, tasks = run.options, run.parts.tasks
+    wanted = own or (load_family(options.family) if options.family else None)
+    rivals = makers.families(options.backends, tasks, run.machine)
+    coarse, lacking = rounding_here(allowed.room)
+    searches = open_searches(
+        run.payload,
+        tasks,
+        run.machine,
+        store,
+        options,
+        wanted=wanted,
+        rules=rules_of(run.payload, run.parts),
+        backends=rivals,
+        rounding=coarse,
+        error=allowed.room,
+        start=start,
+    )
+    ours = rehearse_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)
+    notes = ours + refusals(rivals) + lacking
+    for note in (*notes, *filter(None, [say_sampler(options.sampler, searches)])):
+        run.listener.note(note)
+    unlike = store.count_incomparable(each.sweep for each in searches)
+    run.listener.stage("searching")
+    with place.searchers() as slots:
+        ran = run_on_slots(searches, options, slots, run.listener)
+    return Searched(searches, ran, unlike, notes)
+
+
+def choose(run: Run, searches: Sequence[TaskSearch], place: Workplace, allowed: Allowed) -> Winners:
+    """Measure the finalists of each task again, and keep the error that rounding may make of the whole."""
+    baseline = load_baseline(run.options.baseline)
+    choices = choose_all(searches, baseline, run.floor, place.benches(), run.listener)
+    errors = Errors(run.payload, run.parts, run.machine.threads, run.worker)
+    choices, spent, notes = spend(choices, allowed, errors, run.seed, run.listener)
+    return Winners(choices, spent, (*(fronts_of(searches) if run.options.goal.has_joules else ()), *notes))
+
+
+def prove(run: Run, winners: Winners, place: Workplace) -> Proof:
+    """Assemble the whole, prove it right, and time it beside the baseline in several processes."""
+    baseline = load_baseline(run.options.baseline)
+    run.listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
+    flops = run.payload.flops or sum(needed_flops(task) * task.count for task in run.parts.tasks)
+    timed = time_baseline(run.payload, baseline, flops, machine=run.machine, seed=run.seed, worker=run.worker)
+    run.listener.stage("assembling and proving the whole")
+    assembly = assemble_model(run, winners.choices, timed)
+    run.listener.stage("timing the whole in more processes")
+    return Proof(timed, assembly, measure_sessions(run, assembly, timed.candidate, place.another))
 
 
 def check_request(payload: Payload, options: TuneOptions, *, has_team: bool) -> Allowed:

@@ -13,6 +13,7 @@ from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.assemble import assemble_model
 from autotune.tuning.stages.choose import Choice
 from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline
 from autotune.worker.worker import Worker
 
@@ -49,7 +50,7 @@ def assembled(tmp_path, spoilt):
             if spoilt(search.task):
                 search.family = OnlyOne(search.family)
         choices = [Choice(search, search.family.default(search.task, machine)) for search in searches]
-        return assemble_model(payload, parts, choices, baseline, machine=machine, seed=0, worker=worker), choices
+        return assemble_model(Run(payload, parts, machine, worker), choices, baseline), choices
 
 
 def test_a_task_that_fails_in_the_whole_keeps_the_plain_lowering_alone(tmp_path):

@@ -42,7 +42,7 @@ class Emulator:
 
 
 @dataclass(frozen=True)
-class Run:
+class EmulatedRun:
     """What became of a program.
 
     Attributes:
@@ -113,8 +113,8 @@ def link(compiler: str, folder: Path, source: str, objects: list[str]) -> Path:
     return folder / "program"
 
 
-def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float) -> Run:
-    """Run a program on an image; what it writes may be as long as that, and no longer.
+def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float) -> EmulatedRun:
+    """EmulatedRun a program on an image; what it writes may be as long as that, and no longer.
 
     Args:
         emulator: What runs it.
@@ -133,12 +133,14 @@ def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            return Run(b"", f"took longer than {seconds:g} s under {emulator.about}", late=True)
+            return EmulatedRun(b"", f"took longer than {seconds:g} s under {emulator.about}", late=True)
         except BaseException:
             process.kill()
             process.wait()
             raise
     if code != 0:
         said = (folder / "log").read_bytes()[-LOG_BYTES:].decode(errors="replace")
-        return Run(b"", f"{name_of(code)} under {emulator.about}; {first_lines(said, width=ERRORS)}".rstrip("; "))
-    return Run((folder / "out").read_bytes())
+        return EmulatedRun(
+            b"", f"{name_of(code)} under {emulator.about}; {first_lines(said, width=ERRORS)}".rstrip("; ")
+        )
+    return EmulatedRun((folder / "out").read_bytes())

@@ -4,21 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.compiler.lowering.pipeline import tail
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.host.machine import Machine
-from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.scripts.assembly import Step
 from autotune.core.trial import Samples
 from autotune.tuning.candidates import candidate_whole
 from autotune.tuning.stages.choose import Choice
+from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline, reason
 from autotune.tuning.stages.user_script import written
-from autotune.worker.bench.bench import Bench
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
 MODEL_EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.01)
@@ -86,22 +83,18 @@ def whole_candidate(choices: Sequence[Choice], threads: int, tagged: str) -> Can
     return candidate_whole(written(script_steps(choices)), threads, tagged)
 
 
-def assemble_model(
-    payload: Payload,
-    parts: Partition,
-    choices: Sequence[Choice],
-    baseline: TimedBaseline,
-    *,
-    machine: Machine,
-    seed: int,
-    worker: Bench,
-) -> Assembly:
+def assemble_model(run: Run, choices: Sequence[Choice], baseline: TimedBaseline) -> Assembly:
     """Assemble, verify and time; a task with which the whole is not right keeps the plain lowering, with a note.
+
+    Args:
+        run: The run.
+        choices: What was chosen for each task.
+        baseline: Pipeline that the whole is timed beside.
 
     Raises:
         ScheduleError: Not even the payload without any schedule compiles and verifies.
     """
-    model = WholeModel(payload, parts, baseline, machine, seed, worker)
+    model = WholeModel(run, baseline)
     scheduled = [choice for choice in choices if choice.config is not None]
     ours, theirs = model.measure(scheduled)
     notes: list[str] = []
@@ -114,7 +107,7 @@ def assemble_model(
         ours, theirs = model.measure(scheduled)
     if ours.samples is None:
         raise ScheduleError(
-            f"{payload.name} must compile and verify without any schedule, it was {ours.outcome}: {ours.diagnostic}"
+            f"{run.payload.name} must compile and verify without any schedule, it was {ours.outcome}: {ours.diagnostic}"
         )
     notes += baseline.notes
     why_no_baseline = "" if theirs.samples else baseline.why_not or reason(theirs)
@@ -131,7 +124,7 @@ def assemble_model(
         max_error=ours.max_error,
         buffers=ours.buffers,
         notes=tuple(notes),
-        threads=machine.threads,
+        threads=run.machine.threads,
         why_no_baseline=why_no_baseline,
     )
 
@@ -141,24 +134,16 @@ class WholeModel:
     """A whole payload, to be compiled with the schedules of some of its tasks.
 
     Attributes:
-        payload: The whole.
-        parts: Partition of the whole.
+        run: The run whose payload is the whole.
         baseline: Pipeline that it is timed beside, and how much of a call of it.
-        machine: The host.
-        seed: Seed of the input data.
-        worker: Bench to evaluate in.
     """
 
-    payload: Payload
-    parts: Partition
+    run: Run
     baseline: TimedBaseline
-    machine: Machine
-    seed: int
-    worker: Bench
 
     def candidate(self, choices: Sequence[Choice]) -> Candidate:
         """The whole with the schedules of these tasks; all others keep the plain lowering."""
-        return whole_candidate(choices, self.machine.threads, self.parts.payload.text)
+        return whole_candidate(choices, self.run.machine.threads, self.run.parts.payload.text)
 
     def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
         """Verify and time the whole with these schedules, and the baseline beside it, where it can be timed."""
@@ -174,8 +159,8 @@ class WholeModel:
 
     def evaluate(self, candidates: tuple[Candidate, ...], effort: Effort) -> list[Evaluation]:
         """Verify and time candidates of the whole."""
-        job = Job(self.payload, candidates, self.machine, seed=self.seed, effort=effort)
-        return self.worker.evaluate(job, seconds=MODEL_SECONDS)
+        job = Job(self.run.payload, candidates, self.run.machine, seed=self.run.seed, effort=effort)
+        return self.run.worker.evaluate(job, seconds=MODEL_SECONDS)
 
     def probe(self, choices: Sequence[Choice]) -> Evaluation:
         """What becomes of the whole with these schedules."""

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -36,7 +36,6 @@ from autotune.store.records import (
     KernelRecord,
     Numerics,
     OutputNumerics,
-    ProcessTimes,
     RulesRecord,
     ScriptRecord,
     TaskRecord,
@@ -46,14 +45,15 @@ from autotune.store.records import (
 )
 from autotune.store.room import Pause, with_room
 from autotune.store.sessions import speedup_of
-from autotune.tuning.result import Spent, TuneResult
+from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.assemble import Assembly, script_steps
 from autotune.tuning.stages.backends import remember_kernels
 from autotune.tuning.stages.choose import Choice
+from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline
+from autotune.tuning.stages.summary import Proof, Winners
 from autotune.tuning.stages.user_script import written
 from autotune.tuning.stages.warm_start import sizes_of, structure_of
-from autotune.worker.bench.bench import Bench
 from autotune.worker.bench.proof import OutputError, Transformed, hash_stages, measure_errors, transform
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
@@ -61,25 +61,34 @@ T = TypeVar("T")
 DISTRIBUTION = "mlir-schedule-autotune"
 
 
-def record(
-    payload: Payload,
-    parts: Partition,
-    *,
-    assembly: Assembly,
-    choices: Sequence[Choice],
-    baseline: TimedBaseline,
-    result: TuneResult,
-    sessions: Sequence[ProcessTimes],
-    seed: int,
-    command: Sequence[str],
-    worker: Bench,
-    spent: Spent | None = None,
-) -> tuple[dict[str, str | bytes], Manifest]:
+@dataclass(frozen=True)
+class BundleDraft:
+    """A bundle that is not written yet.
+
+    Attributes:
+        texts: Files by name, but the manifest.
+        manifest: Manifest of the bundle.
+    """
+
+    texts: Mapping[str, str | bytes]
+    manifest: Manifest
+
+
+def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command: Sequence[str]) -> BundleDraft:
     """The files of a bundle by name, and its manifest.
+
+    Args:
+        run: The run.
+        winners: What was chosen for the tasks.
+        proof: The whole.
+        result: Summary of the run.
+        command: Command line that tunes the payload so again.
 
     Raises:
         BundleError: A program that was right a moment ago cannot be built again.
     """
+    payload, parts, seed, worker = run.payload, run.parts, run.seed, run.worker
+    choices, assembly, baseline, sessions = winners.choices, proof.assembly, proof.baseline, proof.sessions
     claim = Claim(payload, assembly.candidate(parts.payload.text), seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
     texts = files_of(payload, parts, assembly, choices) | rewritten(applied, assembly)
@@ -121,40 +130,31 @@ def record(
         script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
-        budget=BudgetRecord(**asdict(spent)) if spent is not None else None,
+        budget=BudgetRecord(**asdict(winners.spent)) if winners.spent is not None else None,
         uncovered=tuple(UncoveredRecord(**asdict(each.op), share=each.share) for each in result.uncovered),
     )
     remember_kernels(assembly.kernels)
-    return texts, manifest
+    return BundleDraft(texts, manifest)
 
 
-def check_recorded(
-    payload: Payload,
-    folder: Path,
-    files: Mapping[str, str | bytes],
-    manifest: Manifest,
-    *,
-    worker: Bench,
-    pause: Pause | None,
-) -> None:
+def check_recorded(run: Run, folder: Path, found: BundleDraft, pause: Pause | None) -> None:
     """Write a bundle beside its folder, read it from there and verify what it holds, as a replay does.
 
     Args:
-        payload: What was tuned, with its oracle.
+        run: The run, whose worker runs it in a fresh process.
         folder: Folder that the bundle is for; what is there stays as it is.
-        files: Files of the bundle, by name.
-        manifest: Manifest of the bundle.
-        worker: Runs it, in a fresh process.
+        found: The bundle.
         pause: Called while the disk is full.
 
     Raises:
         ProofError: The files contradict each other, or what they hold is not right.
     """
+    worker, manifest = run.worker, found.manifest
     beside = folder.with_name(f".{folder.name}-{os.getpid()}")
     worker.renew()  # what earlier calls left in the old process must not help
-    with_room(partial(write_bundle, beside, files, manifest), beside, pause)
+    with_room(partial(write_bundle, beside, found.texts, manifest), beside, pause)
     try:
-        bundle = read_bundle(beside, payload)
+        bundle = read_bundle(beside, run.payload)
         panels = tuple(manifest.panels.items())
         candidate = Candidate(bundle.script, manifest.pipeline, bundle.tagged, panels, kernels=bundle.kernels)
         called(worker.call(measure_errors, Claim(bundle.payload, candidate, manifest.seed), MODEL_SECONDS))

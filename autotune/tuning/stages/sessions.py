@@ -6,11 +6,10 @@ from statistics import median
 
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Job
-from autotune.core.host.machine import Machine
-from autotune.core.payload import Payload
 from autotune.core.trial import Samples
 from autotune.store.records import ProcessTimes
 from autotune.tuning.stages.assemble import MODEL_EFFORT, Assembly
+from autotune.tuning.stages.run import Run
 from autotune.worker.bench.bench import Bench
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
@@ -19,31 +18,23 @@ QUICK_SECONDS = 0.1  # a baseline's call; slower payloads are timed by the first
 
 
 def measure_sessions(
-    payload: Payload,
-    assembly: Assembly,
-    candidates: tuple[Candidate | None, Candidate],
-    machine: Machine,
-    seed: int,
-    *,
-    another: Callable[[float], AbstractContextManager[Bench]],
+    run: Run, assembly: Assembly, plain: Candidate | None, another: Callable[[float], AbstractContextManager[Bench]]
 ) -> tuple[ProcessTimes, ...]:
     """What the assembly measured, and for quick payloads what fresh processes measure.
 
     Args:
-        payload: Payload that both compute.
+        run: The run.
         assembly: What the first process measured.
-        candidates: The baseline, `None` where it cannot be timed, and the assembled payload.
-        machine: Host.
-        seed: Seed of the input data.
+        plain: The baseline; `None` where it cannot be timed.
         another: Function that gives a bench on that host with a fresh process, for so many seconds a job.
     """
     sessions = [session_of(assembly.best, assembly.baseline)]
-    plain, whole = candidates
+    whole = assembly.candidate(run.parts.payload.text)
     if plain is None or assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
         return tuple(sessions)
     for _ in range(1, SESSIONS):
         with another(MODEL_SECONDS) as worker:
-            theirs, ours = worker.evaluate(Job(payload, (plain, whole), machine, seed, MODEL_EFFORT))
+            theirs, ours = worker.evaluate(Job(run.payload, (plain, whole), run.machine, run.seed, MODEL_EFFORT))
         if theirs.samples is not None and ours.samples is not None:
             sessions.append(session_of(ours.samples, theirs.samples))
     return tuple(sessions)

@@ -1,25 +1,25 @@
 """Summary of a tuning run, as plain data."""
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from autotune.compiler.tasks.partition import Partition
-from autotune.core.host.machine import Machine, Roofs
+from autotune.core.host.machine import Roofs
 from autotune.core.ops.uncovered import NO_FAMILY, UncoveredOp, UncoveredShare, divide
-from autotune.core.payload import Payload
-from autotune.core.plugs.family import Baseline
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
-from autotune.store.sessions import SessionFigures
+from autotune.store.records import ProcessTimes
+from autotune.store.sessions import SessionFigures, figures_of
 from autotune.tuning.result import Spent, TuneResult
 from autotune.tuning.samplers.knob_effects import dead_knobs
 from autotune.tuning.samplers.objectives import describe_front
 from autotune.tuning.stages.assemble import Assembly
 from autotune.tuning.stages.choose import Choice
 from autotune.tuning.stages.roofline import needed_flops, share_beside, why_above
+from autotune.tuning.stages.run import Run
+from autotune.tuning.stages.slow_baseline import TimedBaseline
 from autotune.tuning.stages.task_search import TaskSearch
 
 
@@ -38,34 +38,83 @@ class Ran:
     overhead_seconds: float
 
 
+@dataclass(frozen=True)
+class Searched:
+    """What the search of all tasks found.
+
+    Attributes:
+        searches: A search for every task and family that competes for it.
+        ran: Time and trials of this run.
+        unlike: Trials in the store that are of other work, and not used.
+        notes: What is to be known of it, a sentence each.
+    """
+
+    searches: Sequence[TaskSearch]
+    ran: Ran
+    unlike: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Winners:
+    """What was chosen.
+
+    Attributes:
+        choices: A choice for each task.
+        spent: What rounding may cost and costs; `None` where nothing rounds.
+        notes: What is to be known of the choice, a sentence each.
+    """
+
+    choices: Sequence[Choice]
+    spent: Spent | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The whole, proved right, beside its baseline.
+
+    Attributes:
+        baseline: Pipeline that it was timed beside, and how much of a call of it.
+        assembly: The whole.
+        sessions: Times of both in several processes.
+    """
+
+    baseline: TimedBaseline
+    assembly: Assembly
+    sessions: tuple[ProcessTimes, ...]
+
+    @property
+    def figures(self) -> SessionFigures:
+        """What all processes together say."""
+        return figures_of(self.sessions, self.baseline.error)
+
+
 def summarize(
-    payload: Payload,
-    machine: Machine,
-    roofs: Roofs,
-    baseline: Baseline,
-    *,
-    parts: Partition,
-    searches: Sequence[TaskSearch],
-    choices: Sequence[Choice],
-    assembly: Assembly,
-    figures: SessionFigures,
-    ran: Ran,
-    start: float,
-    floor: float,
-    unlike: int,
-    said: Sequence[str] = (),
-    spent: Spent | None = None,
+    run: Run, searched: Searched, winners: Winners, proof: Proof, *, roofs: Roofs, seconds: float
 ) -> TuneResult:
-    """Everything a caller wants to know, as plain data."""
+    """Everything a caller wants to know, as plain data.
+
+    Args:
+        run: The run.
+        searched: What the search found.
+        winners: What was chosen.
+        proof: The whole.
+        roofs: Roofs of the machine.
+        seconds: Seconds of the run.
+    """
+    payload, machine = run.payload, run.machine
+    searches, choices, spent = searched.searches, winners.choices, winners.spent
+    assembly, figures = proof.assembly, proof.figures
     tasks = {search.task.tag: search.task for search in searches}.values()
     flops = payload.flops or sum(needed_flops(task) * task.count for task in tasks)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
-    notes = [*payload.notes, *said]
+    notes = [*payload.notes, *searched.notes, *winners.notes]
     if not searches:
         notes.append("it has no linalg op on static tensors, so that nothing could be tuned")
-    if unlike:
+    if searched.unlike:
         notes.append(
-            f"{unlike} trials in the store are of another machine, compiler, payload text, family or script; "
+            f"{searched.unlike} trials in the store are of another machine, compiler, payload text, family or script; "
             "they are not used"
         )
     dead = [(search.task.tag, knob) for search in searches for knob in dead_knobs(search.trials)]
@@ -79,7 +128,7 @@ def summarize(
         payload=payload.name,
         machine=machine,
         roofs=roofs,
-        baseline_name=baseline.name,
+        baseline_name=proof.baseline.baseline.name,
         baseline_seconds=figures.baseline_seconds,
         best_seconds=figures.best_seconds,
         roof_fraction=share,
@@ -87,16 +136,16 @@ def summarize(
         speedup=figures.speedup,
         max_error=assembly.max_error,
         trials=dict(outcomes),
-        evaluated=ran.evaluated,
-        seconds=time.perf_counter() - start,
-        search_seconds=ran.seconds,
-        overhead_seconds=ran.overhead_seconds,
-        noise_floor=floor,
+        evaluated=searched.ran.evaluated,
+        seconds=seconds,
+        search_seconds=searched.ran.seconds,
+        overhead_seconds=searched.ran.overhead_seconds,
+        noise_floor=run.floor,
         notes=(*notes, *assembly.notes),
         spent=spent,
         oracle=payload.oracle,
         unproved=payload.unproved,
-        uncovered=uncovered_shares(parts, choices, figures.best_seconds),
+        uncovered=uncovered_shares(run.parts, choices, figures.best_seconds),
     )
 
 

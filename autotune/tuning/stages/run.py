@@ -1,0 +1,38 @@
+"""`Run`: what every stage of a tuning run is given."""
+
+from dataclasses import dataclass, field
+
+from autotune.compiler.tasks.partition import Partition
+from autotune.core.host.machine import Machine
+from autotune.core.listener import SILENT, Listener
+from autotune.core.payload import Payload
+from autotune.tuning.options import TuneOptions
+from autotune.worker.bench.bench import Bench
+
+
+@dataclass(frozen=True)
+class Run:
+    """A payload that is tuned, where, and how.
+
+    Attributes:
+        payload: The payload.
+        parts: Partition of the payload into tasks.
+        machine: Machine that it is tuned for.
+        worker: Bench on that machine, for what is measured one after the other.
+        options: Options of the run.
+        floor: Relative differences of times below this are noise.
+        listener: Notified of stages and notes.
+    """
+
+    payload: Payload
+    parts: Partition
+    machine: Machine
+    worker: Bench
+    options: TuneOptions = field(default_factory=TuneOptions)
+    floor: float = 0.0
+    listener: Listener = SILENT
+
+    @property
+    def seed(self) -> int:
+        """Seed of the samplers and of the input data."""
+        return self.options.seed
