@@ -8,6 +8,7 @@ from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
+from autotune.compiler.normalise.shapes.concatenations import begin_with_earlier
 from autotune.compiler.normalise.shapes.pads import write_inside_borders
 from autotune.compiler.normalise.shapes.results import write_results_in_shape
 from autotune.compiler.normalise.shapes.shared_matrices import share_matrices
@@ -92,10 +93,30 @@ CONV = """func.func @f(%x: tensor<2x3x9x11xf32>, %w: tensor<4x3x3x2xf32>, %b: te
   return %r : tensor<2x4x OUT>
 }"""
 
+JOINED = """  %s = tensor.concat dim(1) %r, %j, %r
+    : (tensor<2x4x7x10xf32>, tensor<2x3x7x10xf32>, tensor<2x4x7x10xf32>) -> tensor<2x11x7x10xf32>
+  %d = tensor.concat dim(2) %s, %s : (tensor<2x11x7x10xf32>, tensor<2x11x7x10xf32>) -> tensor<2x11x14x10xf32>
+  return %d : tensor<2x11x14x10xf32>"""
+
+GROWING = """func.func @f(%a: tensor<2x3xf32>, %b: tensor<2x4xf32>, %c: tensor<2x5xf32>) -> tensor<2x38xf32> {
+  %u = tensor.concat dim(1) %a, %b : (tensor<2x3xf32>, tensor<2x4xf32>) -> tensor<2x7xf32>
+  %v = tensor.concat dim(1) %a, %b, %c : (tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>) -> tensor<2x12xf32>
+  %w = tensor.concat dim(1) %a, %b, %c, %u, %v
+    : (tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>, tensor<2x7xf32>, tensor<2x12xf32>) -> tensor<2x31xf32>
+  %r = tensor.concat dim(1) %u, %w : (tensor<2x7xf32>, tensor<2x31xf32>) -> tensor<2x38xf32>
+  return %r : tensor<2x38xf32>
+}"""
+
 
 def conv(out, strides, dilations):
     text = CONV.replace("2x4x OUT", f"2x4x{out}xf32")
     return text.replace("STRIDES", strides).replace("DILATIONS", dilations)
+
+
+def concatenations():
+    """Results of a convolution beside others: along the channels, and then along the lines."""
+    text = conv("7x10", "1", "1").replace("  return %r : tensor<2x4x7x10xf32>", JOINED)
+    return text.replace(") -> tensor<2x4x7x10xf32> {", ", %j: tensor<2x3x7x10xf32>) -> tensor<2x11x14x10xf32> {")
 
 
 GROUPS = """func.func @f(%x: tensor<2x6x9x11xf32>, %w: tensor<8x3x3x2xf32>, %b: tensor<8xf32>) -> tensor<2x8x4x5xf32> {
@@ -173,6 +194,8 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "strided convolution": (turn_channels_last, conv("4x10", "[2, 1]", "1"), "linalg.conv_2d_nchw_fchw"),
     "dilated convolution": (turn_channels_last, conv("5x9", "1", "2"), "linalg.conv_2d_nchw_fchw"),
     "grouped convolution": (turn_channels_last, GROUPS, "linalg.conv_2d_ngchw_gfchw"),
+    "growing concatenations": (begin_with_earlier, GROWING, "tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>"),
+    "concatenations": (turn_channels_last, concatenations(), "tensor<2x11x7x10xf32>"),
     "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
     "windows": (
         write_windows_out,
@@ -230,6 +253,11 @@ def test_a_rewrite_undoes_its_pattern_and_changes_no_result(name, tmp_path):
 def test_a_reduction_keeps_its_start_where_its_result_is_combined_otherwise(neutral, combine, again, tmp_path):
     text = loaded(tmp_path, start(neutral, combine, again)).text
     assert rewritten(text, start_from_constants).count("linalg.generic") == text.count("linalg.generic") == 2
+
+
+def test_a_concatenation_stays_where_most_of_it_would_be_turned_for_it_alone():
+    text = concatenations().replace("x3x7x10", "x9x7x10").replace("x11x", "x17x")
+    assert "concat dim(1) %" in rewritten(text, turn_channels_last)
 
 
 @pytest.mark.parametrize("rewrite", SIMPLIFY)

@@ -8,6 +8,7 @@ from autotune.compiler.normalise.convolution.window_sums import write_windows_ou
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.before_broadcast import read_places_before_repeating
 from autotune.compiler.normalise.gather.indices import find_places_apart
+from autotune.compiler.normalise.shapes.concatenations import begin_with_earlier
 from autotune.compiler.normalise.shapes.pads import write_inside_borders
 from autotune.compiler.normalise.shapes.reshaped_products import reshape_after_elementwise
 from autotune.compiler.normalise.shapes.results import write_results_in_shape
@@ -29,6 +30,7 @@ SIMPLIFY = (
     read_elements_of_wholes,
     read_by_maps,
     make_lines_planes,
+    begin_with_earlier,
     turn_channels_last,
     write_windows_out,
     share_matrices,

@@ -3,11 +3,13 @@
     y[n, f, h, w] += x[n, c, s h + i, s w + j] * k[f, c, i, j]
       ->   X = x, channels last;  Y[n, h, w, f] += X[n, s h + i, s w + j, c] * K[i, j, c, f]
 
-Element-wise ops between them follow, as do pads: what is turned stays turned, up to where somebody wants it otherwise.
+Element-wise ops between them follow, as do pads and concatenations: what is turned stays turned, up to where somebody
+wants it otherwise.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
@@ -79,6 +81,8 @@ class Turned:
             return self.turn_groups(groups)
         if op.name == "tensor.pad" and (op.operands[0] in self.last or is_for_windows(op)):
             return self.turn_pad(op)
+        if op.name == "tensor.concat":
+            return self.turn_concatenation(op)
         if is_elementwise(op) and any(value in self.last for value in op.operands):
             return self.turn_elementwise(op)
         return None
@@ -126,6 +130,16 @@ class Turned:
     def turn_pad(self, op: ir.Operation) -> ir.Value | None:
         """A pad with one constant number, by constant amounts."""
         return write_pad(op, self.of, turned) if len(op.results[0].type.shape) == len(LAST) else None
+
+    def turn_concatenation(self, op: ir.Operation) -> ir.Value | None:
+        """A concatenation of which no more has to be turned for it than was turned before it."""
+        whole = op.results[0].type
+        if len(whole.shape) != len(LAST) or not all(value.type.has_static_shape for value in op.operands):
+            return None
+        if 2 * sum(prod(value.type.shape) for value in op.operands if value in self.last) < prod(whole.shape):
+            return None
+        kind = ir.RankedTensorType.get(turned(whole.shape), whole.element_type)
+        return tensor.concat(kind, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands])
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
         """An element-wise op, where each operand is read along its loops or always at its first place."""
