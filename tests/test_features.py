@@ -1,6 +1,7 @@
 """Features: the engine works without each of them, and without all."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,20 +15,23 @@ FEATURES = sorted(path.parent.name for path in (ROOT / "autotune" / "contrib").g
 POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
 
 
+def write_points(about, name, points):
+    """What an installer writes of a distribution: its name and its entry points."""
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n")
+    lines = [line for group, members in points.items() for line in (f"[{group}]", *(f"{a} = {b}" for a, b in members))]
+    (about / "entry_points.txt").write_text("\n".join(lines))
+
+
 def install_without(removed, folder):
     """An installation of the packages in a folder, without some features and their entry points."""
     for package in ("autotune", "payload", "schedules"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in removed:
         shutil.rmtree(folder / "autotune" / "contrib" / name)
-    about = folder / "mlir_schedule_autotune-0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mlir-schedule-autotune\nVersion: 0\n")
     gone = tuple(f"autotune.contrib.{name}." for name in removed)
-    lines = []
-    for group, members in POINTS.items():
-        lines += [f"[{group}]", *(f"{a} = {b}" for a, b in members.items() if not b.startswith(gone))]
-    (about / "entry_points.txt").write_text("\n".join(lines))
+    left = {group: [(a, b) for a, b in members.items() if not b.startswith(gone)] for group, members in POINTS.items()}
+    write_points(folder / "mlir_schedule_autotune-0.dist-info", "mlir-schedule-autotune", left)
 
 
 def run_in(folder, *words):
@@ -60,3 +64,34 @@ def test_engine_imports_no_feature_and_features_not_each_other():
         others = [name for name in FEATURES if parts[:2] != ("contrib", name)]
         text = path.read_text()
         assert not [name for name in others if f"autotune.contrib.{name}" in text], path
+
+
+def test_page_is_followed_from_an_empty_folder_to_a_passing_test(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "feature.md").read_text()
+    files = re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', page, re.M | re.S)
+    for name, text in files:
+        (tmp_path / name).write_text(text)
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    points = {group: list(members.items()) for group, members in project["entry-points"].items()}
+    write_points(tmp_path / "autotune_weigh-0.1.dist-info", project["name"], points)
+    assert "  weigh      Print how many bytes the weights of a payload take.\n" in run_in(tmp_path, "--help")
+    assert re.fullmatch(r"nano: \d+ bytes of weights\n", run_in(tmp_path, "weigh", "nano"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "test_weigh.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_plug_in_that_does_not_load_costs_a_line(tmp_path):
+    write_points(tmp_path / "broken-0.dist-info", "broken", {"autotune.verbs": [("broken", "no_such_module:VERB")]})
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    code = "from autotune.cli import main; main()"
+    command = [sys.executable, "-c", code, "list"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert "plug-in 'broken' of autotune.verbs must load" in line

@@ -114,7 +114,7 @@ def link(compiler: str, folder: Path, source: str, objects: list[str]) -> Path:
 
 
 def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float) -> EmulatedRun:
-    """EmulatedRun a program on an image; what it writes may be as long as that, and no longer.
+    """Run a program on an image; what it writes may be as long as that, and no longer.
 
     Args:
         emulator: What runs it.
