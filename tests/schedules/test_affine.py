@@ -109,14 +109,12 @@ def test_a_search_beside_another_family_tries_both(tmp_path):
         tried = [trial for sweep in store.sweeps() for trial in sweep.records.values()]
     assert {trial.family for trial in tried} == {"fused", "affine"}
     assert {trial.outcome for trial in tried if trial.family == "affine"} <= {"ok", "noisy", "duplicate"}
-    bundle = at.Bundle.read(found.bundle)
-    assert "--beside affine" in " ".join(bundle.manifest.command)
-    assert bundle.replay().outcome in ("ok", "noisy")
+    assert "--beside affine" in " ".join(at.Bundle.read(found.bundle).manifest.command)
 
 
 def test_a_bundle_of_affine_loops_replays(tmp_path):
     options = {"store": tmp_path / "store.journal", "bundle": tmp_path / "bundle", "cold": True}
     with no_care():
         at.tune("softmax,rows=16,cols=40", trials=2, family="affine", **options)
-    assert "autotune.affine" in (tmp_path / "bundle" / "schedule.mlir").read_text()
-    assert at.Bundle.read(tmp_path / "bundle").replay().outcome in ("ok", "noisy")
+        assert "autotune.affine" in (tmp_path / "bundle" / "schedule.mlir").read_text()
+        assert at.Bundle.read(tmp_path / "bundle").replay().is_right
