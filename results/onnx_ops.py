@@ -75,10 +75,13 @@ def write_cases(only: Only = "") -> None:
         facts = {"op": node.op_type, "domain": node.domain or "ai.onnx", "class": Path(schema.file).parent.name}
         tolerance = {"relative": case.rtol, "absolute": case.atol}
         plain = all(isinstance(each, np.ndarray) for each in (*inputs, *outputs))
-        (partial / "case.json").write_text(json.dumps({**facts, **tolerance, "is_plain": plain}))
+        kinds = (
+            [str(each.dtype) for each in (*inputs, *outputs)] if plain else []
+        )  # the file forgets those of ml_dtypes
+        said = {**facts, **tolerance, "is_plain": plain, "inputs": len(inputs), "kinds": kinds}
+        (partial / "case.json").write_text(json.dumps(said))
         if plain:
-            arrays = {f"input{n}": each for n, each in enumerate(inputs)}
-            np.savez(partial / "arrays.npz", **arrays, **{f"output{n}": each for n, each in enumerate(outputs)})
+            np.savez(partial / "arrays.npz", **{f"array{n}": each for n, each in enumerate((*inputs, *outputs))})
         onnx.save(case.model, partial / "given.onnx")
         onnx.save(hold(case.model, inputs) if plain else case.model, partial / "held.onnx")
         partial.rename(folder)
@@ -123,18 +126,18 @@ def call_cases(way: str, only: Only = "") -> None:
     from autotune.compiler.tasks.partition import partition  # noqa: PLC0415
     from autotune.compiler.tasks.payload_file import read_payload  # noqa: PLC0415
     from autotune.compiler.tasks.payload_folder import load_payload_folder  # noqa: PLC0415
-    from autotune.core.imported import TEXT  # noqa: PLC0415
-    from autotune.core.machine import this_machine  # noqa: PLC0415
+    from autotune.core.host.machine import this_machine  # noqa: PLC0415
+    from autotune.core.plugs.imported import TEXT  # noqa: PLC0415
     from autotune.tuning.default_program import default_candidate  # noqa: PLC0415
-    from autotune.worker.reading import bare  # noqa: PLC0415
+    from autotune.worker.loading.reading import bare  # noqa: PLC0415
 
     machine = this_machine()
 
     def step(folder: Path, way: str) -> dict[str, str]:
         facts = read(folder / "case.json")
-        arrays = np.load(folder / "arrays.npz")
-        given = [arrays[name] for name in arrays.files if name.startswith("input")]
-        expected = [arrays[name] for name in arrays.files if name.startswith("output")]
+        held = np.load(folder / "arrays.npz")
+        arrays = [held[f"array{n}"].view(np.dtype(kind)) for n, kind in enumerate(facts["kinds"])]
+        given, expected = arrays[: facts["inputs"]], arrays[facts["inputs"] :]
         try:
             text = bare(read_payload(folder.name, (folder / way / TEXT).read_text()))
             payload = load_payload_folder(folder / way, folder.name, text)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tuning_support import loaded, run
 
+from autotune.bundles.call import compile_payload
 from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
@@ -115,3 +116,33 @@ def test_an_op_of_no_loops_is_no_task(tmp_path):
 }""",
     )
     assert partition(payload).tasks == ()
+
+
+@pytest.mark.parametrize("kind", ["i8", "i32", "i64"])
+def test_sizes_of_whole_numbers_are_computed_whatever_the_vectors(kind, tmp_path):
+    shape, dtype = (2, 4, 6), {"i8": np.int8, "i32": np.int32, "i64": np.int64}[kind]
+    of = f"tensor<2x4x6x{kind}>"
+    payload = loaded(
+        tmp_path,
+        f"""func.func @size(%a: {of}) -> {of} {{
+  %e = tensor.empty() : {of}
+  %r = linalg.map {{ math.absi }} ins(%a : {of}) outs(%e : {of})
+  return %r : {of}
+}}""",
+    )
+    x = np.random.default_rng(0).integers(-100, 100, shape).astype(dtype)
+    np.testing.assert_array_equal(compile_payload(payload)(x), np.abs(x))
+
+
+@pytest.mark.parametrize(("op", "right"), [("isnan", np.isnan), ("isinf", np.isinf), ("isfinite", np.isfinite)])
+def test_kinds_of_floats_are_told_whatever_the_vectors(op, right, tmp_path):
+    payload = loaded(
+        tmp_path,
+        f"""func.func @told(%a: tensor<2x3x4xf32>) -> tensor<2x3x4xi1> {{
+  %e = tensor.empty() : tensor<2x3x4xi1>
+  %r = linalg.map {{ math.{op} }} ins(%a : tensor<2x3x4xf32>) outs(%e : tensor<2x3x4xi1>)
+  return %r : tensor<2x3x4xi1>
+}}""",
+    )
+    x = np.resize(np.array([1, np.nan, np.inf, -np.inf, -0.0, -3e38, 1e-45], np.float32), (2, 3, 4))
+    np.testing.assert_array_equal(compile_payload(payload)(x), right(x))

@@ -85,6 +85,23 @@ def test_what_is_written_is_rounded_to_the_nearest_and_of_two_to_the_even_one(ki
     np.testing.assert_array_equal(function(x).astype(np.float32), x.astype(KINDS[kind]).astype(np.float32))
 
 
+TABLE = """
+func.func @table(%x: tensor<2x3xT>) -> tensor<2x3xT> {
+  %t = arith.constant dense<[[0.5, 0xHIGH, -1.0], [2.0, -0.0, 3.0]]> : tensor<2x3xT>
+  %e = tensor.empty() : tensor<2x3xT>
+  %r = linalg.max ins(%x, %t : tensor<2x3xT>, tensor<2x3xT>) outs(%e : tensor<2x3xT>) -> tensor<2x3xT>
+  return %r : tensor<2x3xT>
+}
+"""
+
+
+@pytest.mark.parametrize(("kind", "infinity"), [("f16", "0x7C00"), ("bf16", "0x7F80")])
+def test_elements_of_a_constant_are_widened_each(kind, infinity, tmp_path):
+    function = compile_payload(written(tmp_path, TABLE.replace("0xHIGH", infinity), kind))
+    x = np.array([[0.25, 7, 1], [3, -1, -4]], KINDS[kind])
+    np.testing.assert_array_equal(function(x).astype(np.float32), [[0.5, np.inf, 1], [3, 0, 3]])
+
+
 FRESH = """
 func.func @fresh(%x: tensor<32x64xT>, %w: tensor<64x96xT>) -> tensor<32x96xf32> {
   %zero = arith.constant 0.0 : f32

@@ -9,6 +9,7 @@ from autotune.compiler.normalise.types.asserts import drop_asserts
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.types.halves import compute_in_singles
 from autotune.compiler.normalise.types.intrinsics import replace_intrinsics
+from autotune.compiler.normalise.types.plain_math import write_plainly
 from autotune.compiler.normalise.types.tensors import take_memrefs
 
 
@@ -27,6 +28,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
         drop_asserts(module),
         store_booleans_as_bytes(module),
         replace_intrinsics(module),
+        write_plainly(module),
         compute_in_singles(module),
         cut_negative_pads(module),
     ]

@@ -32,7 +32,7 @@ def compute_in_singles(module: ir.Module) -> bool:
             value.set_type(narrowed(value.type))
     for op in ops:
         if op.name == "arith.constant" and is_half(op.attributes["value"].type):
-            op.attributes["value"] = narrow_constant(op.attributes["value"])
+            widen_constant(op)
     for op in ops:
         if op.name == READ:
             widen_read(op)
@@ -53,6 +53,19 @@ def is_half(kind: ir.Type) -> bool:
 def holds_halves(op: ir.Operation) -> bool:
     """Tell whether an op reads or makes memrefs of such floats."""
     return any(isinstance(v.type, ir.MemRefType) and is_half(v.type) for v in (*op.operands, *op.results))
+
+
+def widen_constant(op: ir.Operation) -> None:
+    """Let a constant be one of f32; elements that differ are not read here but widened by an op, which is folded."""
+    said, result = op.attributes["value"], op.results[0]
+    if isinstance(said, ir.FloatAttr) or said.is_splat:
+        op.attributes["value"] = narrow_constant(said)
+        return
+    wide = result.type
+    result.set_type(said.type)
+    with ir.InsertionPoint.after(op), op.location:
+        widened = arith.extf(wide, result)
+    result.replace_all_uses_except(widened, widened.owner.operation)
 
 
 def widen_read(op: ir.Operation) -> None:
