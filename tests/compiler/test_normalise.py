@@ -186,6 +186,12 @@ def start(neutral, combine, again):
     return START.replace("NEUTRAL", neutral).replace("COMBINE", combine).replace("AGAIN", again)
 
 
+COLLAPSED = """func.func @f(%x: tensor<2x3x8xf32>) -> tensor<6x8xf32> {
+  %e = tensor.empty() : tensor<2x3x8xf32>
+  %y = linalg.exp ins(%x : tensor<2x3x8xf32>) outs(%e : tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %r = tensor.collapse_shape %y [[0, 1], [2]] : tensor<2x3x8xf32> into tensor<6x8xf32>
+  return %r : tensor<6x8xf32>
+}"""
 CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
@@ -204,6 +210,7 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     ),
     "pads": (write_inside_borders, PAD, "tensor.pad"),
     "results": (write_results_in_shape, EXPANDED, "expand_shape"),
+    "results of fewer dimensions": (write_results_in_shape, COLLAPSED, "tensor.collapse_shape"),
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
     "start of a sum": (
@@ -338,3 +345,28 @@ def test_a_power_that_is_no_small_whole_number_stays(tmp_path):
     np.testing.assert_allclose(
         run(payload, inputs := payload.make_inputs(0), None, PLAIN)[0], inputs["arg0"] ** 9.0, rtol=1e-5, atol=1e-6
     )
+
+
+BESIDE = """func.func @f(%x: tensor<6x8x16xf32>, %a: tensor<2x3x8xf32>) -> tensor<6x8x16xf32> {
+  %y = tensor.expand_shape %x [[0, 1], [2], [3]] output_shape [2, 3, 8, 16]
+    : tensor<6x8x16xf32> into tensor<2x3x8x16xf32>
+  %e = tensor.empty() : tensor<2x3x8x16xf32>
+  %b = tensor.expand_shape %a [[0], [1], [2, 3]] output_shape [2, 3, 8, 1] : tensor<2x3x8xf32> into tensor<2x3x8x1xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>,
+      affine_map<(a, b, c, d) -> (a, b, c, 0)>, affine_map<(a, b, c, d) -> (a, b, c, d)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%y, %b : tensor<2x3x8x16xf32>, tensor<2x3x8x1xf32>) outs(%e : tensor<2x3x8x16xf32>) {
+  ^bb0(%v: f32, %w: f32, %o: f32):
+    %c = arith.mulf %v, %w : f32
+    linalg.yield %c : f32
+  } -> tensor<2x3x8x16xf32>
+  %r = tensor.collapse_shape %m [[0, 1], [2], [3]] : tensor<2x3x8x16xf32> into tensor<6x8x16xf32>
+  return %r : tensor<6x8x16xf32>
+}"""
+
+
+def test_rows_times_numbers_of_their_own_are_neither_turned_nor_copied_to_another_shape(tmp_path):
+    parts = partition(loaded(tmp_path, BESIDE))
+    (task,) = parts.tasks
+    assert task.turned is None
+    assert "tensor.collapse_shape" not in parts.payload.text

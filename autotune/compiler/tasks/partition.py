@@ -15,6 +15,7 @@ from autotune.compiler.ir.nests import counts_reduced, describe_contraction, loo
 from autotune.compiler.ir.packs import lower_packs
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
+from autotune.compiler.normalise.shapes.results import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.rules.apply import rewrite
 from autotune.compiler.tasks.causal import masked_loops
@@ -72,10 +73,13 @@ def partition(payload: Payload) -> Partition:
     with context():
         module, rewriting = rewrite(parse(payload.text, payload.name), payload.rules)
         lower_packs(module)
-        if payload.foreign or has_channels_first(module):
+        written_by_others = payload.foreign or has_channels_first(module)
+        if written_by_others:
             simplify(module)
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
+        if written_by_others:
+            write_results_in_shape(module)  # fusing moves what reshapes a result to behind the op that makes it
         function = find_function(module, payload.entry)
         tasks: dict[str, Task] = {}
         seen: Counter[str] = Counter()

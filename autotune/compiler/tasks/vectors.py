@@ -65,12 +65,16 @@ def has_columns(op: ir.Operation, lanes: Lanes) -> bool:
 
 
 def turned_loop(op: ir.Operation) -> int | None:
-    """The loop along which an input of an element-wise op lies side by side, where that is not the last one."""
+    """The loop along which an input of an element-wise op lies side by side, where that is not the last one.
+
+    An input that does not lie along the last one at all is the same for all of a vector: nothing of it is turned.
+    """
     maps = indexing_maps(op)
     if not maps or any(len(dimensions(amap)) != amap.n_dims for amap in maps[-1:]):
         return None
-    last = [dims[-1] for amap in maps[:-1] if len(dims := dimensions(amap)) > 1]
-    return next((d for d in last if d is not None and d != maps[0].n_dims - 1), None)
+    lane = maps[0].n_dims - 1
+    last = [dims[-1] for amap in maps[:-1] if lane in (dims := dimensions(amap))]
+    return next((d for d in last if d is not None and d != lane), None)
 
 
 def sums_products(op: ir.Operation) -> bool:
