@@ -38,6 +38,7 @@ from payload.importers.pt2_values import (
     places_of,
     to_numpy,
 )
+from payload.importers.pt2_views import as_strided
 from payload.programs import load_program
 
 if TYPE_CHECKING:
@@ -150,6 +151,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.cumprod.default: multiply_along,
         torch.ops.aten.gelu.default: gelu,
         torch.ops.aten.pow.Tensor_Scalar: power,
+        torch.ops.aten.as_strided.default: as_strided,
     }
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)

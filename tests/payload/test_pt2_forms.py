@@ -52,6 +52,32 @@ def test_settings_are_constants_and_numbers_are_weights(tmp_path):
             np.testing.assert_allclose(function(given.numpy()), model(given, 3.14).numpy(), rtol=1e-4, atol=1e-5)
 
 
+class Strided(torch.nn.Module):
+    """A group norm, which PyTorch names a view by its strides in, and a view that is no other shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.GroupNorm(3, 12)
+
+    def forward(self, x):
+        y = self.norm(x)
+        return y, torch.as_strided(y, (2, 12, 4), (240, 20, 5))
+
+
+def test_views_by_strides_are_other_shapes_where_elements_stay_in_order(tmp_path):
+    torch.manual_seed(0)
+    model, x = Strided(), torch.randn(2, 12, 4, 5)
+    torch.nn.init.normal_(model.norm.weight)
+    torch.nn.init.normal_(model.norm.bias)
+    path = save(model, (x,), tmp_path / "model.pt2")
+    import_model(str(path), tmp_path / "model")
+    payload = at.payload(str(tmp_path / "model"))
+    assert payload.text.count("tensor.extract ") == 1, "the last one"
+    with torch.no_grad():
+        for got, expected in zip(at.compile(payload)(x.numpy()).values(), model(x), strict=True):
+            np.testing.assert_allclose(got, expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_a_program_is_called_with_its_settings(tmp_path):
     x = torch.randn(3, 4)
     program = load_program(save(Scaled(), (x, 3.14), tmp_path / "model.pt2"))
