@@ -104,6 +104,16 @@ def test_task_knows_its_families(task):
         task.family("psychic")
 
 
+def test_objects_that_people_hold_are_a_line_and_a_table(payload, task):
+    family = task.family()
+    for held in (payload, task, family, family.space):
+        assert repr(held).startswith("<")
+        assert len(repr(held)) < 1000
+        assert "\n" not in repr(held)
+    assert payload._repr_html_().startswith("<table>")
+    assert "unroll_k" in family.space._repr_html_()
+
+
 def test_script_of_a_config_is_a_transform_script(task):
     text = task.family().script({"unroll_k": 2})
     assert "transform.named_sequence @__transform_main" in text

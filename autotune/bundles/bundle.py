@@ -11,6 +11,7 @@ from autotune.bundles.finding import RegressionFinding, RegressOptions
 from autotune.bundles.regress import regress
 from autotune.bundles.replay import Replay, replay
 from autotune.core.host.machine import this_machine
+from autotune.core.html import html_table
 from autotune.core.payload import Argument, Array, Payload
 from autotune.core.stats import Interval
 from autotune.store.bundle import BundleFiles, read_bundle
@@ -40,6 +41,16 @@ class Bundle:
     def __repr__(self) -> str:
         speedup = f", {self.speedup.estimate:.4g}x over {self.manifest.baseline.name}" if self.speedup else ""
         return f"<Bundle {self.payload.name} at {self.folder}{speedup}>"
+
+    def _repr_html_(self) -> str:
+        speedup = [("speed-up over " + self.manifest.baseline.name, self.speedup)] if self.speedup else []
+        rows = [
+            ("payload", self.payload.name),
+            ("folder", self.folder),
+            *speedup,
+            ("machine", self.manifest.machine.cpu),
+        ]
+        return html_table("bundle", (), rows)
 
     @property
     def folder(self) -> Path:

@@ -12,7 +12,9 @@ import sys
 from types import FrameType
 
 INTERRUPTED = 130
-SENTENCE = "interrupted; every finished trial is kept, and a sweep resumes by the same command"
+SENTENCE = "interrupted"
+RESUMED = ("tune", "record")  # verbs that keep what they did
+KEPT = f"{SENTENCE}; every finished trial is kept, and a sweep resumes by the same command"
 IMPORTING = "<frozen importlib._bootstrap>"  # the file of frames that import a module
 LOOK_SECONDS = 0.05  # between looks whether an import is done
 
@@ -55,7 +57,7 @@ class Interrupts:
             raise KeyboardInterrupt
         if self.is_loading or is_again or not has_children():
             show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # which a progress line hides
-            os.write(2, show_cursor + f"autotune: {SENTENCE}\n".encode())
+            os.write(2, show_cursor + f"autotune: {sentence()}\n".encode())
             os._exit(INTERRUPTED)
         self.look_again()
 
@@ -74,6 +76,11 @@ class Interrupts:
     def look_again(self) -> None:
         """Handle the interrupt a little later."""
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
+
+
+def sentence() -> str:
+    """What is true of the verb that was interrupted."""
+    return KEPT if sys.argv[1:2] and sys.argv[1] in RESUMED else SENTENCE
 
 
 def has_children() -> bool:

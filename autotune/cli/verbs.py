@@ -30,7 +30,7 @@ from autotune.cli import (
     tune,
 )
 from autotune.cli.help import GroupedOptions, GroupedVerbs, front
-from autotune.cli.interrupt import INTERRUPTED, SENTENCE, Interrupts
+from autotune.cli.interrupt import INTERRUPTED, Interrupts, sentence
 from autotune.cli.plugged import with_options
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError, ProofError
@@ -108,7 +108,7 @@ def run(interrupts: Interrupts) -> int:
         code = INTERRUPTED
     interrupts.end(code)
     if code == INTERRUPTED:
-        complain(SENTENCE)
+        complain(sentence())
     return code
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.core.errors import PayloadError
+from autotune.core.html import html_table
 from autotune.core.ops.graph import Graph, check_graph
 from autotune.core.scripts.rules import Rules
 
@@ -68,6 +69,11 @@ class Argument:
     low: float = -1.0
     high: float = 1.0
     accepts: tuple[int, int] | None = None
+
+    @property
+    def signature(self) -> str:
+        """Name and type, ``x: 8x8xf32``."""
+        return f"{self.name}: {'x'.join(map(str, (*self.shape, self.dtype)))}"
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -136,6 +142,15 @@ class Payload:
     rules: Rules = field(default_factory=Rules)
     error: float = 0.0
     derived: bool = False
+
+    def __repr__(self) -> str:
+        given = ", ".join(argument.signature for argument in self.arguments if argument.role != "output")
+        gives = ", ".join(argument.signature for argument in self.arguments if argument.role == "output")
+        return f"<Payload {self.name}: ({given}) -> ({gives})>"
+
+    def _repr_html_(self) -> str:
+        rows = ((each.name, each.role, "x".join(map(str, (*each.shape, each.dtype)))) for each in self.arguments)
+        return html_table(f"{self.name}, {self.flops:.4g} operations a call", ("argument", "role", "type"), rows)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(SYMBOL, self.entry):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from autotune.core.errors import SpaceError
+from autotune.core.html import html_table
 
 Value = int | str | bool
 Config = Mapping[str, Value]
@@ -66,6 +67,17 @@ class Condition:
         return f"{self.knob} must be {self.otherwise}, as it {where}"
 
 
+MOST_SHOWN = 6  # values of a knob, in a line
+
+
+def short_list(values: Sequence[Value]) -> str:
+    """Values of a knob in a line: all of them where they are few, else the first and the last."""
+    shown = list(map(str, values))
+    if len(shown) > MOST_SHOWN:
+        shown = [*shown[: MOST_SHOWN - 2], "..", shown[-1]]
+    return ", ".join(shown)
+
+
 @dataclass(frozen=True)
 class Space:
     """Knobs, the joint constraints between them, and where knobs count that do not count everywhere."""
@@ -73,6 +85,14 @@ class Space:
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...] = field(default=())
     conditions: tuple[Condition, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        knobs = "; ".join(f"{knob.name} in {short_list(knob.values)}" for knob in self.knobs)
+        return f"<Space of {len(self.knobs)} knobs, {len(self.constraints)} constraints: {knobs}>"
+
+    def _repr_html_(self) -> str:
+        caption = f"{len(self.knobs)} knobs, {len(self.constraints)} constraints between them"
+        return html_table(caption, ("knob", "values"), ((k.name, ", ".join(map(str, k.values))) for k in self.knobs))
 
     def __post_init__(self) -> None:
         names = [knob.name for knob in self.knobs]

@@ -42,6 +42,9 @@ class Interval:
     estimate: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.estimate:.4g}x [{self.low:.4g}, {self.high:.4g}]"
+
     def to_json(self) -> dict[str, float]:
         """Plain data: the three numbers by name."""
         return asdict(self)

@@ -80,7 +80,7 @@ def factor(speedup: Interval | None) -> str:
     """
     if speedup is None:
         return "-"
-    return f"{speedup.estimate:.4g}x [{speedup.low:.4g}, {speedup.high:.4g}]"
+    return str(speedup)
 
 
 def times(ratio: float | None) -> str:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autotune.core.host.machine import Machine, Roofs
+from autotune.core.html import html_table
 from autotune.core.ops.uncovered import UncoveredShare
 from autotune.core.payload import REFERENCE
 from autotune.core.space import Value
@@ -84,6 +85,25 @@ class TuneResult:
     oracle: str = REFERENCE
     unproved: bool = False
     uncovered: tuple[UncoveredShare, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<TuneResult {self.payload}: {'; '.join(' '.join(row) for row in self._rows())}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.payload, (), self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """What was reached, a name and a value each."""
+        share = [("of the FMA roof", f"{self.roof_fraction:.1%}")] if self.roof_fraction else []
+        over = [(f"speed-up over {self.baseline_name}", str(self.speedup))] if self.speedup else []
+        error = [("max error", f"{self.max_error:.2g}")] if self.max_error is not None else []
+        return [
+            ("seconds a call", f"{self.best_seconds:.4g}"),
+            *share,
+            *over,
+            *error,
+            ("bundle", self.bundle or "none"),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, as `tune --json` prints it."""

@@ -12,6 +12,7 @@ from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
+from autotune.core.task_names import readable_name
 from autotune.registry import families, load_writer
 from autotune.worker.loading.reading import ScriptFile, open_payload, partition
 
@@ -54,6 +55,9 @@ class TaskFamily:
     family: Family
     task: Task
     machine: Machine
+
+    def __repr__(self) -> str:
+        return f"<TaskFamily {self.name} of {self.task.tag}>"
 
     @property
     def name(self) -> str:
@@ -109,6 +113,10 @@ class TunableTask:
 
     task: Task
     machine: Machine = field(default_factory=this_machine)
+
+    def __repr__(self) -> str:
+        name = readable_name(self.task.tag, self.task.payload.text)
+        return f"<TunableTask {name}: {self.task.count} a call, families {', '.join(f.name for f in self.families)}>"
 
     @property
     def tag(self) -> str:

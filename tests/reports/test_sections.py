@@ -103,7 +103,7 @@ def test_newest_finished_run_of_a_payload_counts_and_other_notes_are_passed_over
 def test_search_counts_trials_and_failures_task_by_task(tmp_path):
     held = read_holdings(fill_store(tmp_path / "s", tasks=("first", "second"), trials=20))
     said, gallery, table = search_of(held, {"mine": {"first": "the first"}}).blocks
-    assert said.text.startswith("40 trials of 2 tasks; 32 were right (80.0%)")
+    assert said.text.startswith("40 trials of 2 tasks: 32 verified (")
     assert len(gallery.pictures) == 7
     assert [row.cells[0].text for row in table.rows] == ["the first", "second"]
     assert "1 crashed" in table.rows[0].cells[3].text

@@ -57,10 +57,11 @@ def summary(rows: pd.DataFrame) -> str:
     right = int((rows["outcome"] == "ok").sum())
     spent = sum(phase_seconds(rows).values())
     rate = f", {ran / spent:.2g} a second of the workers' time, {duration(spent)} in all" if spent else ""
-    share = percent(right / len(rows))
-    return (
-        f"{plural(len(rows), 'trial')} of {plural(rows['task'].nunique(), 'task')}; {right} were right ({share}){rate}."
-    )
+    same, failed = len(rows) - ran, ran - right
+    verified = f"{right} verified ({percent(right / ran)} of those that ran)" if ran else "none ran"
+    twins = f", {plural(same, 'duplicate')}" if same else ""
+    wrong = f", {failed} failed" if failed else ""
+    return f"{plural(len(rows), 'trial')} of {plural(rows['task'].nunique(), 'task')}: {verified}{twins}{wrong}{rate}."
 
 
 def cost_table(rows: pd.DataFrame, names: Mapping[str, str]) -> DataTable:
