@@ -13,6 +13,7 @@ from bundle_support import make_bundle
 from warm_pythons import WITHOUT_CARE
 
 import autotune as at
+from autotune.core.errors import OptionError
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTED = ["tuning.tunable", "core.stats", "compiler.script.apply", "reports.holdings"]
@@ -269,3 +270,8 @@ def test_stages_of_a_task_are_those_of_its_candidate(task):
         at.show(task, "tasks")
     with pytest.raises(at.AutotuneError, match="a candidate is of one task"):
         at.show(SPEC, "schedule", {"unroll_k": 2})
+
+
+def test_a_script_that_is_no_text_is_refused():
+    with pytest.raises(OptionError, match="text of a script must be a str, got bytes; decode it"):
+        at.script(b"transform.yield")

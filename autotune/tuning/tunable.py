@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autotune.core.errors import ScheduleError
+from autotune.core.errors import OptionError, ScheduleError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
@@ -189,7 +189,9 @@ def script(text: str, *, panel: int = 0) -> TransformScript:
     """A transform script of one's own, for `measure`; see `TransformScript`.
 
     Raises:
-        OptionError: The panel is no number of columns.
+        OptionError: The text is none, or the panel is no number of columns.
     """
+    if not isinstance(text, str):
+        raise OptionError(f"text of a script must be a str, got {type(text).__name__}; decode it")
     check_whole("panel", panel, 0, MOST_COUNT)
     return TransformScript(text, panel)

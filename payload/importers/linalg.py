@@ -90,6 +90,7 @@ def lower(module: "Module", first: str) -> str:
         raise cannot_lower(name, f"torch-mlir writes it as {', '.join(foreign)}, which MLIR does not hold", place=place)
     with module.context:
         propagate_nan(module.operation)
+        place_nan(module.operation)
     return str(module)
 
 
@@ -161,6 +162,51 @@ def rewrite_extremum(select: "Operation") -> None:
     select.erase()
     if not list(condition.uses):
         condition.owner.erase()
+
+
+def place_nan(module: "Operation") -> None:
+    """Let the place of a window's largest element be that of the last NaN, where there is one, in place.
+
+    torch-mlir looks for an element that equals the largest, which no NaN does, and the place was left at -1.
+    """
+    from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
+
+    found: list[Operation] = []
+
+    def gather(op: "Operation") -> WalkResult:
+        if op.operation.name == "arith.cmpf" and PREDICATES[int(op.attributes["predicate"])] == "oeq":
+            found.append(op.operation)
+        return WalkResult.ADVANCE
+
+    module.walk(gather)
+    for compared in found:
+        choose_nan(compared)
+
+
+def choose_nan(compared: "Operation") -> None:
+    """Choose the place of an element that is NaN, where the element is compared with a window's largest; in place."""
+    from torch_mlir.ir import Attribute, InsertionPoint, Operation  # noqa: PLC0415
+
+    element = compared.operands[0]
+    if getattr(element.owner, "name", "") != "tensor.extract":
+        return
+    chosen = only_user(compared.results[0])
+    first = only_user(chosen.results[0]) if chosen is not None and chosen.name == "arith.select" else None
+    end = only_user(first.results[0]) if first is not None and first.name == "arith.select" else None
+    if chosen is None or first is None or end is None or end.name != "linalg.yield":
+        return
+    with InsertionPoint(end), end.location:
+        kind = Attribute.parse(f"{PREDICATES.index('une')} : i64")
+        is_nan = Operation.create("arith.cmpf", [compared.results[0].type], [element, element], {"predicate": kind})
+        operands = [is_nan.result, chosen.operands[1], first.results[0]]
+        place = Operation.create("arith.select", [first.results[0].type], operands).result
+    end.operands[list(end.operands).index(first.results[0])] = place
+
+
+def only_user(value: "Value") -> "Operation | None":
+    """The op that uses a value, where there is one."""
+    users = [use.owner.operation for use in value.uses]
+    return users[0] if len(users) == 1 else None
 
 
 def is_number(value: "Value") -> bool:

@@ -11,6 +11,7 @@ from payload.importers.onnx_einsum import multiply_in_pairs
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_places import PLACES
+from payload.importers.onnx_strange import equal_to_itself, remainder_towards_zero
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
@@ -250,6 +251,8 @@ REWRITES: dict[str, Rewrite] = {
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,
     "Pad": pad_by_copies,
+    "Equal": equal_to_itself,
+    "Mod": remainder_towards_zero,
     "MaxPool": count_places_in_all,
     **PLACES,
 }

@@ -25,6 +25,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_origins import drop_settings, name_places
@@ -62,6 +63,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     graph, more = fold_constants(program.graph_module, held_by(program))
     weights |= more
     drop_settings(graph)
+    compare_with_real(graph)
     write_guards(graph)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
     for node in inputs:
@@ -152,6 +154,11 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.gelu.default: gelu,
         torch.ops.aten.pow.Tensor_Scalar: power,
         torch.ops.aten.as_strided.default: as_strided,
+        torch.ops.aten.div.Tensor_mode: divide,
+        torch.ops.aten.div.Scalar_mode: divide,
+        torch.ops.aten.fmod.Tensor: remainder_towards_zero,
+        torch.ops.aten.fmod.Scalar: remainder_towards_zero,
+        torch.ops.aten.eq.Tensor: is_equal,
     }
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)

@@ -90,3 +90,8 @@ def test_a_machine_is_the_same_on_other_pages_but_its_trials_are_not_mixed(tmp_p
         ]
         first, second = (search.sweep.about["identity"] for search in opened)
     assert second == first | {"pages": "small"}
+
+
+def test_what_no_memory_holds_is_refused_with_its_size():
+    with pytest.raises(MemoryError, match=r"an array must fit what is left of memory, .* GiB, it takes 1\.04858e\+06"):
+        empty_bytes(1 << 50, "small")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import psutil
 
 from autotune.core.errors import MachineError
 from autotune.core.payload import DTYPES, Argument, Array
@@ -52,7 +53,10 @@ def empty_bytes(count: int, pages: Pages) -> "np.ndarray[tuple[int], np.dtype[np
     try:
         memory = mmap.mmap(-1, count + HUGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
-        raise MemoryError(f"{count} bytes must fit what is left of memory: {error}") from error
+        left = psutil.virtual_memory().available / 2**30
+        raise MemoryError(
+            f"an array must fit what is left of memory, {left:.1f} GiB, it takes {count / 2**30:.6g}; compute a part"
+        ) from error
     with suppress(OSError):  # a kernel without huge pages knows no such advice
         memory.madvise(mmap.MADV_HUGEPAGE if pages == "huge" else mmap.MADV_NOHUGEPAGE)
     whole = np.frombuffer(memory, np.uint8)
