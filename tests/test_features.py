@@ -34,6 +34,14 @@ def install_without(removed, folder):
     write_points(folder / "mlir_schedule_autotune-0.dist-info", "mlir-schedule-autotune", left)
 
 
+def test_what_is_listed_without_any_feature(tmp_path):
+    install_without(FEATURES, tmp_path)
+    verbs = re.findall(r"^  (\w+)  ", run_in(tmp_path, "--help"), re.M)
+    assert {"tune", "replay", "regress", "inspect", "compare"} <= set(verbs)
+    assert not {"generate", "selftest", "demo"} & set(verbs)
+    assert "targets:" not in run_in(tmp_path, "list")
+
+
 def run_in(folder, *words):
     """Run the command line of an installation, in a folder of its own."""
     work = folder / "work"
@@ -51,10 +59,7 @@ def run_in(folder, *words):
 @pytest.mark.parametrize("removed", [*([name] for name in FEATURES), FEATURES], ids="-".join)
 def test_engine_tunes_without(removed, tmp_path):
     install_without(removed, tmp_path)
-    help_text = run_in(tmp_path, "--help")
-    assert "tune" in help_text
-    run_in(tmp_path, "list")
-    run_in(tmp_path, "tune", "softmax,rows=8,cols=8", "--trials", "2", "--bundle", "b")
+    run_in(tmp_path, "tune", "softmax,rows=8,cols=8", "--trials", "1", "--bundle", "b")
     assert (tmp_path / "work" / "b" / "manifest.json").is_file()
 
 

@@ -85,7 +85,7 @@ def test_one_slot_asks_the_same_whether_or_not_several_were_possible(tmp_path):
     assert [(trial.task, trial.config) for trial in one] == [(trial.task, trial.config) for trial in also_one]
 
 
-@pytest.mark.parametrize("lost_after", [0, 1, 7, 19])
+@pytest.mark.parametrize("lost_after", [0, 7])
 def test_what_is_finished_is_kept_and_never_run_again_when_all_machines_are_lost(tmp_path, lost_after):
     first = MadeUpSlots(4, lost_after=lost_after)
     with pytest.raises(MachineError, match="gone"):

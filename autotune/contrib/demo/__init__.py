@@ -1,0 +1,1 @@
+"""`autotune demo`: the first minute of a new user."""

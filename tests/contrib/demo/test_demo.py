@@ -1,0 +1,38 @@
+"""`autotune demo`: a small kernel, tuned; what it prints is true of what it wrote."""
+
+import re
+import shlex
+
+import pytest
+from bundle_support import no_care
+
+from autotune.contrib.demo import verb
+from autotune.store.bundle import read_bundle
+
+
+@pytest.fixture
+def shown(autotune, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verb, "KERNEL", "matmul,m=24,n=32,k=16")
+    monkeypatch.setattr(verb, "TRIALS", 2)
+    with no_care():
+        code, out, _ = autotune("demo", "--output", "d")
+    assert code == 0
+    return out
+
+
+def test_it_tells_times_a_loop_and_commands_that_work(shown, autotune, tmp_path):
+    assert read_bundle(tmp_path / "d" / "bundle").payload.name == "matmul,m=24,n=32,k=16"
+    assert re.match(r"matmul,m=24,n=32,k=16: [\d.]+ .?s a call", shown)
+    assert re.search(r"^  numpy: .* x as long$", shown, re.M)
+    assert "its hot loop, " in shown
+    commands = [line.strip() for line in shown.partition("next:")[2].splitlines() if line.strip()]
+    assert len(commands) == 3
+    for command in commands[:2]:
+        assert autotune(*shlex.split(command)[1:])[0] == 0
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_it_fits_a_terminal_of_80_columns(shown):
+    for line in shown.splitlines():
+        assert len(line) <= 80 or "autotune " in line, line
