@@ -56,6 +56,7 @@ class TuneResult:
         overhead_seconds: Seconds of the search that the tuner itself took.
         noise_floor: Relative differences below it were ties.
         notes: Notes on what did not go as hoped, a sentence each.
+        details: Notes for authors of families, a sentence each; `tune --json` has them.
         bundle: Folder of the bundle.
         spent: What became of the error budget; `None` where nothing is rounded.
         oracle: What results were compared with, `reference` or `plain lowering`.
@@ -80,6 +81,7 @@ class TuneResult:
     overhead_seconds: float
     noise_floor: float
     notes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
     bundle: str = ""
     spent: Spent | None = None
     oracle: str = REFERENCE
@@ -126,6 +128,7 @@ class TuneResult:
             "noise_floor": self.noise_floor,
             "uncovered": [asdict(each.op) | {"share": each.share} for each in self.uncovered],
             "notes": list(self.notes),
+            "details": list(self.details),
             "bundle": self.bundle,
             **({"budget": asdict(self.spent)} if self.spent is not None else {}),
         }

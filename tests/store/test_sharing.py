@@ -22,7 +22,7 @@ from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT, Trial
 from autotune.registry import families, load_payload
 from autotune.store.store import Store
-from autotune.tuning.samplers.knob_effects import dead_knobs
+from autotune.tuning.samplers.knob_effects import knobs_without_effect
 from autotune.tuning.stages.running import run_searches
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.tune import TuneOptions
@@ -139,12 +139,12 @@ def test_same_code_is_never_timed_twice_and_dead_knobs_are_named(tmp_path, worke
             assert firsts[trial.twin].config["tile"] == trial.config["tile"]
             assert trial.samples is None
             assert "same IR" in trial.diagnostic
-    assert dead_knobs(trials) == ["comment", "unroll"]
+    assert knobs_without_effect(trials) == ["comment", "unroll"]
 
 
 def test_knob_is_not_called_dead_on_little_evidence():
     trials = [Trial("t", i, {"a": i, "b": 0}, "duplicate" if i else "ok", f"k{i}", "f", twin="k0") for i in range(2)]
-    assert dead_knobs(trials) == []
+    assert knobs_without_effect(trials) == []
 
 
 @pytest.mark.parametrize("family", families(), ids=lambda family: family.name)

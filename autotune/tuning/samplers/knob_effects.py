@@ -1,4 +1,4 @@
-"""Dead knobs: knobs of a family that change nothing."""
+"""Knobs without effect: knobs of a family that change nothing in the code."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from autotune.core.space import Value
 from autotune.core.trial import Trial
 
-ENOUGH = 3  # groups of trials that differ in one knob alone, before it is called dead
+ENOUGH = 3  # groups of trials that differ in one knob alone, before it is said to have no effect
 
 
-def dead_knobs(trials: Sequence[Trial]) -> list[str]:
+def knobs_without_effect(trials: Sequence[Trial]) -> list[str]:
     """Knobs that made no difference to the code wherever trials differ in them alone.
 
     Args:

@@ -124,6 +124,6 @@ def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:
     taught = sum(search.search.lessons > 0 for search in searches)
     reckoned = sum(search.search.is_reckoned for search in searches)
     return (
-        f"sampler {DEFAULT}: a cost model tries what promises the most gain a second; of {len(searches)} tasks, "
-        f"arithmetic tells it something beforehand of {reckoned}, recorded spaces of {taught}; see `inspect --why`"
+        f"sampler {DEFAULT}: a cost model; arithmetic knows {reckoned} of {len(searches)} tasks beforehand, "
+        f"recorded spaces {taught}; see `inspect --why`"
     )

@@ -13,7 +13,7 @@ from autotune.core.task_names import readable_name
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import SessionFigures, figures_of
 from autotune.tuning.result import Spent, TuneResult
-from autotune.tuning.samplers.knob_effects import dead_knobs
+from autotune.tuning.samplers.knob_effects import knobs_without_effect
 from autotune.tuning.samplers.objectives import describe_front
 from autotune.tuning.stages.assemble import Assembly
 from autotune.tuning.stages.choose import Choice
@@ -117,8 +117,6 @@ def summarize(
             f"{searched.unlike} trials in the store are of another machine, compiler, payload text, family or script; "
             "they are not used"
         )
-    dead = [(search.task.tag, knob) for search in searches for knob in dead_knobs(search.trials)]
-    notes += [f"{tag}: knob {knob} made no difference to the code; a dead knob of its family" for tag, knob in dead]
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     beside = figures.reference_seconds
     share = share_beside(flops, figures.best_seconds, beside, machine) if flops and beside is not None else None
@@ -142,6 +140,11 @@ def summarize(
         overhead_seconds=searched.ran.overhead_seconds,
         noise_floor=run.floor,
         notes=(*notes, *assembly.notes),
+        details=tuple(
+            f"{search.task.tag}: knob {knob} made no difference to the code"
+            for search in searches
+            for knob in knobs_without_effect(search.trials)
+        ),
         spent=spent,
         oracle=payload.oracle,
         unproved=payload.unproved,
