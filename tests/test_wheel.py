@@ -72,7 +72,7 @@ def test_wheel_in_an_empty_environment_works_far_from_any_checkout(tmp_path):
     far = tmp_path / "far"
     far.mkdir()
     call(programs / "python", "-c", IMPORT_ALL, place=far)
-    assert "payload.kernels:matmul" in call(autotune, "list", place=far)
+    assert "payload.kernels:matmul" in call(autotune, "list", "--json", place=far)
     call(autotune, "tune", PAYLOAD, "--trials", 3, place=far, env=QUICKLY)
     (bundle,) = far.glob("tuned/*/bundles/*")
     assert PAYLOAD in call(autotune, "inspect", place=far)

@@ -1,6 +1,8 @@
 """`autotune list`: what there is by name."""
 
+import inspect
 import json
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import typer
@@ -8,22 +10,35 @@ import typer
 from autotune.cli.options import AsJson
 from autotune.cli.say import complain
 
+WIDTH = 14  # of names
+
 
 def list_names(as_json: AsJson = False) -> None:
-    """List payloads, schedule families, baselines and comparators, plug-ins included.
+    """List payloads with their parameters, schedule families, baselines and comparators, plug-ins included.
 
     Example: autotune list
     """
     from autotune.registry import groups, listings, registered
 
-    found: dict[str, Any] = {
-        group.rpartition(".")[2]: {name: point.value for name, point in registered(group).items()} for group in groups()
-    }
-    found |= listings(complain)
+    members = {group.rpartition(".")[2]: registered(group) for group in groups()}
     if as_json:
-        typer.echo(json.dumps(found))
+        found: dict[str, Any] = {kind: {n: p.value for n, p in points.items()} for kind, points in members.items()}
+        typer.echo(json.dumps(found | listings(complain)))
         return
-    for kind, members in found.items():
+    lines = {kind: {n: description(p) for n, p in points.items()} for kind, points in members.items()}
+    for kind, each in (lines | listings(complain)).items():
         typer.echo(f"{kind}:")
-        for name, where in members.items():
-            typer.echo(f"  {name:14s} {where}")
+        for name, line in each.items():
+            typer.echo(f"  {name:{WIDTH}s} {line}")
+
+
+def description(point: EntryPoint) -> str:
+    """What an entry point is: the first line of its docstring, or of its type's; its module where there is none."""
+    try:
+        loaded = point.load()
+    except Exception:  # a plug-in raises whatever it raises; using it says what
+        return point.value
+    own = loaded if inspect.isroutine(loaded) or inspect.isclass(loaded) else type(loaded)
+    if own.__module__ == "builtins":
+        return point.value
+    return (inspect.getdoc(own) or point.value).splitlines()[0].replace("``", "")

@@ -10,7 +10,7 @@ from typing import Any
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.stages import STEPS
 from autotune.core.candidate import Candidate
-from autotune.core.errors import PayloadError, RuleError
+from autotune.core.errors import PayloadError, RuleError, ScheduleError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.ops.uncovered import UncoveredOp
 from autotune.core.payload import UNPROVED, Payload
@@ -105,7 +105,7 @@ def show_stage(
     machine = this_machine()
     script = own_of(bundle) if bundle is not None else read_own(payload, schedule) if not family else None
     parts = parts_of(payload, script)
-    own = script or (load_family(family) if family else None)
+    own = script or (covering(load_family(family), parts.tasks, payload) if family else None)
     if stage == "space":
         shown = [as_recorded(each, recorded, machine, own) for each in parts.tasks if task in (None, each.tag)]
         return Shown("\n\n".join(describe_space(each, machine) for each in shown))
@@ -120,6 +120,18 @@ def show_stage(
         return render(stage, payload, recorded_candidate(bundle), machine)
     whole = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
     return show_tasks(stage, payload, whole, machine, parts.payload.text)
+
+
+def covering(family: Family, tasks: Sequence[Task], payload: Payload) -> Family:
+    """A family that somebody names.
+
+    Raises:
+        ScheduleError: No task of the payload is covered by it.
+    """
+    if not any(family.covers(task) for task in tasks):
+        tags = ", ".join(task.tag for task in tasks) or "none"
+        raise ScheduleError(f"--family must cover a task of {payload.name}: {tags}; {family.name!r} covers none")
+    return family
 
 
 def list_tasks(

@@ -50,7 +50,7 @@ class MeshCost:
 
 
 def open_mesh(argument: str) -> MeshCost:
-    """The mesh that follows ``mesh:``.
+    """A simulated mesh of cores, ``mesh:4x4`` or one of the shipped grids; nothing is measured.
 
     Raises:
         MachineError: There is no such grid.
