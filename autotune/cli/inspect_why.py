@@ -11,7 +11,7 @@ from autotune.reports.format import duration, out
 from autotune.reports.why import SearchReasons, TrialReason, read_reasons
 
 COLUMNS = (Column("expected"), Column("measured"), Column("off"), Column("of"))
-REFUSALS = {"constraint": "broke a law", "duplicate": "had been asked for"}
+REFUSALS = {"constraint": "violated a constraint", "duplicate": "had been asked for"}
 
 
 def show_reasons(location: str, payload: str | None, *, as_json: bool) -> None:

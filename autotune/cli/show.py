@@ -49,7 +49,8 @@ def show(
 
     `analysis` is what can be known before it runs: operations and bytes, what is fused and why not, ranges of values
     and what precision each needs, the arena over time, reuse distances and what each cache fetches.
-    `space` is what may be chosen: knobs with their values, laws, and how many combinations differ and obey.
+    `space` is what may be chosen: knobs with their values, constraints, and how many combinations are distinct
+    and valid.
     `asm` is the hot loop, with its instruction mix and llvm-mca's cycles beside measured ones; `code` is all of it.
 
     Example: autotune show matmul,m=512,n=512,k=512 --stage asm --diff default unroll_k=1

@@ -9,7 +9,7 @@ from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Space, Value
 from autotune.reports.scheduled import Scheduled
 
-MOST_COUNTED = 1_000_000  # combinations; beyond, a sample tells how many differ and obey
+MOST_COUNTED = 1_000_000  # combinations; beyond, a sample tells how many are distinct and valid
 SAMPLE = 20_000
 MOST_WIDTH = 60
 
@@ -32,26 +32,26 @@ def describe_space(scheduled: Scheduled, machine: Machine) -> str:
 
 
 def counted(space: Space) -> str:
-    """How many combinations there are, and how many of them differ and obey the laws."""
-    laws = f", {len(space.constraints)} law{'s' * (len(space.constraints) != 1)}" if space.constraints else ""
+    """How many combinations there are, and how many of them are distinct and valid."""
+    laws = f", {len(space.constraints)} constraint{'s' * (len(space.constraints) != 1)}" if space.constraints else ""
     knobs = f"{len(space.knobs)} knob{'s' * (len(space.knobs) != 1)}{laws}"
     if space.size <= MOST_COUNTED:
-        return f"{knobs}; {space.size} combinations, {sum(1 for _ in space.configs())} differ and obey"
+        return f"{knobs}; {space.size} combinations, {sum(1 for _ in space.configs())} distinct and valid"
     draw = random.Random(0)
     drawn = ({knob.name: draw.choice(knob.values) for knob in space.knobs} for _ in range(SAMPLE))
     share = sum(space.broken_law(config) is None for config in drawn) / SAMPLE
-    return f"{knobs}; {space.size:.3g} combinations, about {share * space.size:.2g} differ and obey"
+    return f"{knobs}; {space.size:.3g} combinations, about {share * space.size:.2g} distinct and valid"
 
 
 def laws_of(space: Space, script: OpenScript | None, machine: Machine) -> list[str]:
     """A line a law."""
     if script is None:
-        return [f"law: {constraint.law}" for constraint in space.constraints]
+        return [f"constraint: {constraint.law}" for constraint in space.constraints]
     facts = facts_of(machine)
     lines = []
     for law in script.laws:
         here = ", ".join(f"{name} is {facts[name]}" for name in sorted(facts_in(law)))
-        lines.append(f"law: {law.sentence} (line {law.site.line}{'; here ' + here if here else ''})")
+        lines.append(f"constraint: {law.sentence} (line {law.site.line}{'; here ' + here if here else ''})")
     return lines
 
 

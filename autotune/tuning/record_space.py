@@ -118,7 +118,7 @@ def record_space(
     listener.stage("choosing the part")
     part = part_of(whole, default, share=options.share, most=options.most, seed=options.seed)
     lawful = sum(1 for _ in part.configs())
-    listener.note(f"{lawful} configs are recorded of {whole.size} combinations, with laws between them")
+    listener.note(f"{lawful} configs are recorded of {whole.size} combinations, with constraints between them")
     with Store.open(journal) as store:
         search = TaskSearch.open(
             task, PartFamily(family, part), machine, store, payload=payload.name, sampler="grid", seed=options.seed

@@ -241,7 +241,7 @@ def test_selections_that_break_a_law_are_refused():
     more = "%x = smt.int.cmp gt %a_, %b_\n smt.assert %x"
     first = f'%a = transform.tune.knob<"a"> = 4 from options = [4, 8] -> {SIZE}\n'
     text = own_module(first + knob("b", "[5, 7]") + law(more) + tiled("%a", "%b"))
-    with pytest.raises(SpaceError, match=r"mine\.mlir: selected values must obey the laws, they break: a > b"):
+    with pytest.raises(SpaceError, match="selected values must satisfy the constraints, they violate: a > b"):
         read(text).default(this_machine())
 
 
@@ -250,7 +250,7 @@ def test_selections_that_break_a_law_are_refused():
     [
         ("%r = smt.declare_fun \"autotune.l9\" : !smt.int\n smt.yield", "a fact of the machine must be one of"),
         ("%r = smt.declare_fun : !smt.int\n %x = smt.int.cmp lt %r, %a_\n smt.assert %x", "value must be equal"),
-        ("%r = smt.int2bv %a_ : !smt.bv<8>", "smt.int2bv is no op that laws are evaluated with"),
+        ("%r = smt.int2bv %a_ : !smt.bv<8>", "smt.int2bv is no op that constraints are evaluated with"),
     ],
 )  # fmt: skip
 def test_laws_that_cannot_be_evaluated_are_refused(body, words):
@@ -260,7 +260,7 @@ def test_laws_that_cannot_be_evaluated_are_refused(body, words):
 
 def test_a_law_about_what_is_known_at_run_time_only_is_refused():
     count = f"{MATCH}\n%n = transform.num_associations %op : ({HANDLE}) -> {SIZE}\n"
-    with pytest.raises(ScheduleError, match="a law must be about knobs and constants, its operand 0 is neither"):
+    with pytest.raises(ScheduleError, match="a constraint must be about knobs and constants, its operand 0 is neither"):
         read(own_module(count + law("%x = smt.int.cmp lt %n_, %n_\n smt.assert %x", operands="%n")))
 
 

@@ -57,7 +57,7 @@ def test_inspect_why_prints_expected_beside_measured(store):
     said = CliRunner().invoke(app, ["inspect", str(store), "--why"])
     assert said.exit_code == 0, said.output
     assert "the cost model" in said.output
-    assert "proposals that were skipped: 6 broke a law" in said.output
+    assert "proposals that were skipped: 6 violated a constraint" in said.output
     assert "rank correlation 1.00" in said.output
     plain = CliRunner().invoke(app, ["inspect", str(store), "--why", "--json"])
     assert json.loads(plain.output)[0]["trials"][1]["drafted"] == 30

@@ -122,11 +122,11 @@ def test_show_knows_a_bundle_of_a_script(stage, folder):
 def test_show_says_what_may_be_chosen(tmp_path):
     (tmp_path / "mine.mlir").write_text(SCRIPT)
     lines = show("matmul,m=32,n=48,k=16", "space", schedule=tmp_path / "mine.mlir").text.splitlines()
-    assert lines[0].endswith("mine.mlir: 5 knobs, 1 law; 72 combinations, 25 differ and obey")
+    assert lines[0].endswith("mine.mlir: 5 knobs, 1 constraint; 72 combinations, 25 distinct and valid")
     assert lines[1].split() == ["knob", "default", "values", "counts", "where", "line"]
     assert lines[2].split() == ["tile_m", "8", "4", "8", "everywhere", "5"]
     assert lines[6].split() == ["unroll", "2", "2", "4", "vectors=1", "23"]
-    assert lines[7] == "law: tile_m * tile_n <= 256 (line 8)"
+    assert lines[7] == "constraint: tile_m * tile_n <= 256 (line 8)"
 
 
 def test_what_finds_nothing_is_said_and_is_no_failure(tmp_path):

@@ -20,7 +20,7 @@ RECORDED = sorted(RESULTS.glob("*/own_schedules/three_ways.json"))
 
 def test_its_space_is_counted_exactly():
     first, *_ = show("matmul,m=256,n=256,k=256", "space", schedule=SCRIPT).text.splitlines()
-    assert first.endswith("three_ways.mlir: 5 knobs, 1 law; 243 combinations, 120 differ and obey")
+    assert first.endswith("three_ways.mlir: 5 knobs, 1 constraint; 243 combinations, 120 distinct and valid")
 
 
 def test_a_grid_asks_for_each_config_once_and_for_none_that_breaks_the_law_or_differs_where_it_does_not_count():

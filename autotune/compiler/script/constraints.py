@@ -33,7 +33,9 @@ def read_law(
     terms: dict[ir.Value, Term] = {}
     for number, (operand, argument) in enumerate(zip(op.operands, block.arguments, strict=True)):
         if operand not in operands:
-            raise refuse_at(source, op, f"a law must be about knobs and constants, its operand {number} is neither")
+            raise refuse_at(
+                source, op, f"a constraint must be about knobs and constants, its operand {number} is neither"
+            )
         terms[argument] = operands[operand]
     asserted: list[Term] = []
     given: list[Term] = []
@@ -78,7 +80,9 @@ def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, sourc
     if name == "int.cmp":
         name += f" {COMPARISONS[int(ir.IntegerAttr(op.attributes['pred']))]}"
     if name not in OPERATIONS:
-        raise refuse_at(source, op, f"{op.name} is no op that laws are evaluated with; use integers and truth values")
+        raise refuse_at(
+            source, op, f"{op.name} is no op that constraints are evaluated with; use integers and truth values"
+        )
     return Term(name, operands)
 
 

@@ -174,7 +174,9 @@ class ScriptWalk:
         law = ScriptLaw(self.numbers[op], asserted, results, self.site(op, taken))
         if results and any(each.number == law.number and each.results != results for each in self.laws):
             raise refuse_at(
-                self.source, op, "a law that gives values must give the same wherever it is included; include it once"
+                self.source,
+                op,
+                "a constraint that gives values must give the same wherever it is included; include it once",
             )
         if law not in self.laws:
             self.laws.append(law)

@@ -176,7 +176,9 @@ class OpenScript:
             if space.broken_law(settled := space.settled(config)) is None:
                 return settled
         which = "selected" if any(knob.selected is not None for knob in self.knobs) else "some"
-        raise SpaceError(f"{self.source}: {which} values must obey the laws, they break: {law}; select others")
+        raise SpaceError(
+            f"{self.source}: {which} values must satisfy the constraints, they violate: {law}; select others"
+        )
 
     def _from_the_first(self) -> Iterator[dict[str, Value]]:
         """Configs with what is selected, those first that differ least from the first values."""

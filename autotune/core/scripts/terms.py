@@ -96,7 +96,7 @@ def evaluate(term: Term, given: Mapping[str, Value]) -> int:
     if term.op in (GIVEN, CHOOSE):
         value = given.get(str(term.value))
         if not isinstance(value, int):
-            raise SpaceError(f"laws must be about numbers, {term.value} is {value!r}; leave it out of them")
+            raise SpaceError(f"constraints must be about numbers, {term.value} is {value!r}; leave it out of them")
         return evaluate(term.operands[value], given) if term.op == CHOOSE else value
     if term.op == "ite":
         return evaluate(term.operands[1 if evaluate(term.operands[0], given) else 2], given)

@@ -108,7 +108,7 @@ class Search:
         for config in (default, *starts):
             space.check(config)
             if law := space.broken_law(config):
-                raise SpaceError(f"default config must obey: {law}; got {dict(config)}; choose another default")
+                raise SpaceError(f"default config must satisfy: {law}; got {dict(config)}; choose another default")
         self.rejected = {"duplicate": 0, "constraint": 0}
         self._space = space
         self._features = features

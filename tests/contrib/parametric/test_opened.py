@@ -169,7 +169,7 @@ def test_an_open_script_is_shown_given_back_and_tuned(autotune, refused, tmp_pat
     assert code == 0
     code, out, _ = autotune("show", spec, "--schedule", "open.mlir", "--stage", "space")
     configs = len(list(read(Path("open.mlir").read_text()).space(at.this_machine()).configs()))
-    assert f"{configs} differ and obey" in out
+    assert f"{configs} distinct and valid" in out
     theirs = autotune("show", spec, "--stage", "lowered")[1]
     assert autotune("show", spec, "--schedule", "open.mlir", "--stage", "lowered")[1] == theirs
     refused("show", spec, "--open", "--stage", "space", words="--open must go with stage schedule, got space; drop one")
