@@ -11,13 +11,14 @@ LOOSE = 5e-2  # the same where values are rounded on the way, to f16 or to 8 bit
 FEW = 1e-3  # part of the integers and booleans that may differ, as rounding decides comparisons
 
 
-def differences(ours: Array, theirs: Array, tolerance: float) -> Iterator[str]:
+def differences(ours: Array, theirs: Array, tolerance: float, slack: float = 0.0) -> Iterator[str]:
     """In words, how far results are from those of a framework that ran the user's file; nothing if they agree.
 
     Args:
         ours: Results of the oracle, which computes what was read of the file.
         theirs: Results of the framework. What is not finite here is not compared: f32 ends before f64 does.
         tolerance: How far floats may be, as part of the largest.
+        slack: How far they may be besides, absolute.
     """
     if ours.shape != theirs.shape:
         yield f"its shape is {theirs.shape} there, {ours.shape} by the oracle"
@@ -34,5 +35,5 @@ def differences(ours: Array, theirs: Array, tolerance: float) -> Iterator[str]:
     exact = theirs[finite].astype(np.float64)
     apart, largest = np.abs(ours[finite].astype(np.float64) - exact), float(np.max(np.abs(exact), initial=0.0))
     worst = float(np.max(apart, initial=0.0))
-    if not worst <= tolerance * largest:
+    if not worst <= tolerance * largest + slack:
         yield f"by up to {worst:.3g} where values are at most {largest:.3g}, {tolerance:g} of which is allowed"

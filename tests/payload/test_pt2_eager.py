@@ -70,3 +70,18 @@ def test_an_importer_that_reads_a_program_wrongly_is_refused(tmp_path):
     )
     assert "UnsupportedError: result0 must be what PyTorch computes of the program as it is" in done.stderr
     assert not (tmp_path / "wrong").exists()
+
+
+class Centred(torch.nn.Module):
+    """Numbers less their mean, which add up to nothing but rounding."""
+
+    def forward(self, x):
+        return (x - x.mean(-1, keepdim=True)).mean(-1)
+
+
+def test_sums_that_cancel_may_differ_by_the_rounding_of_the_program_itself():
+    program = exported(Centred(), torch.from_numpy(X))
+    wide = X.astype(np.float64)
+    check_program(program, [X], [(wide - wide.mean(-1, keepdims=True)).mean(-1)], {})
+    with pytest.raises(UnsupportedError, match="it differs"):
+        check_program(program, [X], [wide.mean(-1)], {})
