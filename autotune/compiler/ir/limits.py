@@ -10,6 +10,7 @@ from math import prod
 from mlir import ir
 
 from autotune.compiler.ir.module import every_op, symbol
+from autotune.compiler.ir.views import view_fault
 
 # Dialects whose ops compute, read and write arrays, whatever they are; of others, the ops that do nothing else.
 COMPUTING = ("linalg", "tensor", "arith", "math", "scf", "affine", "vector", "index", "ub", "bufferization")
@@ -128,7 +129,7 @@ def program_fault(module: ir.Module) -> str | None:
 
 def op_fault(op: ir.Operation) -> str | None:
     """What is wrong with an op that does more than to compute, and to read and write arrays."""
-    return None if computes(op.name) else f"must hold ops that compute alone, it has {op.name}"
+    return view_fault(op) if computes(op.name) else f"must hold ops that compute alone, it has {op.name}"
 
 
 def computes(name: str) -> bool:

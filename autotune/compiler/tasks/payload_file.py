@@ -166,7 +166,7 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
     """Name, role, shape and dtype of every argument.
 
     Raises:
-        PayloadError: An argument is no static memref of a known element type, or nothing is written.
+        PayloadError: An argument is no static memref of a known element type, in order, or nothing is written.
     """
     block = function.regions[0].blocks[0]
     if len(function.attributes["function_type"].value.results):
@@ -182,6 +182,11 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
                 f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape over "
                 f"{', '.join(DTYPES)}, got {kind}; fix its sizes"
             )
+        if str(kind) != (plain := plain_type(kind)):
+            raise PayloadError(
+                f"argument {index} of @{symbol(function)} in {path} must be {plain}, whose elements lie one behind "
+                f"another, got {kind}; copy it into one of other steps"
+            )
         role = role_of(function, index, path)
         low, high = range_of(function, index, value)
         arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type), low, high))
@@ -191,6 +196,11 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
             f'mark one with {{{ROLE} = "output"}}'
         )
     return with_accepted(function, arguments)
+
+
+def plain_type(kind: ir.MemRefType) -> str:
+    """The type of an array of a shape and of elements, in the order of C, as callers have them."""
+    return "x".join(("memref<", *map(str, kind.shape), f"{kind.element_type}>")).replace("<x", "<")
 
 
 def with_accepted(function: ir.OpView, arguments: list[Argument]) -> tuple[Argument, ...]:

@@ -1,0 +1,181 @@
+"""Views of arrays: which ones are known to lie inside of what they are views of, from their types and constants alone.
+
+A view has no copy of its elements, so that a size or an offset that is not true of its array is memory of others.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from mlir import ir
+
+from autotune.compiler.ir.values import constant, is_constant
+
+MOST_INDEX = 1 << 62
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+RESHAPES = ("memref.expand_shape", "memref.collapse_shape", "memref.reshape")
+
+
+def view_fault(op: ir.Operation) -> str | None:
+    """What is wrong with a view that may reach outside of its array, or with one of no array; `None` if nothing."""
+    if op.name == "ub.poison" and is_array(op.results[0].type):
+        return f"must hold views of arrays, {op.name} is of none"
+    lies_inside = {
+        "memref.cast": cast_forgets,
+        "memref.reinterpret_cast": cast_lies_inside,
+        "memref.subview": part_lies_inside,
+        "memref.view": bytes_lie_inside,
+        **dict.fromkeys(RESHAPES, shape_lies_inside),
+    }
+    if op.name not in lies_inside or lies_inside[op.name](op):
+        return None
+    return (
+        "must hold views that lie inside their arrays by constant offsets, sizes and strides, "
+        f"{op.name} of {str(op.operands[0].type)[:80]} may reach outside"
+    )
+
+
+def is_array(kind: ir.Type) -> bool:
+    """Tell whether a type is of arrays in memory."""
+    return isinstance(kind, ir.MemRefType | ir.UnrankedMemRefType)
+
+
+def reach(offset: int, sizes: Sequence[int], strides: Sequence[int]) -> range | None:
+    """Elements between the first and the last that a view has, counted along memory; `None` if that is not known."""
+    if DYNAMIC in (offset, *sizes, *strides) or min(sizes, default=0) < 0:
+        return None
+    if 0 in sizes:
+        return range(0)
+    steps = [(size - 1) * stride for size, stride in zip(sizes, strides, strict=True)]
+    return range(offset + sum(step for step in steps if step < 0), offset + sum(s for s in steps if s > 0) + 1)
+
+
+def layout_of(kind: ir.MemRefType) -> tuple[list[int], int] | None:
+    """Strides and offset of an array, `DYNAMIC` where they are not known; `None` if it has no strides."""
+    try:
+        strides, offset = kind.get_strides_and_offset()
+    except ValueError:
+        return None
+    return list(strides), int(offset)
+
+
+def reach_of(kind: ir.Type) -> range | None:
+    """Elements that an array of a type has; `None` if its type does not say."""
+    if not isinstance(kind, ir.MemRefType) or (layout := layout_of(kind)) is None:
+        return None
+    strides, offset = layout
+    return reach(offset, list(kind.shape), strides)
+
+
+def within(part: range | None, whole: range | None) -> bool:
+    """Tell whether a part is known to lie inside of a whole."""
+    if part is None or whole is None:
+        return False
+    return not part or (whole.start <= part.start and part.stop <= whole.stop)
+
+
+def numbers_of(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
+    """Offsets, sizes and strides of a view, `DYNAMIC` where no constant gives them."""
+    given = iter(op.operands[1:])
+    offsets, sizes, strides = (
+        [
+            number_of(next(given)) if number == DYNAMIC else number
+            for number in ir.DenseI64ArrayAttr(op.attributes[name])
+        ]
+        for name in ("static_offsets", "static_sizes", "static_strides")
+    )
+    return offsets, sizes, strides
+
+
+def number_of(value: ir.Value) -> int:
+    """What a constant holds; `DYNAMIC` for any other value."""
+    return constant(value) if is_constant(value) else DYNAMIC
+
+
+def cast_lies_inside(op: ir.Operation) -> bool:
+    """Tell whether elements counted anew from the first of an array's memory are such of the array."""
+    (offset,), sizes, strides = numbers_of(op)
+    whole, said = reach_of(op.operands[0].type), reach_of(op.results[0].type)
+    return within(reach(offset, sizes, strides), whole) and (said is None or within(said, whole))
+
+
+def part_lies_inside(op: ir.Operation) -> bool:
+    """Tell whether a subview takes indices that its source has, of every dimension, in all iterations of its loops."""
+    given = iter(op.operands[1:])
+    said = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
+    firsts = [indices_of(next(given)) if first == DYNAMIC else range(first, first + 1) for first in said]
+    _, sizes, strides = numbers_of(op)
+    return all(
+        first is not None and all(within(reach(end, [size], [step]), reach(0, [whole], [1])) for end in ends(first))
+        for first, size, step, whole in zip(firsts, sizes, strides, op.operands[0].type.shape, strict=True)
+    )
+
+
+def ends(indices: range) -> list[int]:
+    """The first and the last index; none where there are none."""
+    return [indices[0], indices[-1]] if indices else []
+
+
+def indices_of(value: ir.Value) -> range | None:
+    """Numbers that a value of type index may have: a constant's, or those of a loop of constant bounds."""
+    if is_constant(value):
+        return range(constant(value), constant(value) + 1)
+    bounds = bounds_of(value) if isinstance(value, ir.BlockArgument) else None
+    if bounds is None or not all(0 <= bound < MOST_INDEX for bound in bounds) or bounds[2] == 0:
+        return None  # bounds may be compared unsigned, and a step may wrap around
+    return range(*bounds)
+
+
+def bounds_of(value: ir.BlockArgument) -> tuple[int, int, int] | None:
+    """Lower bound, upper bound and step of the loop whose index a value is; `None` for any other value."""
+    loop, number = value.owner.owner.operation, value.arg_number
+    if loop.name == "scf.for" and number == 0:
+        lower, upper, step = (number_of(bound) for bound in list(loop.operands)[:3])
+        return lower, upper, step
+    if loop.name == "scf.parallel":
+        count = len(value.owner.arguments)
+        lower, upper, step = (number_of(loop.operands[kind * count + number]) for kind in range(3))
+        return lower, upper, step
+    names = ("staticLowerBound", "staticUpperBound", "staticStep")
+    if loop.name == "scf.forall" and number < len(ir.DenseI64ArrayAttr(loop.attributes[names[0]])):
+        lower, upper, step = (ir.DenseI64ArrayAttr(loop.attributes[name])[number] for name in names)
+        return lower, upper, step
+    return None
+
+
+def bytes_lie_inside(op: ir.Operation) -> bool:
+    """Tell whether elements that are made of bytes are made of those of the source."""
+    kind, given = op.results[0].type, iter(op.operands[2:])
+    first = number_of(op.operands[1])
+    sizes = [number_of(next(given)) if size == DYNAMIC else size for size in kind.shape]
+    size, whole = bytes_of(kind.element_type), reach_of(op.operands[0].type)
+    if size is None or whole is None or first == DYNAMIC or reach(0, sizes, [1] * len(sizes)) is None:
+        return False
+    return within(range(first, first + prod(sizes) * size), whole)
+
+
+def bytes_of(kind: ir.Type) -> int | None:
+    """Bytes that a number takes in an array; `None` for what is none."""
+    if isinstance(kind, ir.IndexType):
+        return 8
+    if isinstance(kind, ir.IntegerType | ir.FloatType):
+        return int(1 << (-(-kind.width // 8) - 1).bit_length())  # such as 16 for 10 bytes of f80
+    return None
+
+
+def shape_lies_inside(op: ir.Operation) -> bool:
+    """Tell whether an array of another shape has the elements of the source."""
+    return within(reach_of(op.results[0].type), reach_of(op.operands[0].type))
+
+
+def cast_forgets(op: ir.Operation) -> bool:
+    """Tell whether the result of a cast claims nothing that its source does not: sizes, strides, offset."""
+    source, result = op.operands[0].type, op.results[0].type
+    if not isinstance(result, ir.MemRefType):
+        return True
+    if not isinstance(source, ir.MemRefType) or source.rank != result.rank:
+        return False
+    before, after = layout_of(source), layout_of(result)
+    if before is None or after is None:
+        return bool(source == result)
+    claims = zip((*source.shape, *before[0], before[1]), (*result.shape, *after[0], after[1]), strict=True)
+    return all(claimed in (known, DYNAMIC) for known, claimed in claims)
