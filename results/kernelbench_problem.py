@@ -46,6 +46,7 @@ STRANGE: dict[str, tuple[float, ...]] = {
 }
 EACH = 2  # elements of an input that become each of them
 AS_PYTORCH = 4.0  # times the largest error of PyTorch's own float32 is right too
+SMALL = 1e-3  # largest value below which a share of it says nothing: what adds up to nothing is only rounding
 CANCELLED = 1e-6  # absolute error that is right: of numbers near 1 that add up to nothing, no larger one is left
 ROUNDS, ROUND_SECONDS = 15, 0.01
 Values = list[Any]
@@ -262,7 +263,7 @@ def close(mine: Array, theirs: Array, allowed: float) -> Array:
 def worst_error(got: Sequence[Array], exact: Sequence[Array]) -> float:
     """Largest error of the real numbers of finite results, as a share of the largest value."""
     errors = [
-        float(np.max(np.abs(mine - theirs), initial=0.0) / max(float(np.max(np.abs(theirs), initial=0.0)), 1e-30))
+        float(np.max(np.abs(mine - theirs), initial=0.0) / max(float(np.max(np.abs(theirs), initial=0.0)), SMALL))
         for mine, theirs in zip(got, exact, strict=True)
         if theirs.dtype.kind == "f"
     ]
