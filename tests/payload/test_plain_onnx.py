@@ -41,6 +41,12 @@ MODELS = {
     "DepthToSpace by columns": lambda p: one(p, "DepthToSpace", [2, 2, 12, 14], blocksize=2, mode="CRD"),
     "DepthToSpace by rows": lambda p: one(p, "DepthToSpace", [2, 2, 12, 14], blocksize=2),
     "Selu by default": lambda p: one(p, "Selu", [2, 8, 6, 7]),
+    **{
+        f"AveragePool with dilations, {name}": lambda p, attributes=attributes: one(
+            p, "AveragePool", [2, 8, 6, 7], kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 1, 1, 1], **attributes
+        )
+        for name, attributes in {"inside": {}, "and its border": {"count_include_pad": 1}}.items()
+    },
     "LRN": lambda p: one(p, "LRN", [2, 8, 6, 7], size=4, alpha=0.5),
     "MaxPool with places": lambda p: one(
         p, "MaxPool", [2, 8, 3, 3], outputs=("y", "i"), kinds=(FLOAT, INT64), kernel_shape=[2, 2], strides=[2, 2]

@@ -164,4 +164,19 @@ def combines(op: ir.Operation, number: int) -> bool:
     end = block.operations[len(block.operations) - 1].operation
     there = block.arguments[len(op.operands) - len(op.results) + number]
     by = maker(end.operands[number])
-    return by is not None and by.name in COMBINES and there in list(by.operands) and len(list(there.uses)) == 1
+    if by is None or by.name not in COMBINES or there not in list(by.operands) or len(list(there.uses)) != 1:
+        return False
+    return any(reads_tensor(op, value) for value in by.operands if value != there)
+
+
+def reads_tensor(op: ir.Operation, value: ir.Value) -> bool:
+    """Tell whether a value in a body comes from an element of an input.
+
+    Upstream's vectorizer makes vectors of all loops of those alone: a constant that is summed it adds once a tile.
+    """
+    by = maker(value)
+    if by is not None:
+        return any(reads_tensor(op, each) for each in by.operands)
+    block = op.regions[0].blocks[0]
+    inputs = zip(block.arguments, list(op.operands)[: len(op.operands) - len(op.results)], strict=False)
+    return any(value == argument and isinstance(operand.type, ir.ShapedType) for argument, operand in inputs)
