@@ -210,6 +210,27 @@ def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
     return True
 
 
+def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """BitShift by amounts that may be negative, or of all bits: those leave the sign alone, or zeros."""
+    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
+
+    x, amount = node.input
+    kind = facts.kinds[x]
+    bits = 8 * tensor_dtype_to_np_dtype(kind).itemsize
+    known = facts.constants.get(amount)
+    if known is not None and np.all((known >= 0) & (known < bits)):
+        return False
+    zero, direction = writer.number(0, kind), of(node, "direction", "")
+    least = writer.add("GreaterOrEqual", amount, zero)
+    inside = writer.add("And", least, writer.add("Less", amount, writer.number(bits, kind)))
+    held = writer.add("Where", inside, amount, writer.number(bits - 1, kind))
+    if direction == "RIGHT":  # the last place that there is holds the sign
+        writer.add("BitShift", x, held, into=node.output[0], direction=direction)
+        return True
+    writer.add("Where", inside, writer.add("BitShift", x, held, direction=direction), zero, into=node.output[0])
+    return True
+
+
 def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Partial products, in twice as many elements at each step: ``y[i - 1] y[i]``, then ``y[i - 2] y[i]`` and so on.
 
@@ -242,6 +263,7 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 
 
 REWRITES: dict[str, Rewrite] = {
+    "BitShift": shift_inside,
     "MatMul": multiply_vector,
     "CumProd": scan_by_steps,
     "CumSum": scan_by_steps,

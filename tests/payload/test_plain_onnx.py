@@ -5,7 +5,9 @@ import onnx
 import pytest
 from bundle_support import no_care
 from model_zoo import FLOAT, INT64, TensorProto, helper, numpy_helper, save
+from onnx.reference import ReferenceEvaluator
 
+import autotune as at
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
@@ -176,6 +178,22 @@ def test_an_op_computes_what_onnx_says(name, tmp_path, worker):
     for seed in (0, 1):
         (found,) = worker.evaluate(Job(payload, (candidate,), machine, seed=seed))
         assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
+
+
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+@pytest.mark.parametrize("dtype", [np.int8, np.int32])
+def test_shifts_by_negative_amounts_and_past_all_bits_leave_the_sign_alone(direction, dtype, tmp_path):
+    bits = 8 * np.dtype(dtype).itemsize
+    given = np.array([[5], [-7], [1]], dtype), np.array([-1, 0, 1, bits - 1, bits, bits + 1], dtype)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [helper.make_tensor_value_info(name, kind, x.shape) for name, x in zip("xs", given, strict=True)]
+    node = helper.make_node("BitShift", ["x", "s"], ["y"], direction=direction)
+    graph = helper.make_graph([node], "model", inputs, [helper.make_tensor_value_info("y", kind, [3, 6])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 28)], ir_version=10)
+    onnx.save(model, tmp_path / "model.onnx")
+    (expected,) = ReferenceEvaluator(model).run(None, dict(zip("xs", given, strict=True)))
+    import_model(str(tmp_path / "model.onnx"), tmp_path / "model")
+    assert at.compile(str(tmp_path / "model"))(*given).tolist() == expected.tolist()
 
 
 def test_a_size_of_zero_is_said_to_be_one(tmp_path):
