@@ -189,6 +189,13 @@ def heavy(path):
     save(path, nodes, [("x", FLOAT, [3 << 28])], [("y", FLOAT, [3 << 28])], tensor)
 
 
+def test_weights_that_are_gone_by_the_time_they_are_wanted_are_named(tmp_path):
+    payload = imported(tmp_path, mlp)
+    (tmp_path / "model" / WEIGHTS).unlink()
+    with pytest.raises(PayloadError, match=r"weights must be readable, .* is not: No such file .*; import it again"):
+        payload.make_inputs(0)
+
+
 def apart(path):
     """Weights that lie in a file beside it, which is missing."""
     mlp(path)

@@ -131,8 +131,7 @@ def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: M
             shapes = {name: tuple(each.get_shape()) for name, each in slices.items()}
             kinds = {name: str(each.get_dtype()) for name, each in slices.items()}
     except (OSError, SafetensorError) as error:
-        why = getattr(error, "strerror", None) or one_line(str(error))[:200]
-        raise PayloadError(f"weights must be readable, {path} is not: {why}; import it again") from error
+        raise PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; import it again") from error
     for argument in arguments:
         said = tensors[argument.name]
         found = said.arranged(shapes[said.name]) if said.name in shapes else None
@@ -141,6 +140,11 @@ def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: M
             raise PayloadError(f"weight {said.name} in {path} must have shape {argument.shape}, is {is_now}")
         if argument.role == "weight" and is_float(kinds[said.name]) != is_float(argument.dtype):
             raise PayloadError(f"weight {said.name} in {path} must be {argument.dtype}, is {kinds[said.name]}")
+
+
+def why_unread(error: Exception) -> str:
+    """Why a file could not be read, in a line."""
+    return getattr(error, "strerror", None) or one_line(str(error))[:200]
 
 
 def is_float(dtype: str) -> bool:
@@ -159,14 +163,20 @@ def make_inputs(
         weights: File of weights, if there is one.
         recorded: File of recorded inputs, if there is one.
         seed: Seed of the inputs.
+
+    Raises:
+        PayloadError: A file is missing or damaged by now.
     """
-    held = read_weights(weights) if weights is not None and weights.exists() else {}
+    takes_weights = any(argument.role == "weight" for argument in arguments)
+    held = read_weights(weights) if weights is not None and takes_weights else {}
     given = read_recorded(recorded) if recorded is not None else {}
     rng = np.random.default_rng(seed)
     place = SEEDS[seed % len(SEEDS)]
     found = {}
     for argument, (_, said) in zip(arguments, tensors, strict=True):
         if argument.role == "weight" and weights is not None:
+            if said.name not in held:
+                raise PayloadError(f"weight {said.name} must be in {weights}, it is not; import it again")
             found[argument.name] = said.arrange(held[said.name])
         elif argument.role != "output":
             key = input_key(place, said.name)
@@ -187,7 +197,7 @@ def read_weights(path: Path) -> dict[str, Array]:
         check_file(path)
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:
-        raise PayloadError(f"weights must be readable, {path} is not: {one_line(str(error))[:200]}") from error
+        raise PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; import it again") from error
 
 
 @cache
