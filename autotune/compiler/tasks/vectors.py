@@ -166,17 +166,25 @@ def combines(op: ir.Operation, number: int) -> bool:
     by = maker(end.operands[number])
     if by is None or by.name not in COMBINES or there not in list(by.operands) or len(list(there.uses)) != 1:
         return False
-    return any(reads_tensor(op, value) for value in by.operands if value != there)
+    return any(reads_tensor(op, value, set()) for value in by.operands if value != there)
 
 
-def reads_tensor(op: ir.Operation, value: ir.Value) -> bool:
+def reads_tensor(op: ir.Operation, value: ir.Value, seen: set[ir.Operation]) -> bool:
     """Tell whether a value in a body comes from an element of an input.
 
     Upstream's vectorizer makes vectors of all loops of those alone: a constant that is summed it adds once a tile.
+
+    Args:
+        op: The op.
+        value: A value of its body.
+        seen: Ops of the body that were looked at, which grows.
     """
     by = maker(value)
     if by is not None:
-        return any(reads_tensor(op, each) for each in by.operands)
+        if by in seen:
+            return False
+        seen.add(by)
+        return any(reads_tensor(op, each, seen) for each in by.operands)
     block = op.regions[0].blocks[0]
     inputs = zip(block.arguments, list(op.operands)[: len(op.operands) - len(op.results)], strict=False)
     return any(value == argument and isinstance(operand.type, ir.ShapedType) for argument, operand in inputs)
