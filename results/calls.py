@@ -17,11 +17,8 @@ from timeit import timeit
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import typer
 from blocks import keep, read, serve, table
-from onnx import TensorProto, helper, numpy_helper
 
 import autotune as at
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
@@ -49,16 +46,21 @@ NAMES = {
 }
 
 
-def model(node: onnx.NodeProto, given: list[Array], held: dict[str, Array]) -> onnx.ModelProto:
-    """An ONNX model of inputs x0, x1, .. and output y."""
+def model(operator: str, names: list[str], given: list[Array], held: dict[str, Array]) -> bytes:
+    """An ONNX model of one operator on inputs x0, x1, .. and weights by name, with output y; serialized."""
+    from onnx import TensorProto, helper, numpy_helper
+
     inputs = [
         helper.make_tensor_value_info(f"x{n}", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for n, x in enumerate(given)
     ]
     weights = [numpy_helper.from_array(array, name) for name, array in held.items()]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node(operator, names, ["y"])
     graph = helper.make_graph([node], "calls", inputs, [output], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    serialized: bytes = model.SerializeToString()
+    return serialized
 
 
 def total(*arrays: T.Tensor) -> T.Tensor:
@@ -71,16 +73,16 @@ def some_rows(places: T.Tensor) -> T.Tensor:
     return T.take(T.asarray(TABLE), places, axis=0)
 
 
-def summed(count: int) -> tuple[onnx.ModelProto, Callable[..., T.Tensor], list[Array]]:
+def summed(count: int) -> tuple[bytes, Callable[..., T.Tensor], list[Array]]:
     """The sum of some arrays, as a model, as a function of tensors, and arrays to call it with."""
     given = [RNG.standard_normal((4, 8), dtype=np.float32) for _ in range(count)]
-    return model(helper.make_node("Sum", [f"x{n}" for n in range(count)], ["y"]), given, {}), total, given
+    return model("Sum", [f"x{n}" for n in range(count)], given, {}), total, given
 
 
-def gathered() -> tuple[onnx.ModelProto, Callable[..., T.Tensor], list[Array]]:
+def gathered() -> tuple[bytes, Callable[..., T.Tensor], list[Array]]:
     """Rows of a table that is held."""
     given: list[Array] = [np.array([3, 60000, 512, 7])]
-    return model(helper.make_node("Gather", ["table", "x0"], ["y"]), given, {"table": TABLE}), some_rows, given
+    return model("Gather", ["table", "x0"], given, {"table": TABLE}), some_rows, given
 
 
 CASES = {
@@ -91,11 +93,13 @@ CASES = {
 }
 
 
-def contestants(model: onnx.ModelProto, function: Callable[..., T.Tensor], given: list[Array]) -> dict[str, Call]:
+def contestants(model: bytes, function: Callable[..., T.Tensor], given: list[Array]) -> dict[str, Call]:
     """Every way to compute a model from some arrays, by name."""
+    import onnxruntime
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        onnx.save(model, folder / "model.onnx")
+        (folder / "model.onnx").write_bytes(model)
         import_model(str(folder / "model.onnx"), folder / "model")
         payload = at.payload(str(folder / "model"))
         at.tune(payload, trials=1, bundle=folder / "bundle", store=folder / "store.journal")
@@ -112,7 +116,7 @@ def contestants(model: onnx.ModelProto, function: Callable[..., T.Tensor], given
     nothing.argtypes, nothing.restype = [ctypes.c_long], ctypes.c_long
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    runtime = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    runtime = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     ways: dict[str, Call] = {
         "compile": partial(compiled, *given),
         "bundle": partial(bundle, *given),
