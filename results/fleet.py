@@ -75,7 +75,7 @@ class Fleet:
             parts: What everything else takes.
             searches: Searches that trials under way are spread over.
         """
-        import simpy  # noqa: PLC0415 - comes with an extra
+        import simpy  # comes with an extra
 
         self.world = simpy.Environment()
         self.scheduler = simpy.Resource(self.world, 1)

@@ -89,7 +89,7 @@ def run_alone(script: str, arguments: list[str], **environment: str) -> str:
 
 def one(path: Path, target: Path, *, timed: bool = False) -> None:
     """Import, compile, call and time the model of one file; writes what was found."""
-    import autotune as at  # noqa: PLC0415 - in this process alone
+    import autotune as at  # in this process alone
 
     recorded, begin = np.load(path.with_name(f"{path.name}.npz")), time.perf_counter()
     try:
@@ -131,7 +131,7 @@ def error_of(found: Any, exact: Any) -> float:  # noqa: ANN401 - arrays
 
 def in_turns(function: Any, path: Path, inputs: list[Any]) -> dict[str, list[float]]:  # noqa: ANN401
     """Seconds of a call of ours and of ONNX Runtime's, a mean of each turn; one thread each."""
-    import onnxruntime  # noqa: PLC0415
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

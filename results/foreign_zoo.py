@@ -60,8 +60,8 @@ def picture_model(name: str, side: int = 64, **sizes: Any) -> Callable[[], Exhib
     def make() -> Exhibit:
         if importlib.util.find_spec("torchvision") is None:
             sys.meta_path.append(NoTorchvision())
-        import timm  # noqa: PLC0415 - takes seconds
-        import torch  # noqa: PLC0415
+        import timm  # takes seconds
+        import torch
 
         chosen = {"num_classes": 10, **sizes}
         return timm.create_model(name, **chosen), (torch.randn(1, 3, side, side),)
@@ -80,7 +80,7 @@ def text_model(
     """A model of transformers on the tokens of one text."""
 
     def make() -> Exhibit:
-        import torch  # noqa: PLC0415
+        import torch
 
         return named_model(name, config, {"vocab_size": words, **sizes}, "input_ids"), (
             torch.randint(3, words, (1, tokens)),
@@ -93,7 +93,7 @@ def sense_model(name: str, argument: str, *shape: int, **sizes: Any) -> Callable
     """A model of transformers on a picture, a sound or a spectrum."""
 
     def make() -> Exhibit:
-        import torch  # noqa: PLC0415
+        import torch
 
         return named_model(name, "", sizes, argument), (torch.randn(*shape),)
 
@@ -102,8 +102,8 @@ def sense_model(name: str, argument: str, *shape: int, **sizes: Any) -> Callable
 
 def named_model(name: str, config: str, sizes: Mapping[str, Any], argument: str) -> Module:
     """A class of transformers, of whose results the first is taken."""
-    import transformers  # noqa: PLC0415
-    from torch import nn  # noqa: PLC0415
+    import transformers
+    from torch import nn
 
     stem = name.removesuffix("Model").removesuffix("Encoder").removesuffix("ForCausalLM").removesuffix("LMHead")
     described = getattr(transformers, config or f"{stem}Config")(**sizes)
@@ -299,7 +299,7 @@ ZOO = {**FULL, **SMALL}
 
 def vary(model: Module) -> None:
     """Draw what initialisation leaves at 0, at 1 or near it, in place: else mistakes there would not be seen."""
-    import torch  # noqa: PLC0415
+    import torch
 
     for name, held in [*model.named_parameters(), *model.named_buffers()]:
         if not held.is_floating_point() or held.numel() < 2 or float(held.detach().std()) > 1e-3:
@@ -310,9 +310,9 @@ def vary(model: Module) -> None:
 
 def write(name: str, path: Path) -> None:
     """Write a model, and what it computes."""
-    import torch  # noqa: PLC0415
+    import torch
 
-    from payload.zoo import export  # noqa: PLC0415
+    from payload.zoo import export
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -335,7 +335,7 @@ def write(name: str, path: Path) -> None:
 
 def draw(example: Any) -> Any:  # noqa: ANN401 - tensors
     """An input like another."""
-    import torch  # noqa: PLC0415
+    import torch
 
     return torch.randn_like(example) if example.is_floating_point() else torch.randint_like(example, 3, WORDS)
 

@@ -70,7 +70,7 @@ def lacks_times(known: Found) -> bool:
 
 def run_one(path: Path, *, times: bool, limit: float) -> Found:
     """Run a problem in a process group of its own, which ends with it."""
-    from kernelbench_problem import record  # noqa: PLC0415 - PyTorch is loaded once, and only to measure
+    from kernelbench_problem import record  # PyTorch is loaded once, and only to measure
 
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "record.json"

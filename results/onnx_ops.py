@@ -66,10 +66,10 @@ def record() -> None:
 @app.command()
 def write_cases(only: Only = "") -> None:
     """Write the cases of a single node."""
-    import onnx  # noqa: PLC0415 - each step has what it needs
+    import onnx  # each step has what it needs
 
     warnings.simplefilter("ignore", RuntimeWarning)  # which cases of large numbers give
-    from onnx.backend.test.case.node import collect_testcases  # noqa: PLC0415
+    from onnx.backend.test.case.node import collect_testcases
 
     for case in collect_testcases(None):
         folder = FILES / case.name
@@ -97,7 +97,7 @@ def write_cases(only: Only = "") -> None:
 
 def hold(model: Any, arrays: list[Any]) -> Any:  # noqa: ANN401 - models of ONNX, which not every step may import
     """The model with all inputs but the first as weights."""
-    from onnx import ModelProto, numpy_helper  # noqa: PLC0415
+    from onnx import ModelProto, numpy_helper
 
     held = ModelProto()
     held.CopyFrom(model)
@@ -111,8 +111,8 @@ def hold(model: Any, arrays: list[Any]) -> Any:  # noqa: ANN401 - models of ONNX
 @app.command()
 def import_cases(way: str, only: Only = "") -> None:
     """Import the cases that no other way has right, by torch-mlir and its MLIR."""
-    from payload.importers.linalg import UnsupportedError  # noqa: PLC0415 - each step has what it needs
-    from payload.importers.onnx_convert import convert  # noqa: PLC0415
+    from payload.importers.linalg import UnsupportedError  # each step has what it needs
+    from payload.importers.onnx_convert import convert
 
     def step(folder: Path, way: str) -> dict[str, str]:
         try:
@@ -129,15 +129,15 @@ def import_cases(way: str, only: Only = "") -> None:
 @app.command()
 def call_cases(way: str, only: Only = "") -> None:
     """Compile what was imported, call it and compare."""
-    import autotune as at  # noqa: PLC0415 - each step has what it needs
-    from autotune.bundles.call import PayloadFunction  # noqa: PLC0415
-    from autotune.compiler.tasks.partition import partition  # noqa: PLC0415
-    from autotune.compiler.tasks.payload_file import read_payload  # noqa: PLC0415
-    from autotune.compiler.tasks.payload_folder import load_payload_folder  # noqa: PLC0415
-    from autotune.core.host.machine import this_machine  # noqa: PLC0415
-    from autotune.core.plugs.imported import TEXT  # noqa: PLC0415
-    from autotune.tuning.default_program import default_candidate  # noqa: PLC0415
-    from autotune.worker.loading.reading import bare  # noqa: PLC0415
+    import autotune as at  # each step has what it needs
+    from autotune.bundles.call import PayloadFunction
+    from autotune.compiler.tasks.partition import partition
+    from autotune.compiler.tasks.payload_file import read_payload
+    from autotune.compiler.tasks.payload_folder import load_payload_folder
+    from autotune.core.host.machine import this_machine
+    from autotune.core.plugs.imported import TEXT
+    from autotune.tuning.default_program import default_candidate
+    from autotune.worker.loading.reading import bare
 
     machine = this_machine()
 
@@ -168,7 +168,7 @@ def compare(found: Any, expected: Any, facts: dict[str, Any]) -> str:  # noqa: A
 
     Types may differ: bytes without a sign are i32 here. Halves may differ by their last place.
     """
-    import ml_dtypes  # noqa: PLC0415 - each step has what it needs
+    import ml_dtypes  # each step has what it needs
 
     if found.shape != expected.shape:
         return f"shape {found.shape}, not {expected.shape}"

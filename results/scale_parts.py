@@ -103,7 +103,7 @@ def request_of(recording: Recording) -> bytes:
 
 def measure_messages(request: bytes) -> tuple[float, float, float]:
     """Seconds of sending one off, of each of many that are carried at once, and more that one alone takes."""
-    from distributed import Client  # noqa: PLC0415 - comes with an extra
+    from distributed import Client  # comes with an extra
 
     with tempfile.TemporaryDirectory() as folder, processes(Path(folder)) as cluster:
         cluster.join_without_slot()

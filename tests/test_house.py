@@ -131,6 +131,33 @@ def test_make_tune_writes_no_tracked_file():
     assert "build/" in (ROOT / ".gitignore").read_text().splitlines()
 
 
+def test_whoever_renders_a_block_of_results_needs_no_extra():
+    def names(requirements):
+        return {re.match(r"[\w.-]+", each).group().lower().replace("_", "-") for each in requirements}
+
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = names(PROJECT["project"]["dependencies"])
+    of_extras = set().union(*(names(extras[each]) for each in extras)) - wanted
+    modules = [
+        module
+        for module, distributions in importlib.metadata.packages_distributions().items()
+        if of_extras & names(distributions) and module.isidentifier() and module not in PACKAGES
+    ]
+    blocks = re.search(r"^BLOCKS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    code = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {modules}:
+            raise ModuleNotFoundError(name)
+sys.path.insert(0, {str(ROOT / "results")!r})
+sys.meta_path.insert(0, Absent())
+import {", ".join(blocks)}
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_entry_point_loads():
     for group in PROJECT["project"]["entry-points"]:
         for point in importlib.metadata.entry_points(group=group):
