@@ -166,10 +166,11 @@ def said(data: dict[str, Any]) -> str:
     third, counts = data["configs"] // 3, pd.Series(data["needed"])
     share = (counts <= third).mean()
     return (
-        f"\nOf the {data['combinations']} combinations of `results/{THREE_WAYS}.mlir` {data['configs']} differ and "
-        f"obey; a grid ran {data['trials']}. The best is `{data['best']}`. Searches on these times find one within "
-        f"{NEAR - 1:.0%} of it after {median(counts):.0f} trials (median of {len(counts)} seeds), {share:.0%} of them "
-        f"within a third of the space ({third}); that very one after {median(data['exactly']):.0f}.\n"
+        f"\nOf the {data['combinations']} combinations of `results/{THREE_WAYS}.mlir` {data['configs']} are "
+        f"distinct and valid; a grid ran {data['trials']}. The best is `{data['best']}`. Searches on these times find "
+        f"one within {NEAR - 1:.0%} of it after {median(counts):.0f} trials (median of {len(counts)} seeds), "
+        f"{share:.0%} of them within a third of the space ({third}); that very one after "
+        f"{median(data['exactly']):.0f}.\n"
     )
 
 
