@@ -40,7 +40,7 @@ def emit(payload, candidate, folder, about="a test"):
 def build(folder, source, stem):
     """Compile a C program with every warning an error, and link it with the object."""
     (folder / "main.c").write_text(source)
-    command = [COMPILER, "-std=c11", *STRICT, "-O1", "-no-pie", "main.c", f"{stem}.o", "-lm", "-o", "main"]
+    command = [COMPILER, "-std=c11", *STRICT, "-O1", "-pie", "-fPIE", "main.c", f"{stem}.o", "-lm", "-o", "main"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

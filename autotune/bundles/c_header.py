@@ -59,8 +59,6 @@ def c_header(
     weights: Sequence[WeightRecord],
     about: str,
     threads: int = 1,
-    *,
-    linked: str = "-no-pie -lm",
 ) -> str:
     """Declare a program.
 
@@ -70,7 +68,6 @@ def c_header(
         weights: Weights that are stored in panels; the program takes them after the arguments.
         about: A line for whoever reads it.
         threads: Threads that its parallel loops run on; with several it needs an OpenMP runtime.
-        linked: Flags and libraries that it is linked with.
     """
     name = c_name(entry)
     plain = [parameter(index, argument) for index, argument in enumerate(arguments)]
@@ -89,7 +86,7 @@ def c_header(
     runtime = f" -lomp (or -liomp5), for {threads} threads" if threads > 1 else ""
     parts = [
         f"/* {in_comment(about)}\n{note}"
-        f"   {name}(...) is not reentrant: its intermediates lie in one arena. Link with {linked}{runtime}. */",
+        f"   {name}(...) is not reentrant: its intermediates lie in one arena. Link with -lm{runtime}. */",
         f"#ifndef AUTOTUNE_{name.upper()}_H\n#define AUTOTUNE_{name.upper()}_H\n\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         *(descriptor(dtype, rank) for dtype, rank in sorted({(p.dtype, len(p.shape)) for p in everything})),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from autotune.bundles.c_header import c_header
 from autotune.bundles.candidates import recorded_candidate, recorded_machine
+from autotune.bundles.declared import named_arguments, named_weights
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.lowering.emit import Emission, emit_program
 from autotune.core.c_names import c_name
@@ -47,7 +48,15 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     about = f"{bundle.payload.name}, compiled for {this_machine().isa} by mlir-schedule-autotune"
     for kernel in bundle.kernels:
         (output / f"{kernel.symbol}.o").write_bytes(kernel.made.code)
-    header.write_text(c_header(bundle.payload.entry, bundle.payload.arguments, bundle.manifest.weights, about, threads))
+    header.write_text(
+        c_header(
+            bundle.payload.entry,
+            named_arguments(bundle.payload),
+            named_weights(bundle.payload, bundle.manifest.weights),
+            about,
+            threads,
+        )
+    )
     return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]
 
 

@@ -20,4 +20,4 @@ def identifier(name: str) -> str:
 
 def c_symbol(entry: str) -> str:
     """The symbol of an emitted function that takes memref descriptors."""
-    return f"_mlir_ciface_{identifier(entry)}"
+    return f"{c_name(entry)}_memrefs"

@@ -7,15 +7,20 @@ import mlir
 import numpy as np
 import pytest
 from bundle_support import make_bundle, shared_bundle
-from c_support import NEEDS_C, call_from_c
+from c_support import NEEDS_C, build, call_from_c, emit
 
 from autotune.bundles.candidates import recorded_candidate
+from autotune.bundles.declared import declared_names, named_arguments
 from autotune.bundles.emit import emit_bundle
+from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.compiler.ir.module import context, parse
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
+from autotune.core.host.machine import this_machine
 from autotune.store.bundle import read_bundle
+from autotune.tuning.default_program import default_candidate
 from autotune.worker.bench.proof import transform
+from autotune.worker.loading.reading import open_payload, partition
 from schedules.fused_model import default_config
 
 MLIR_OPT = Path(next(iter(mlir.__path__))) / "bin" / "mlir-opt"
@@ -101,7 +106,7 @@ def agrees_in_c(bundle, folder):
         )
 
 
-@pytest.mark.parametrize(("kind", "words"), [("llvm", "define void @_mlir_ciface_matmul("), ("asm", "vfmadd")])
+@pytest.mark.parametrize(("kind", "words"), [("llvm", "define void @autotune_matmul_memrefs("), ("asm", "vfmadd")])
 def test_text_is_emitted_too(bundles, kind, words, tmp_path):
     path, header = emit_bundle(bundles["plain"], kind, tmp_path / "new" / "folder")
     if kind == "asm" and words not in path.read_text():
@@ -113,3 +118,68 @@ def test_text_is_emitted_too(bundles, kind, words, tmp_path):
 def test_unknown_kind_is_refused(bundles, tmp_path):
     with pytest.raises(BundleError, match="--emit must be one of object, llvm, asm"):
         emit_bundle(bundles["plain"], "wasm", tmp_path)
+
+
+MAIN = """\
+#include "autotune_main.h"
+#include <stdio.h>
+int main(void) {
+  const float a[2] = {1, 2};
+  float out[2];
+  autotune_main(a, a, out);
+  printf("%g %g", out[0], out[1]);
+}
+"""
+SUMS = """\
+func.func private @puts(%x: f32) -> f32 {
+  %r = arith.addf %x, %x : f32
+  return %r : f32
+}
+func.func @main(%a: memref<2xf32>, %b: memref<2xf32>, %out: memref<2xf32>) {
+  %x = bufferization.to_tensor %a restrict : memref<2xf32> to tensor<2xf32>
+  %y = bufferization.to_tensor %b restrict : memref<2xf32> to tensor<2xf32>
+  %e = tensor.empty() : tensor<2xf32>
+  %s = linalg.add ins(%x, %y : tensor<2xf32>, tensor<2xf32>) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  bufferization.materialize_in_destination %s in restrict writable %out : (tensor<2xf32>, memref<2xf32>) -> ()
+  return
+}
+"""
+
+
+@NEEDS_C
+def test_a_payload_called_main_exports_one_symbol_and_links_as_any_program_is_linked(tmp_path):
+    (tmp_path / "sums.mlir").write_text(SUMS)
+    payload = open_payload(str(tmp_path / "sums.mlir"))
+    emit(payload, default_candidate(partition(payload), this_machine()), tmp_path)
+    listed = subprocess.run(
+        [find_tool("llvm-nm"), "--extern-only", "--defined-only", "--just-symbol-name", "autotune_main.o"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert listed.stdout.split() == ["autotune_main_memrefs"]
+    build(tmp_path, MAIN, "autotune_main")
+    done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 4"
+
+
+def test_the_header_names_arguments_as_the_file_does(tmp_path):
+    (tmp_path / "sums.mlir").write_text(SUMS)
+    names = [argument.name for argument in named_arguments(open_payload(str(tmp_path / "sums.mlir")))]
+    assert names == ["a", "b", "out"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("func.func @f(%a: i32, %b : memref<2x(3)xf32, strided<[1, 2]>> {x = {y = 1 : i64}}) -> f32", ["a", "b"]),
+        ("func.func public @f(%x.1: () -> i32, %arg1: f32)", ["x.1", "arg1"]),
+        ("func.func @f(%0: i32)", []),
+        ("func.func @f()", []),
+        ("func.func @g(%a: i32)", []),
+        ("", []),
+    ],
+)
+def test_names_are_read_from_whatever_is_declared(text, names):
+    assert declared_names(text, "f") == names

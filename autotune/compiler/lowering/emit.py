@@ -6,13 +6,15 @@ from typing import Literal
 from mlir import ir
 from mlir.dialects.llvm import translate_module_to_llvmir
 
-from autotune.compiler.codegen.object_code import compile_object
+from autotune.compiler.codegen.cross import compile_for
+from autotune.compiler.codegen.this_target import this_target
 from autotune.compiler.ir.module import context, symbol
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.rewrites import Unit, apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.c_names import c_symbol
 from autotune.core.candidate import Claim
+from autotune.core.target import Target
 
 C_INTERFACE = "llvm.emit_c_interface"
 
@@ -24,10 +26,12 @@ class Emission:
     Attributes:
         claim: The program.
         kind: ``object``, or ``llvm`` for LLVM IR.
+        target: Machine that it is for; by default this one.
     """
 
     claim: Claim
     kind: Literal["object", "llvm"]
+    target: Target | None = None
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,11 @@ class Emitted:
 
 
 def emit_program(wanted: Emission) -> Emitted:
-    """Compile a program for this host; its entry is `c_symbol`'s, on memref descriptors.
+    """Compile a program, position-independent; all that it exports is `c_symbol`'s function, on memref descriptors.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
+        MachineError: LLVM does not know the machine's processor.
     """
     payload, candidate = wanted.claim.payload, wanted.claim.candidate
     with context():
@@ -55,16 +60,19 @@ def emit_program(wanted: Emission) -> Emitted:
         apply_schedule(unit)
         unit.function.attributes[C_INTERFACE] = ir.UnitAttr.get()
         run_pipeline(unit, candidate.pipeline)
-        module = unit.module
-        name_for_c(module, payload.entry)
-        if wanted.kind == "llvm":
-            return Emitted(translate_module_to_llvmir(module.operation).encode(), unit.weights)
-        code = compile_object(module, payload.entry, parallel=unit.parallel, kernels=unit.kernels)
-        return Emitted(code, unit.weights)
+        name_for_c(unit.module, payload.entry)
+        text = translate_module_to_llvmir(unit.module.operation)
+        target = wanted.target or this_target()
+        return Emitted(compile_for(target, text, wanted.kind, c_symbol(payload.entry)), unit.weights)
 
 
 def name_for_c(module: ir.Module, entry: str) -> None:
-    """Give the function that C calls a name that C can spell: MLIR's own may hold dots and dashes."""
+    """Give the function that C calls a name that C can spell: MLIR's own may hold dots and dashes.
+
+    The payload's own function stays apart from it, so that a disassembly shows it by its name.
+    """
     for op in module.body.operations:
+        if symbol(op) == entry:
+            op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
         if symbol(op) == f"_mlir_ciface_{entry}":
             op.attributes["sym_name"] = ir.StringAttr.get(c_symbol(entry))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
-from autotune.contrib.targets.cross import host_processor
+from autotune.compiler.codegen.cross import host_processor
 from autotune.core.errors import MachineError
 from autotune.core.printable import first_lines
 from autotune.core.target import Target

@@ -155,8 +155,8 @@ def replay_for(folder: Path, target: "Target", *, as_json: bool) -> None:
 
 def write_machine(arguments: Arguments) -> None:
     """`doctor --write`: what this machine is, as a file."""
+    from autotune.compiler.codegen.this_target import this_target
     from autotune.contrib.targets.target_file import write_target
-    from autotune.contrib.targets.this_target import this_target
 
     arguments["write"].write_text(write_target(this_target()))
     typer.echo(arguments["write"])

@@ -6,15 +6,14 @@ payload, Target --default configs--> Candidate --LLVM--> TargetProgram --QEMU-->
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from autotune.bundles.c_header import c_header
 from autotune.bundles.emit import KINDS
 from autotune.compiler.codegen.llvm_tools import check_processor
 from autotune.compiler.codegen.object_code import disassemble
-from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
+from autotune.compiler.lowering.emit import Emission, emit_program
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.contrib.targets.cross import compile_for
 from autotune.contrib.targets.emulator import Emulator, find_compiler, find_emulator, link, run_program
 from autotune.contrib.targets.harness import c_harness
 from autotune.contrib.targets.images import Answer, EmulatedCall, draw_images, judge_images, lay_out
@@ -88,31 +87,6 @@ class TargetCheck:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class TargetEmission:
-    """A program, and what to make of it.
-
-    Attributes:
-        claim: The program.
-        kind: ``object``, or ``llvm`` for LLVM IR.
-        target: Machine that it is for.
-    """
-
-    claim: Claim
-    kind: Literal["object", "llvm"]
-    target: Target
-
-
-def emit_for(wanted: TargetEmission) -> Emitted:
-    """Compile a program for another machine. In the isolated process only.
-
-    Raises:
-        CompileError: The compiler refused the program; the error names the stage.
-    """
-    found = emit_program(Emission(wanted.claim, "llvm"))
-    return Emitted(compile_for(wanted.target, found.data.decode(), wanted.kind), found.weights)
-
-
 def compile_default(payload: Payload, target: Target, worker: Worker, kind: str = "object") -> TargetProgram:
     """Compile a payload for a machine by the default configs for its vectors and caches.
 
@@ -135,12 +109,12 @@ def compile_as(
 ) -> TargetProgram:
     """Compile a payload for a machine as a candidate says; arguments and errors are those of `compile_default`."""
     claim = Claim(payload, candidate)
-    found = worker.call(emit_for, TargetEmission(claim, "llvm" if kind == "llvm" else "object", target))
+    found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object", target))
     if isinstance(found, Evaluation):
         raise CompileError("jit", f"{payload.name} must compile for {target.name}; {found.outcome}: {found.diagnostic}")
     about = f"{payload.name}, compiled for {target.triple} on {target.cpu} by mlir-schedule-autotune"
     weights = [weight_record(payload, weight) for weight in found.weights]
-    header = c_header(payload.entry, payload.arguments, weights, about, linked="-lm")
+    header = c_header(payload.entry, payload.arguments, weights, about)
     return TargetProgram(payload, target, candidate, found.data, found.weights, header)
 
 

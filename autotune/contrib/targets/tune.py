@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from autotune.compiler.codegen.llvm_tools import check_processor
 from autotune.compiler.codegen.loop_model import judge_hot_loop
 from autotune.compiler.codegen.object_code import disassemble
-from autotune.contrib.targets.program import TargetEmission, emit_for
+from autotune.compiler.lowering.emit import Emission, emit_program
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Evaluation
@@ -194,9 +194,7 @@ class ModelSearch:
     def compile(self, candidate: Candidate) -> bytes:
         """Machine code of the task for the machine; empty where a compiler refuses."""
         try:
-            found = self.worker.call(
-                emit_for, TargetEmission(Claim(self.task.payload, candidate), "object", self.target)
-            )
+            found = self.worker.call(emit_program, Emission(Claim(self.task.payload, candidate), "object", self.target))
         except CompileError:
             return b""
         return b"" if isinstance(found, Evaluation) else found.data

