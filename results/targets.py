@@ -15,11 +15,11 @@ import typer
 from blocks import Only, keep, read, serve, table
 from scipy.stats import spearmanr
 
+from autotune.compiler.codegen.this_target import this_target
 from autotune.contrib.targets.emulator import find_emulator
 from autotune.contrib.targets.program import compile_default, verify_emulated
 from autotune.contrib.targets.report import judge_loops
 from autotune.contrib.targets.target_file import shipped_targets
-from autotune.compiler.codegen.this_target import this_target
 from autotune.contrib.targets.tune import ModelSearch
 from autotune.core.evaluator import Job
 from autotune.core.scripts.assembly import write_step
