@@ -8,6 +8,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.importers`` | `Importer` of files with the entry point's name as suffix |
 | ``autotune.dialects`` | `Dialect` of payload files |
 | ``autotune.schedules`` | `Family` of schedules |
+| ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |
 | ``autotune.backends`` | `OpenBackend`: external code generation |
 | ``autotune.techniques`` | tuple of `Technique`, which `explain` ablates |
@@ -16,6 +17,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.verbs`` | `Verb` of the command line |
 | ``autotune.options`` | `VerbOption`, which may run instead of its verb |
 | ``autotune.stages`` | `ShownStage` of `show` |
+| ``autotune.payload_stages`` | `PayloadStage` of `show` |
 | ``autotune.lists`` | `Listing` for `list` |
 | ``autotune.writers`` | function that writes a family's schedule of a task as a script |
 
@@ -30,7 +32,8 @@ from autotune.core.plugs.backend import Backend
 from autotune.core.plugs.comparator import Comparator
 from autotune.core.plugs.family import Baseline, Family, Rewrites
 from autotune.core.plugs.imported import Importer
-from autotune.core.plugs.verb import Arguments, Listing, ShownStage, Verb, VerbOption, option
+from autotune.core.plugs.rewriter import Rewriter
+from autotune.core.plugs.verb import Arguments, Listing, PayloadStage, ShownStage, Verb, VerbOption, option
 from autotune.core.scripts.technique import Technique
 
 PayloadFactory = Callable[[dict[str, str]], Payload]  # parameters by name
@@ -49,6 +52,8 @@ __all__ = [
     "OpenBackend",
     "Payload",
     "PayloadFactory",
+    "PayloadStage",
+    "Rewriter",
     "Rewrites",
     "ShownStage",
     "Technique",

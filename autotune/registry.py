@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TypeVar, cast
@@ -19,6 +19,7 @@ from autotune.core.plugs.comparator import Comparator
 from autotune.core.plugs.family import Baseline, Family
 from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.plugs.imported import Importer
+from autotune.core.plugs.rewriter import NO_REWRITER, Rewriter
 from autotune.core.plugs.verb import Listing, Verb, VerbOption
 from autotune.core.scripts.technique import Technique
 from autotune.core.space import Config
@@ -29,26 +30,34 @@ PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "aut
 COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
 IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
 VERBS, OPTIONS = "autotune.verbs", "autotune.options"
+PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
+REWRITERS, RULES = "autotune.rewriters", "rules"
 BACKENDS, PRECISIONS = "autotune.backends", "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 SEARCHED = (SCHEDULES, PRECISIONS, BACKENDS)  # whatever may compute a task
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, *SEARCHED, TECHNIQUES, BASELINES, COMPARATORS)
-OF_COMMANDS = (VERBS, OPTIONS, STAGES, LISTS, WRITERS)  # of the command line, which no payload needs
+OF_COMMANDS = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS)  # of the command line, which no payload needs
 
 
 def groups() -> tuple[str, ...]:
     """Groups of what payloads, searches and comparisons name: our own first, then those that features open."""
-    opened = {group for group in entry_points().groups if group.startswith("autotune.")}
-    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS}))
+    opened = {group for group in every_point().groups if group.startswith("autotune.")}
+    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS, REWRITERS}))
 
 
 @cache
 def registered(group: str) -> dict[str, EntryPoint]:
     """Entry points of a group by name."""
-    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+    return {point.name: point for point in sorted(every_point().select(group=group), key=lambda point: point.name)}
+
+
+@cache
+def every_point() -> EntryPoints:
+    """Entry points of all groups, as the metadata of installed packages says once in a process."""
+    return cast("EntryPoints", entry_points())
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
@@ -292,6 +301,13 @@ def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) ->
             yield point, loaded
         else:
             on_fault(f"plug-in {point.name!r} of {group} must be a {kind.__name__}, {point.value} is none; remove it")
+
+
+@cache
+def rewriter() -> Rewriter:
+    """What applies rewrite rules to payloads; where none is installed, one that changes nothing."""
+    points = registered(REWRITERS)
+    return cast(Rewriter, points[RULES].load()) if RULES in points else NO_REWRITER
 
 
 def load_writer() -> Callable[[Family, Task, Machine, Config], str]:

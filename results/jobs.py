@@ -17,6 +17,7 @@ from typing import Any
 import typer
 from blocks import Only, home, keep, read, serve, table
 
+from autotune.core.bench import Bench
 from autotune.core.evaluator import Effort, Slots
 from autotune.core.stats import quiet_time
 from autotune.registry import load_payload
@@ -26,7 +27,6 @@ from autotune.tuning.stages.opening import open_searches
 from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.task_search import SEARCH_EFFORT, TaskSearch
 from autotune.tuning.stages.workplace import open_workplace
-from autotune.worker.bench.bench import Bench
 from autotune.worker.bench.noise import measure_noise
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker

@@ -19,6 +19,7 @@ import typer
 from blocks import Only, home, keep, read, serve, table
 
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
+from autotune.contrib.rules.files import rewriting_of, without_rules
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import ratio_interval
@@ -26,7 +27,6 @@ from autotune.reports.ablation import Variant, run_variants
 from autotune.reports.format import duration
 from autotune.tuning.default_program import default_candidate
 from autotune.worker.loading.reading import open_payload, partition
-from autotune.worker.loading.rule_files import rewriting_of, without_rules
 
 RNG = np.random.default_rng(0)
 X, Y = (RNG.standard_normal((512, 512), dtype=np.float32) for _ in range(2))

@@ -49,7 +49,7 @@ COMMAND = (
     "autotune.reports.glance",
     "autotune.reports.page",
     "autotune.reports.pictures.gallery",
-    "autotune.reports.rules",
+    "autotune.contrib.rules.report",
     "autotune.reports.show",
     "autotune.reports.task_lines",
     "autotune.reports.versus",

@@ -126,14 +126,14 @@ def tune_by_measuring(
     """Search by measuring, on this machine or on those of a cluster, and write a bundle for every payload."""
     from autotune.cli.machines import open_machines
     from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.registry import rewriter
     from autotune.store.store import Store
     from autotune.tuning.front import folder_of, start_of
     from autotune.tuning.tune import tune
     from autotune.worker.loading.reading import ScriptFile
-    from autotune.worker.loading.rule_files import read_rules
 
     script = ScriptFile.read(Path(options.schedule)) if options.schedule else None
-    wanted = read_rules(options.rules or None, exact=options.exact)
+    wanted = rewriter().read(options.rules or None, exact=options.exact)
     with ProgressLine() as line:
         loaded = [replace(payload, rules=wanted) for payload in read_payloads(payloads, line)]
     with (

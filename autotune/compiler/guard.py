@@ -15,10 +15,10 @@ from autotune.compiler.ir.module import context, every_op, parse, symbol
 from autotune.compiler.lowering.pipeline import ARENA_PASS, PLAIN, tail
 from autotune.compiler.normalise.types.asserts import ASSERT
 from autotune.compiler.normalise.types.intrinsics import INTRINSICS
-from autotune.compiler.rules.read import parse_rules
 from autotune.compiler.script.instantiate import SAYS_ONLY
 from autotune.core.errors import BundleError, CompileError, RuleError
 from autotune.core.payload import Payload
+from autotune.registry import rewriter
 
 # What a script is made of: sequences, handles, matchers, moves and patterns that upstream has for tensors and loops.
 # Left out: ops that convert to other dialects, insert calls, run PDL, print, or look for more code in files.
@@ -88,15 +88,16 @@ def check_texts(bundle: BundleTexts) -> None:
             where = f"{bundle.folder}/{name}"
             refuse(where, text_fault(text))
             try:
-                module = parse(text, where) if name != RULES else parse_rules(text, where)
+                if name == RULES:
+                    rewriter().check(text, where)
+                    continue
+                module = parse(text, where)
             except (CompileError, RuleError) as error:
                 raise BundleError(f"{error}; restore it") from error
             if name.startswith("schedule"):
                 check_script(where, module)
             elif name == OPEN:
                 check_open(where, module)
-            elif name == RULES:
-                continue  # checked as it was parsed
             else:
                 refuse(where, program_fault(module))
             if name in ("payload.mlir", "tagged.mlir"):

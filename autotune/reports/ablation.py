@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.host.machine import Machine
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.scripts.technique import Technique, repair, without
 from autotune.core.scripts.user_family import OwnFamily
@@ -18,7 +18,6 @@ from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.slow_baseline import part_for
 from autotune.tuning.stages.user_script import own_of, parts_of
 from autotune.worker.loading.reading import partition
-from autotune.worker.loading.rule_files import without_rules
 from autotune.worker.worker import Worker
 
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"
@@ -133,7 +132,7 @@ def without_each_rule(bundle: BundleFiles, machine: Machine, family: str = "") -
     own, recorded = own_of(bundle), recorded_tasks(bundle)
     named = own or (load_family(family) if family else None)
     for rule in bundle.manifest.rules.fired if bundle.manifest.rules is not None else ():
-        parts = parts_of(without_rules(bundle.payload, (rule,)), own)
+        parts = parts_of(replace(bundle.payload, rules=bundle.payload.rules.leaving_out(rule)), own)
         tasks = [as_recorded(t, recorded if t.tag in recorded else None, machine, named) for t in parts.tasks]
         changed = tuple(task.tag for task in parts.tasks if task.tag not in recorded)
         yield Variant(f"rule {rule}", candidate_of(tasks, machine, parts.payload.text), changed)

@@ -5,12 +5,12 @@ from pathlib import Path
 from statistics import median
 
 from autotune.compiler.codegen.openmp import threads_or_why
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.evaluator import Effort
 from autotune.core.host.cores import MOST_THREADS
 from autotune.core.host.machine import Machine, Roofs, this_machine
 from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.options import check_seed, check_whole
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Baseline
 from autotune.core.stats import median_interval, ratio_interval

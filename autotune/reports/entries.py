@@ -12,11 +12,11 @@ from autotune.bundles.candidates import (
 )
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import tail
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
 from autotune.core.host.machine import Machine
 from autotune.core.listener import Listener
+from autotune.core.partition import Partition
 from autotune.core.payload import Case, Payload
 from autotune.core.plugs.comparator import Comparator
 from autotune.store.bundle import read_bundle

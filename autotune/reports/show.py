@@ -17,17 +17,15 @@ from autotune.core.payload import UNPROVED, Payload
 from autotune.core.plugs.family import Family
 from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.task import Task
-from autotune.registry import families_for, load_family
+from autotune.registry import families_for, load_family, rewriter
 from autotune.reports.hot_loop import describe_hot_loop
-from autotune.reports.rules import rewriting_difference, rewritten
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.space import describe_space
-from autotune.reports.stages import OWN, REWRITTEN, plugged_stages, stages
+from autotune.reports.stages import OWN, payload_stages, plugged_stages, stages
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.stages.user_script import open_own, own_of, own_script, parts_of
 from autotune.worker.loading.reading import ScriptFile, compile_to, open_payload, script_text
-from autotune.worker.loading.rule_files import read_rules
 
 DEFAULT = "default"
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
@@ -99,8 +97,8 @@ def show_stage(
     family: str,
 ) -> Shown:
     """A stage of a payload that was read, with its bundle where it is of one; arguments and errors as of `show`."""
-    if stage == REWRITTEN:
-        return Shown(*rewritten(payload))
+    if (before := payload_stages().get(stage)) is not None:
+        return Shown(*before.describe(payload))
     recorded = recorded_tasks(bundle) if bundle is not None else None
     machine = this_machine()
     script = own_of(bundle) if bundle is not None else read_own(payload, schedule) if not family else None
@@ -166,7 +164,7 @@ def named_payload(source: str, bundle: BundleFiles | None, rules: str, *, exact:
         return payload
     if bundle is not None:
         raise RuleError(f"--rules and --exact must be of a payload, {source} is a bundle, which has its own; drop them")
-    return replace(payload, rules=read_rules(rules or None, exact=exact))
+    return replace(payload, rules=rewriter().read(rules or None, exact=exact))
 
 
 def show_dialect(payload: Payload) -> Shown:
@@ -230,9 +228,10 @@ def show_difference(
         PayloadError: One is a stage and the other is not, or as for `show`.
     """
     sides = (first, second)
-    if set(sides) == {"payload", REWRITTEN}:
+    early = payload_stages()
+    if "payload" in sides and (other := next((early[side] for side in sides if side in early), None)) is not None:
         bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
-        return Shown(*rewriting_difference(named_payload(source, bundle, rules, exact=exact), first, second))
+        return Shown(*other.differ(named_payload(source, bundle, rules, exact=exact), first, second))
     look = partial(show, source, task=task, schedule=schedule, rules=rules, exact=exact)
     known = stages()
     if all(side in known for side in sides):

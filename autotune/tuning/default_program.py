@@ -1,8 +1,8 @@
 """The whole payload with the default config of every task: what it is compiled with before anything is searched."""
 
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine
+from autotune.core.partition import Partition
 from autotune.core.scripts.assembly import write_step
 from autotune.registry import family_for
 from autotune.tuning.candidates import candidate_whole

@@ -7,6 +7,7 @@ from typing import Any
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener, telling
 from autotune.core.payload import Payload
+from autotune.registry import rewriter
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, options_from, with_options
@@ -20,7 +21,6 @@ from autotune.tuning.tunable import payload as payload_of
 from autotune.tuning.tune import tune as tune_into
 from autotune.worker.bench.noise import read_floor
 from autotune.worker.loading.reading import ScriptFile
-from autotune.worker.loading.rule_files import read_rules
 
 
 @with_options
@@ -66,7 +66,7 @@ def tune(
         listener.stage(f"reading {payload.name if isinstance(payload, Payload) else payload}")
         wanted = payload_of(payload)
     if chosen.rules or chosen.exact:
-        wanted = replace(wanted, rules=read_rules(chosen.rules or None, exact=chosen.exact))
+        wanted = replace(wanted, rules=rewriter().read(chosen.rules or None, exact=chosen.exact))
     given = schedule.file if isinstance(schedule, TransformScript) else ScriptFile.read(Path(named)) if named else None
     start = start_of(wanted, chosen, given, this_machine(chosen.threads))
     folder = Path(bundle) if bundle is not None else folder_of(wanted, chosen, start)

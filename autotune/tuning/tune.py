@@ -14,7 +14,7 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
 from autotune.core.scripts.rules import NONE
 from autotune.core.scripts.user_family import OwnFamily
-from autotune.registry import load_baseline, load_family, ties
+from autotune.registry import load_baseline, load_family, rewriter, ties
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.room import with_room
 from autotune.store.store import Store
@@ -25,9 +25,7 @@ from autotune.tuning.stages.assemble import assemble_model
 from autotune.tuning.stages.backends import Makers, open_makers, refusals
 from autotune.tuning.stages.budget import rounding_here, spend
 from autotune.tuning.stages.choose import choose_all
-from autotune.tuning.stages.choose_rules import choose_rules
 from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
-from autotune.tuning.stages.prove_rules import prove_rules, rules_of
 from autotune.tuning.stages.record import check_recorded, record
 from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.run import Run
@@ -117,12 +115,14 @@ def open_run(
     machine, worker = place.machine, place.benches()[0]
     listener.stage("partitioning the payload")
     parts = parts_of(payload, own)
-    notes = prove_rules(payload, parts, machine, options.seed, worker)
+    notes = rewriter().prove(payload, parts, machine, options.seed, worker)
     listener.stage("measuring roofs and noise of this machine")
     roofs = worker.roofs(machine)
     floor = max(least_floor, measure_noise(machine, worker, PAIRS))
     if own is None:
-        payload, parts, chosen = choose_rules(payload, parts, machine, floor=floor, seed=options.seed, worker=worker)
+        payload, parts, chosen = rewriter().choose(
+            payload, parts, machine, floor=floor, seed=options.seed, worker=worker
+        )
         notes += chosen
     for note in place.notes + notes:
         listener.note(note)
@@ -161,7 +161,7 @@ def search(
         store,
         options,
         wanted=wanted,
-        rules=rules_of(run.payload, run.parts),
+        rules=run.fired_rules,
         backends=rivals,
         rounding=coarse,
         error=allowed.room,

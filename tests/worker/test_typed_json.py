@@ -16,7 +16,7 @@ import pytest
 from tuning_support import contraction_payload
 
 from autotune.compiler.lowering.stages import Stage
-from autotune.compiler.tasks.partition import Partition, partition
+from autotune.compiler.tasks.partition import partition
 from autotune.core.arena_plan import place
 from autotune.core.errors import AnswerError, CompileError
 from autotune.core.evaluator import Evaluation
@@ -25,6 +25,7 @@ from autotune.core.host.stopwatch import Moment
 from autotune.core.ops.dialect import WrittenFunction
 from autotune.core.ops.facts import ProgramFacts
 from autotune.core.ops.oracle import ContractionOracle
+from autotune.core.partition import Partition
 from autotune.core.scripts.parametric import OpenKnob, OpenScript, ScriptLaw, Site
 from autotune.core.scripts.rules import Rewriting, Rule
 from autotune.core.scripts.terms import Term

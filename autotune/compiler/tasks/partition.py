@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 
 from mlir import ir
@@ -17,7 +17,6 @@ from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
 from autotune.compiler.normalise.shapes.results import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
-from autotune.compiler.rules.apply import rewrite
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy
 from autotune.compiler.tasks.fusible import is_kept, is_repeated, writes_inside
@@ -31,11 +30,12 @@ from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, 
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.core.ops.loop_nest import Contraction, LoopNest, rows_of
 from autotune.core.ops.oracle import ContractionOracle
-from autotune.core.ops.uncovered import UncoveredOp
+from autotune.core.partition import Partition
 from autotune.core.payload import Case, Payload
 from autotune.core.scripts.marks import TAG, WEIGHT_OF
-from autotune.core.scripts.rules import NO_RULES, Rewriting
+from autotune.core.scripts.rules import NO_RULES
 from autotune.core.task import Member, Task
+from autotune.registry import rewriter
 
 # Element-wise neighbours become one op before units are counted.
 FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
@@ -43,23 +43,6 @@ RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 SECOND_USE = "autotune.second_use"
 # A task with a size known at run time only is verified and measured at these parts of its bound.
 PARTS = (1024, 8, 2, 1)
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A module with its tunable ops tagged, and what the tags stand for.
-
-    Attributes:
-        payload: The same computation; every tunable op carries ``autotune.task``.
-        tasks: One for each distinct tag, in order of first appearance.
-        rewriting: What rewrite rules made of the payload before.
-        uncovered: Ops that no task covers.
-    """
-
-    payload: Payload
-    tasks: tuple[Task, ...]
-    rewriting: Rewriting = field(default_factory=Rewriting)
-    uncovered: tuple[UncoveredOp, ...] = ()
 
 
 def partition(payload: Payload) -> Partition:
@@ -71,7 +54,7 @@ def partition(payload: Payload) -> Partition:
         RuleError: Rewrite rules of the payload cannot be applied.
     """
     with context():
-        module, rewriting = rewrite(parse(payload.text, payload.name), payload.rules)
+        module, rewriting = rewriter().apply(parse(payload.text, payload.name), payload.rules)
         lower_packs(module)
         written_by_others = payload.foreign or has_channels_first(module)
         if written_by_others:

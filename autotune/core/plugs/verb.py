@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.core.payload import Payload
+
 HEADINGS = ("Find schedules", "Understand them", "Compare", "Keep and check", "Machines")  # of `autotune --help`
 Arguments = Mapping[str, Any]  # of a verb by parameter
 
@@ -55,6 +57,21 @@ class ShownStage:
     """
 
     describe: Callable[..., str]
+    after: str
+
+
+@dataclass(frozen=True)
+class PayloadStage:
+    """Something else for `show` to print of a payload before it is scheduled: an entry point of its group.
+
+    Attributes:
+        describe: Gives the text of a `Payload`, and a line for stderr.
+        differ: Gives what differs between two stages, this one and ``payload``, and a line for stderr.
+        after: Stage that it is listed behind.
+    """
+
+    describe: Callable[[Payload], tuple[str, str]]
+    differ: Callable[[Payload, str, str], tuple[str, str]]
     after: str
 
 

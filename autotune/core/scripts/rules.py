@@ -1,7 +1,7 @@
 """Rewrite rules as data: which apply to a payload before its tasks are found, what each says, and where it fired."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 NONE = "none"  # in place of a file: no rules at all
 
@@ -23,6 +23,10 @@ class Rules:
     ours: bool = True
     exact: bool = False
     without: tuple[str, ...] = ()
+
+    def leaving_out(self, *names: str) -> "Rules":
+        """These rules without some."""
+        return replace(self, without=(*self.without, *names))
 
     @property
     def options(self) -> list[str]:

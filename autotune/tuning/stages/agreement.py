@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from autotune.compiler.tasks.partition import Partition
+from autotune.core.bench import Bench
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.evaluator import Evaluation
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.tuning.stages.assemble import whole_candidate
 from autotune.tuning.stages.choose import Choice
-from autotune.worker.bench.bench import Bench
 from autotune.worker.bench.proof import RowsWanted, count_rows, has_rows, measure_errors
 from autotune.worker.isolation.limits import MODEL_SECONDS
 

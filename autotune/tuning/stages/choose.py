@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from queue import SimpleQueue
 
+from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort
 from autotune.core.host.stopwatch import COMPILE
@@ -19,7 +20,6 @@ from autotune.tuning.samplers.objectives import finalists_of
 from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.stages.task_search import TaskSearch
-from autotune.worker.bench.bench import Bench
 
 FINALISTS = 8
 WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred

@@ -16,10 +16,10 @@ from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import tail
 from autotune.compiler.lowering.rewrites import rewrites_on
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError, CompileError, ProofError
 from autotune.core.evaluator import Evaluation
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.printable import one_line

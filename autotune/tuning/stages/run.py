@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from autotune.compiler.tasks.partition import Partition
+from autotune.core.bench import Bench
 from autotune.core.host.machine import Machine
 from autotune.core.listener import SILENT, Listener
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.tuning.options import TuneOptions
-from autotune.worker.bench.bench import Bench
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,9 @@ class Run:
     def seed(self) -> int:
         """Seed of the samplers and of the input data."""
         return self.options.seed
+
+    @property
+    def fired_rules(self) -> dict[str, str] | None:
+        """The rewrite rules that fired on the payload, as a sweep records them; `None` where none did."""
+        rewriting = self.parts.rewriting
+        return {"source": self.payload.rules.source, "text": rewriting.applied} if rewriting.firings else None

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from statistics import median
 
+from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Job
 from autotune.core.trial import Samples
 from autotune.store.records import ProcessTimes
 from autotune.tuning.stages.assemble import MODEL_EFFORT, Assembly
 from autotune.tuning.stages.run import Run
-from autotune.worker.bench.bench import Bench
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
 SESSIONS = 3  # processes that time a payload: where its memory lies differs from one to the next, and so do its times

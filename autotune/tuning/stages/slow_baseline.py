@@ -10,13 +10,13 @@ much as it does from there to the whole. What the part computes is verified, as 
 from dataclasses import dataclass
 from math import ceil, log2
 
+from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Baseline
 from autotune.store.records import MOST_PART_ERROR
-from autotune.worker.bench.bench import Bench
 
 PART_FLOPS = 2.0**28  # in a part; a pass pipeline does one or less a nanosecond
 FINEST_PART = 64

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.host.machine import Roofs
 from autotune.core.ops.uncovered import NO_FAMILY, UncoveredOp, UncoveredShare, divide
+from autotune.core.partition import Partition
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
 from autotune.store.records import ProcessTimes

@@ -8,14 +8,15 @@ from typing import Any
 from autotune.compiler.dry_run import Rehearsal
 from autotune.compiler.guard import OPEN
 from autotune.compiler.script.matching import Match, matches
-from autotune.compiler.tasks.partition import Partition
 from autotune.core.errors import PayloadError, ScheduleError
 from autotune.core.host.machine import Machine
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.scripts.assembly import Step
 from autotune.core.scripts.parametric import OpenScript
 from autotune.core.scripts.user_family import OwnFamily, whole_task
 from autotune.core.task import Task
+from autotune.registry import rewriter
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.stages.roofline import needed_flops
 from autotune.worker.loading.reading import (
@@ -27,7 +28,6 @@ from autotune.worker.loading.reading import (
     script_sequences,
     script_text,
 )
-from autotune.worker.loading.rule_files import rewriting_of
 
 
 def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
@@ -123,7 +123,7 @@ def partition_named(payload: Payload) -> Partition:
         return partition(payload)
     except PayloadError:
         if payload.rules.source:
-            rewriting_of(payload)
+            rewriter().rewriting(payload)
         raise
 
 

@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 
 from autotune.compiler.codegen.openmp import threads_or_why
+from autotune.core.bench import Bench
 from autotune.core.evaluator import OneSlot, Slots
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.objective import Objective
 from autotune.core.payload import Payload
-from autotune.worker.bench.bench import Bench
 from autotune.worker.bench.claims import CoreClaim
 from autotune.worker.bench.energy import find_counters
 from autotune.worker.isolation.limits import check_memory

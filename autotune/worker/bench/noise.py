@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.compiler.lowering.pipeline import tail
+from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.stats import noise_floor
-from autotune.worker.bench.bench import Bench
 from autotune.worker.bench.kernels import on_threads, read_payload, spin_payload
 from autotune.worker.bench.roofs import STEPS
 

@@ -21,7 +21,6 @@ from autotune.compiler.lowering.stages import compile_to as compile_here
 from autotune.compiler.script.instantiate import concrete_sequences, concrete_text
 from autotune.compiler.script.parametric import read_open_script
 from autotune.compiler.tasks.dialect_file import read_written
-from autotune.compiler.tasks.partition import Partition
 from autotune.compiler.tasks.partition import partition as partition_here
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.compiler.tasks.payload_folder import load_payload_folder
@@ -29,6 +28,7 @@ from autotune.core.candidate import Candidate, Script
 from autotune.core.errors import AutotuneError, BundleError, CompileError, PayloadError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.files import read_text
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.imported import DESCRIPTION, TEXT
 from autotune.core.scripts.parametric import ChosenScript, OpenScript

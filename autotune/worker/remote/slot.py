@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Optional, TypeAlias
 
+from autotune.core.bench import Bench
 from autotune.core.errors import AnswerError, MachineError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine, Roofs
 from autotune.core.host.readable import allow_reading, named_paths
-from autotune.worker.bench.bench import Bench
 from autotune.worker.isolation import typed_json
 from autotune.worker.isolation.answers import Raised, Returned, joined, kind_of, read_answer, write_answer
 

@@ -8,8 +8,8 @@ from mlir import ir
 from mlir.dialects import pdl
 from mlir.rewrite import FrozenRewritePatternSet, PatternRewriter, PDLModule, PDLResultList
 
-from autotune.compiler.rules.natives import CONDITIONS, WRITERS
-from autotune.compiler.rules.read import REWRITE, names_in, rule_name
+from autotune.contrib.rules.natives import CONDITIONS, WRITERS
+from autotune.contrib.rules.read import REWRITE, names_in, rule_name
 from autotune.core.scripts.rules import Firing
 
 FIRED = "autotune.fired"  # the writer that every pattern begins with

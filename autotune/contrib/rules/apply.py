@@ -14,8 +14,8 @@ from mlir.rewrite import apply_patterns_and_fold_greedily as apply_greedily
 
 from autotune.compiler.ir.limits import program_fault
 from autotune.compiler.ir.module import context, copy_module, describe, every_name, every_op, parse, run_passes, symbol
-from autotune.compiler.rules.patterns import Functions, Pattern, in_order
-from autotune.compiler.rules.read import RuleBook, names_in, open_rules
+from autotune.contrib.rules.patterns import Functions, Pattern, in_order
+from autotune.contrib.rules.read import RuleBook, names_in, open_rules
 from autotune.core.errors import RuleError
 from autotune.core.printable import one_line
 from autotune.core.scripts.rules import Firing, Rewriting, Rules

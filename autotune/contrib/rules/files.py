@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.compiler.rules.apply import rewrite_text
-from autotune.compiler.rules.read import describe_rules
+from autotune.contrib.rules.apply import rewrite_text
+from autotune.contrib.rules.read import describe_rules
 from autotune.core.errors import AutotuneError, RuleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.files import read_text
@@ -82,4 +82,4 @@ def rewrite_here(payload: Payload) -> Rewriting:
 
 def without_rules(payload: Payload, names: tuple[str, ...]) -> Payload:
     """A payload whose rules leave out some more."""
-    return replace(payload, rules=replace(payload.rules, without=(*payload.rules.without, *names)))
+    return replace(payload, rules=payload.rules.leaving_out(*names))

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autotune.compiler.rules.read import describe_rules
+from autotune.contrib.rules.choose import choose_rules
+from autotune.contrib.rules.read import describe_rules
 from autotune.core.errors import RuleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.rules import Rules
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
-from autotune.tuning.stages.choose_rules import choose_rules
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 

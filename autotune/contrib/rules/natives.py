@@ -9,8 +9,8 @@ from mlir.dialects import linalg
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import maker
-from autotune.compiler.rules.batch_norm import folds_into, write_folded
-from autotune.compiler.rules.bodies import (
+from autotune.contrib.rules.batch_norm import folds_into, write_folded
+from autotune.contrib.rules.bodies import (
     beside,
     compares_places,
     computes_by_element,
@@ -22,8 +22,8 @@ from autotune.compiler.rules.bodies import (
     takes_off_rows,
     undoes,
 )
-from autotune.compiler.rules.signature import Native
-from autotune.compiler.rules.writing import combined, read_instead
+from autotune.contrib.rules.signature import Native
+from autotune.contrib.rules.writing import combined, read_instead
 
 OP, VALUE, ATTRIBUTE = "operation", "value", "attribute"
 MOST_ELEMENTS = 1 << 24  # of a constant that is looked through

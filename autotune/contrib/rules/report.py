@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 
+from autotune.contrib.rules.files import rewriting_of, rules_in_force
 from autotune.core.payload import Payload
 from autotune.core.scripts.rules import Rewriting, Rule
 from autotune.registry import PAYLOADS, registered
-from autotune.worker.loading.rule_files import rewriting_of, rules_in_force
 
 NUMBERED = re.compile(r"%(?:\d+|c[\w-]+|cst(?:_\d+)?)")  # names that every op behind a change gets anew
 

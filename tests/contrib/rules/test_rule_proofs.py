@@ -7,8 +7,8 @@ from tuning_support import run
 
 from autotune.compiler.ir.module import context, symbol
 from autotune.compiler.lowering.pipeline import PLAIN
-from autotune.compiler.rules.apply import rewrite_text
-from autotune.compiler.rules.read import describe_rules, open_rules
+from autotune.contrib.rules.apply import rewrite_text
+from autotune.contrib.rules.read import describe_rules, open_rules
 from autotune.core.scripts.rules import Rules
 
 OURS = Rules()

@@ -15,7 +15,7 @@ from mlir.rewrite import PatternRewriter
 
 from autotune.compiler.ir.nests import dimensions, element_type, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker
-from autotune.compiler.rules.bodies import is_used_once, is_whole, known_number, number_of
+from autotune.contrib.rules.bodies import is_used_once, is_whole, known_number, number_of
 from autotune.core.payload import Array
 
 KERNEL_CHANNELS = {  # dimension of the kernel, and of the result, that a channel is

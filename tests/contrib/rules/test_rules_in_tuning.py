@@ -6,6 +6,7 @@ import pytest
 from bundle_support import edit_file, no_care
 
 from autotune.bundles.reproduce import rules_in
+from autotune.contrib.rules.prove import prove_rules
 from autotune.core.errors import BundleError, RuleError
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.rules import NO_RULES, Rules
@@ -15,7 +16,6 @@ from autotune.store.bundle import read_bundle
 from autotune.store.places import bundle_folder
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, parse_command
-from autotune.tuning.stages.prove_rules import prove_rules
 from autotune.tuning.stages.user_script import parts_of
 from autotune.tuning.tune import tune
 from autotune.worker.loading.reading import partition

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import autotune.tensor as T
-from autotune.worker.loading.rule_files import rewriting_of
+from autotune.contrib.rules.files import rewriting_of
 
 RNG = np.random.default_rng(0)
 X, Y = (RNG.standard_normal((6, 9), dtype=np.float32) for _ in range(2))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from rule_support import example
 
-from autotune.compiler.rules.apply import rewrite_text
-from autotune.compiler.rules.read import describe_rules
 from autotune.compiler.tasks.partition import partition
+from autotune.contrib.rules.apply import rewrite_text
+from autotune.contrib.rules.read import describe_rules
 from autotune.core.errors import RuleError
 from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import load_payload

@@ -3,16 +3,16 @@
 from dataclasses import replace
 
 from autotune.compiler.lowering.pipeline import PLAIN
-from autotune.compiler.tasks.partition import Partition
+from autotune.contrib.rules.files import rewriting_of, without_rules
+from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
 from autotune.core.errors import RuleError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.host.machine import Machine
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.scripts.rules import Rewriting
 from autotune.core.trial import RIGHT, UNTOLD
-from autotune.worker.bench.bench import Bench
-from autotune.worker.loading.rule_files import rewriting_of, without_rules
 
 ONCE = Effort(samples=1, seconds=0.0)
 BUDGET_SECONDS = 120.0  # for one run of the plain lowering
@@ -66,10 +66,3 @@ def run_plain(payload: Payload, text: str, machine: Machine, seed: int, worker: 
     job = Job(payload, (Candidate(None, PLAIN, text),), machine, seed, ONCE)
     (found,) = worker.evaluate(job, BUDGET_SECONDS)
     return found
-
-
-def rules_of(payload: Payload, parts: Partition) -> dict[str, str] | None:
-    """The rules that fired on a payload, as a sweep records them; `None` where none did."""
-    if not parts.rewriting.firings:
-        return None
-    return {"source": payload.rules.source, "text": parts.rewriting.applied}

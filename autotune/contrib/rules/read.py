@@ -20,8 +20,8 @@ from mlir import ir
 
 from autotune.compiler.ir.limits import computes, text_fault
 from autotune.compiler.ir.module import context, every_op, parse, symbol
-from autotune.compiler.rules.natives import CONDITIONS, WRITERS
-from autotune.compiler.rules.signature import Native, kind_of
+from autotune.contrib.rules.natives import CONDITIONS, WRITERS
+from autotune.contrib.rules.signature import Native, kind_of
 from autotune.core.errors import CompileError, RuleError
 from autotune.core.scripts.rules import Rule, Rules
 

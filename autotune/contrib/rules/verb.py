@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson, Exact, RuleFile
+from autotune.plugins import Verb
 
 if TYPE_CHECKING:
-    from autotune.reports.rules import RuleCount
+    from autotune.contrib.rules.report import RuleCount
 
 
 def rules(
@@ -28,8 +29,8 @@ def rules(
     Example: autotune rules nano gpt2
     """
     from autotune.cli.progress import ProgressLine, read_payloads
-    from autotune.reports.rules import count_firings, payloads_there_are
-    from autotune.worker.loading.rule_files import read_rules
+    from autotune.contrib.rules.files import read_rules
+    from autotune.contrib.rules.report import count_firings, payloads_there_are
 
     wanted = read_rules(rules or None, exact=exact)
     with ProgressLine() as line:
@@ -45,8 +46,8 @@ def rules(
 def show_rules(found: "list[RuleCount]", payloads: int) -> None:
     """Print a rule after the other: what it does, then how often it fires."""
     from autotune.cli.layout import show_sentence
+    from autotune.contrib.rules.report import rounding_of
     from autotune.reports.format import out
-    from autotune.reports.rules import rounding_of
 
     console = out()
     if not found:
@@ -61,3 +62,6 @@ def show_rules(found: "list[RuleCount]", payloads: int) -> None:
             show_sentence(console, f"when {rule.when}", 2)
         fired = ", ".join(f"{name} {count}" for name, count in each.fired.items())
         show_sentence(console, f"fires: {fired or f'on none of {payloads} payloads'}", 2)
+
+
+VERB = Verb(rules, "Find schedules", "List rewrite rules, and where each applies.", after="list")

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from autotune.compiler.tasks.partition import Partition
+from autotune.contrib.rules.files import without_rules
+from autotune.core.bench import Bench
 from autotune.core.errors import RuleError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import Machine
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.stats import is_different, quiet_time, ratio_interval
 from autotune.core.trial import Samples
 from autotune.tuning.default_program import default_candidate
 from autotune.tuning.stages.choose import PROCESSES, joined
 from autotune.tuning.stages.user_script import partition_named
-from autotune.worker.bench.bench import Bench
 from autotune.worker.isolation.limits import MODEL_SECONDS
-from autotune.worker.loading.rule_files import without_rules
 
 MOST = 3  # rules of choice that may fire: each more doubles the programs
 EFFORT = Effort(samples=40, seconds=4.0, sample_seconds=0.002)
