@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from autotune.core.listener import Listener
     from autotune.core.ops.loop_nest import Contraction
     from autotune.core.payload import Argument, Payload
-    from autotune.core.plugs.family import Baseline, Family, Rewrites
+    from autotune.core.plugs.family import Baseline, Family
+    from autotune.core.plugs.rewrites import Rewrites
     from autotune.core.space import Config, Constraint, Knob, Space
     from autotune.core.stats import is_different, ratio_interval
     from autotune.core.task import Task
@@ -73,7 +74,7 @@ LAZY = {
     "Payload": "core.payload",
     "PayloadError": "core.errors",
     "ProofError": "core.errors",
-    "Rewrites": "core.plugs.family",
+    "Rewrites": "core.plugs.rewrites",
     "RuleError": "core.errors",
     "Samples": "core.trial",
     "ScheduleError": "core.errors",

@@ -30,9 +30,10 @@ from autotune.core.ops.dialect import Dialect
 from autotune.core.payload import Argument, Payload
 from autotune.core.plugs.backend import Backend
 from autotune.core.plugs.comparator import Comparator
-from autotune.core.plugs.family import Baseline, Family, Rewrites
+from autotune.core.plugs.family import Baseline, Family
 from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import Rewriter
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.plugs.verb import Arguments, Listing, PayloadStage, ShownStage, Verb, VerbOption, option
 from autotune.core.scripts.technique import Technique
 

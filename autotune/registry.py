@@ -173,7 +173,7 @@ def families() -> tuple[Family, ...]:
 def rounding_families() -> tuple[Family, ...]:
     """Families that round what they multiply: searched beside the others where an error is allowed, by its size."""
     loaded = [cast(Family, point.load()) for point in registered(PRECISIONS).values()]
-    return tuple(sorted(loaded, key=lambda family: getattr(family, "error", 0.0)))
+    return tuple(sorted(loaded, key=lambda family: family.error))
 
 
 def is_ours(point: EntryPoint) -> bool:
@@ -183,7 +183,7 @@ def is_ours(point: EntryPoint) -> bool:
 
 def rank(family: Family) -> tuple[bool, bool, int]:
     """Where a family stands among those that cover a task, the first first; the last are those to be asked for."""
-    return bool(getattr(family, "asked", False)), family.fallback, -int(getattr(family, "specific", 0))
+    return family.asked, family.fallback, -family.specific
 
 
 def families_for(task: Task) -> tuple[Family, ...]:

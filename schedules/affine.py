@@ -13,7 +13,8 @@ from itertools import permutations
 from autotune.core.host.machine import Machine
 from autotune.core.ops.affine_plan import AFFINE, FUSIONS, AffinePlan
 from autotune.core.ops.loop_nest import LoopNest
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import AFFINE as MARK
 from autotune.core.scripts.marks import LAST
 from autotune.core.space import Config, Constraint, Knob, Space
@@ -32,7 +33,7 @@ MOST_TURNED = 3  # loops of an op that may come in any order
 
 
 @dataclass(frozen=True)
-class Affine:
+class Affine(Family):
     """The family of whatever has loops of known length."""
 
     name: str = "affine"

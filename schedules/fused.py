@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Blocks, Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Blocks, Rewrites
 from autotune.core.scripts.marks import HIDDEN, NEXT_ROWS, PIECES_OF_M, ROW_BLOCKS, WRITTEN_ROWS
 from autotune.core.space import Config, Space
 from autotune.core.task import Member, Task
@@ -38,7 +39,7 @@ SHARED = "shared"  # level of a parallel loop
 
 
 @dataclass(frozen=True)
-class Fused:
+class Fused(Family):
     """The family for tasks of several ops."""
 
     name: str = "fused"

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import cut, fitting_vectors, vectors_up_to
@@ -14,7 +15,7 @@ from schedules.vectorize import tile_and_vectorize
 
 
 @dataclass(frozen=True)
-class Gather:
+class Gather(Family):
     """The family for ops that read elements at places that a tensor holds."""
 
     name: str = "gather"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import LoopNest
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
@@ -25,7 +26,7 @@ FOR = '!transform.op<"scf.for">'
 
 
 @dataclass(frozen=True)
-class Growing:
+class Growing(Family):
     """The family for groups with one growing loop an op."""
 
     name: str = "growing"

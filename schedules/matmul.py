@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts import marks
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
@@ -27,7 +28,7 @@ LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the c
 
 
 @dataclass(frozen=True)
-class Matmul:
+class Matmul(Family):
     """The family for contractions with loops (batch,) m, n, k over f32."""
 
     name: str = "matmul"

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction
-from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.precision import BF16, DOTS, INT8, INT16, Precision
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Member, Task
@@ -19,7 +20,7 @@ from schedules.matmul import MATMUL
 
 
 @dataclass(frozen=True)
-class Narrow:
+class Narrow(Family):
     """The family for one precision.
 
     Attributes:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import lcm
 
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import STENCIL as MARK
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
@@ -26,7 +27,7 @@ MOST_VECTORS = 16  # machine vectors in one tile
 
 
 @dataclass(frozen=True)
-class Stencils:
+class Stencils(Family):
     """The family for element-wise ops of which a tile reads more, or less, than its own elements."""
 
     name: str = "stencil"

@@ -8,7 +8,8 @@ A square of vectors is read, turned in registers, and written as vectors.
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
@@ -21,7 +22,7 @@ SIDES = (4, 8, 16)
 
 
 @dataclass(frozen=True)
-class Squares:
+class Squares(Family):
     """The family for element-wise ops that read an operand along another loop than they write."""
 
     name: str = "turned"

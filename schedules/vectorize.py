@@ -6,7 +6,8 @@ It covers every structured op of one kind of loop an operand; families that know
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import SUMS
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
@@ -21,7 +22,7 @@ MOST_VECTORS = 32  # machine vectors in one tile
 
 
 @dataclass(frozen=True)
-class Vectorize:
+class Vectorize(Family):
     """The family for element-wise ops, row reductions, and whatever no other family covers."""
 
     name: str = "vectorize"

@@ -12,7 +12,8 @@ from math import prod
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction, Lanes, LoopNest
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Member, Task
 from schedules.blocking import fitting_vectors
@@ -29,7 +30,7 @@ UNEVEN = 3 / 4  # of the worth of a tile that does not divide its places: what f
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(Family):
     """The family for ops of which one loop alone becomes vectors, and for those in groups with what follows them."""
 
     name: str = "windows"

@@ -35,7 +35,7 @@ op = "matmul"
 """
 SLOW_FAMILY = '''
 from dataclasses import dataclass
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Space
 
 @dataclass(frozen=True)

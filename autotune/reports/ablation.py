@@ -9,7 +9,6 @@ from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.scripts.technique import Technique, repair, without
-from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.stats import Interval, median_interval, ratio_interval
 from autotune.registry import load_baseline, load_family, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
@@ -91,7 +90,7 @@ def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> li
     tasks, text = winner_of(bundle, machine, family)
     winner = candidate_of(tasks, machine, text)
     variants = [Variant(WINNER, winner, ())]
-    families = [task for task in tasks if not isinstance(task.family, OwnFamily)]
+    families = [task for task in tasks if not task.has_own_script]
     for technique in load_techniques() if families else ():
         fewer = [drop(task, [technique], machine) for task in tasks]
         changed = changed_tags(tasks, fewer)
@@ -111,7 +110,7 @@ def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> 
     Where that breaks a law of the script, as few other knobs as possible change, too.
     """
     for place, task in enumerate(tasks):
-        if not isinstance(task.family, OwnFamily) or task.config is None:
+        if task.family is None or task.family.script is None or task.config is None:
             continue
         space, default = task.family.space(task.task, machine), task.family.default(task.task, machine)
         for name in (knob.name for knob in space.knobs if default[knob.name] != task.config[knob.name]):
@@ -140,7 +139,7 @@ def without_each_rule(bundle: BundleFiles, machine: Machine, family: str = "") -
 
 def by_default(task: Scheduled, machine: Machine) -> Scheduled:
     """A task with the config of no search."""
-    if isinstance(task.family, OwnFamily):
+    if task.family is not None and task.has_own_script:
         return replace(task, config=task.family.default(task.task, machine))
     return as_recorded(task.task, None, machine)
 
@@ -188,7 +187,7 @@ def baseline_variant(name: str, payload: Payload, parts: Partition) -> Variant:
 
 def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine) -> Scheduled:
     """A task without techniques; as it is where none of its configs do without them."""
-    if scheduled.family is None or scheduled.config is None or isinstance(scheduled.family, OwnFamily):
+    if scheduled.family is None or scheduled.config is None or scheduled.has_own_script:
         return scheduled
     space = scheduled.family.space(scheduled.task, machine)
     plainer = without(scheduled.config, space, techniques)

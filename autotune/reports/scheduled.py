@@ -31,6 +31,11 @@ class Scheduled:
     config: Config | None = None
     kernel: ForeignKernel | None = None
 
+    @property
+    def has_own_script(self) -> bool:
+        """Whether its schedule is a user's own script."""
+        return self.family is not None and self.family.script is not None
+
     def record(self) -> dict[str, Any]:
         """As manifests of bundles describe it."""
         backend = self.kernel.backend if self.kernel is not None else None

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from autotune.core.host.machine import Machine
 from autotune.core.scripts.parametric import OpenKnob, OpenScript, facts_in, facts_of
-from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Space, Value
 from autotune.reports.scheduled import Scheduled
 
@@ -20,7 +19,7 @@ def describe_space(scheduled: Scheduled, machine: Machine) -> str:
     if family is None:
         return f"{task.tag}: no family covers it, so that nothing can be chosen"
     space, default = family.space(task, machine), family.default(task, machine)
-    script = family.script if isinstance(family, OwnFamily) else None
+    script = family.script if family is not None else None
     opened = {knob.name: knob for knob in script.knobs} if script is not None else {}
     rows = [("knob", "default", "values", "counts where", "line")]
     for knob in space.knobs:

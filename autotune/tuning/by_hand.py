@@ -12,7 +12,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.assembly import Step
 from autotune.core.space import Value
 from autotune.tuning.candidates import candidate_alone

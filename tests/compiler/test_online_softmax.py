@@ -15,7 +15,7 @@ from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
-from autotune.core.plugs.family import Blocks
+from autotune.core.plugs.rewrites import Blocks
 from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for, load_payload
 from autotune.tuning.candidates import candidate_alone

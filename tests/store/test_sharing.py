@@ -17,7 +17,8 @@ from autotune.contrib.selftest.figures import Direct, open_search, product_task
 from autotune.core.errors import StoreError
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT, Trial
 from autotune.registry import families, load_payload
@@ -100,7 +101,7 @@ def test_interrupted_search_goes_on_in_the_same_order(tmp_path):
     assert configs(tmp_path / "whole", [6]) == configs(tmp_path / "pieces", [2, 4, 6])
 
 
-class Twins:
+class Twins(Family):
     """A family of which one knob is only a comment, one writes the same code otherwise, and one matters."""
 
     name, fallback = "twins", False

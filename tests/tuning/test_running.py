@@ -9,7 +9,8 @@ from listener_support import Recorder
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, OneSlot
 from autotune.core.host.machine import this_machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
@@ -117,7 +118,7 @@ def test_what_was_under_way_is_free_for_others_when_a_tuner_gives_up(tmp_path):
         assert run_on_slots(searches[1], options, MadeUpSlots(4)).evaluated == 7
 
 
-class Comments:
+class Comments(Family):
     """A family of which one knob is only a comment of the config, and nothing of the script."""
 
     name, fallback = "comments", False

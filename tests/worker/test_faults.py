@@ -14,7 +14,8 @@ from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import TimeLimits
 from autotune.core.host.machine import this_machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT
 from autotune.store.store import Store
@@ -171,7 +172,7 @@ FAULTS = {
 }
 
 
-class FaultyFamily:
+class FaultyFamily(Family):
     """Declares one knob: which fault."""
 
     name, fallback = "faulty", False

@@ -35,8 +35,8 @@ from autotune.compiler.script.marked_ops import read_blocks
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Script
 from autotune.core.payload import Payload
-from autotune.core.plugs.family import Blocks
 from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.rewrites import Blocks
 from autotune.core.precision import Precision, precision_named
 from autotune.core.scripts.marks import ONLINE, PRECISION
 from autotune.core.scripts.parametric import ChosenScript

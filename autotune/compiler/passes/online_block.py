@@ -9,7 +9,7 @@ from mlir.dialects import tensor
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import projected
 from autotune.compiler.tasks.softmax import Plan
-from autotune.core.plugs.family import Blocks
+from autotune.core.plugs.rewrites import Blocks
 
 
 @dataclass

@@ -21,7 +21,7 @@ from autotune.compiler.tasks.causal import body, loop_of, masked_loops
 from autotune.compiler.tasks.groups import find_groups
 from autotune.compiler.tasks.softmax import Plan, find_plan
 from autotune.core.errors import CompileError
-from autotune.core.plugs.family import Blocks
+from autotune.core.plugs.rewrites import Blocks
 from autotune.core.scripts.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TAG, TOTALS
 
 LOWEST = -3.4028234663852886e38  # of f32

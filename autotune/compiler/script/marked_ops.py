@@ -4,7 +4,7 @@ from mlir import ir
 
 from autotune.compiler.ir.module import symbol
 from autotune.compiler.script.user_module import MAIN, refuse_at
-from autotune.core.plugs.family import Blocks, Rewrites
+from autotune.core.plugs.rewrites import Blocks, Rewrites
 from autotune.core.scripts.marks import ONLINE, PANEL
 
 MOST = 1 << 20  # rows or columns

@@ -16,8 +16,9 @@ from autotune.contrib.parametric.lines import ScriptLine, ops_in, read_lines
 from autotune.contrib.parametric.switches import Switch, hunks_between, switched
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.plugs.family import Family
 from autotune.core.plugs.guarded_family import GuardedFamily
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
 

@@ -27,14 +27,13 @@ def describe(
     """
     from autotune.contrib.parametric.script import open_text
     from autotune.core.errors import ScheduleError
-    from autotune.core.scripts.user_family import OwnFamily
     from autotune.reports.scheduled import only
 
     task = only([each.task for each in tasks], None, "one task is opened")
     (alone,) = (each for each in tasks if each.task is task)
     if alone.family is None or alone.config is None:
         raise ScheduleError(f"--open must be of a task with a family, {task.tag} has none; write one yourself")
-    if isinstance(alone.family, OwnFamily):
+    if alone.family.script is not None:
         raise ScheduleError(f"--open must be of a family, {alone.family.script.source} is a script; copy that file")
     return open_text(alone.family, task, machine, alone.config)
 

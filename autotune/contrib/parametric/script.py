@@ -9,7 +9,8 @@ from autotune.contrib.parametric.relation import product_of
 from autotune.contrib.parametric.smt_text import write_law, write_size
 from autotune.contrib.parametric.ties import TiedKnobs, tie_knobs
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import ONLINE, PANEL
 from autotune.core.space import Config
 from autotune.core.task import Task

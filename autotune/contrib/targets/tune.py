@@ -8,7 +8,7 @@ What comes out are predictions, a type of their own: no store takes them for tri
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from autotune.compiler.codegen.llvm_tools import check_processor
 from autotune.compiler.codegen.loop_model import judge_hot_loop
@@ -34,15 +34,6 @@ from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
 NANOSECOND = 1e-9  # a cycle, to samplers, which think of seconds
-
-
-@runtime_checkable
-class Predicting(Protocol):
-    """A family with a model of what its tasks take."""
-
-    def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
-        """Cycles of a call, from those of a multiply-add in the hot loop; 0 where it knows nothing."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -141,8 +132,6 @@ def tune_for(
 
 def is_predicted(task: Task, family: Family, machine: Machine) -> bool:
     """Tell whether a family's model knows something of a task."""
-    if not isinstance(family, Predicting):
-        return False
     return family.predicted_cycles(task, family.default(task, machine), machine, 1.0) > 0
 
 
@@ -182,7 +171,7 @@ class ModelSearch:
         step = write_step(self.task, self.family, config, self.target.machine, alone=True)
         code = self.compile(candidate_alone(step))
         loop = judge_hot_loop(disassemble(code, self.task.payload.entry), self.target) if code else None
-        if loop is None or loop.expected is None or not isinstance(self.family, Predicting):
+        if loop is None or loop.expected is None:
             return None
         products = loop.mix.fmas or loop.mix.arithmetic / 2  # without fused ones, each is a product and a sum
         if not products:

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.family import Family
 from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 
@@ -74,21 +75,21 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class BackendFamily:
+class BackendFamily(Family):
     """A back end as searches know it: like a family, but for writing no script.
 
     Attributes:
-        name: Name of the back end.
-        version: What decides, besides task and config, which code it makes.
         offers: What it has for each task, by tag.
         kernel: Makes a task's code; raises `KernelError` where that fails.
+        name: Name of the back end.
+        version: What decides, besides task and config, which code it makes.
         fallback: Always false: a back end comes beside families, not for want of them.
     """
 
-    name: str
-    version: str
     offers: Mapping[str, Offer] = field(compare=False)
     kernel: Callable[[Task, Config, Machine], ForeignKernel] = field(compare=False)
+    name: str = ""
+    version: str = ""
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
@@ -111,6 +112,15 @@ class BackendFamily:
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """It takes operands as they are."""
         return Rewrites()
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What decides which code it makes."""
+        return {"backend": f"{CALLS} {self.version}"}
+
+    def code(self, task: Task, config: Config, machine: Machine) -> ForeignKernel:
+        """A task's code."""
+        return self.kernel(task, config, machine)
 
     def _offer(self, task: Task) -> Offer:
         if not self.covers(task):

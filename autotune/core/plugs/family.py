@@ -1,57 +1,22 @@
 """How tasks are transformed: the `Family` that writes scripts for them, and the `Baseline` it is measured against."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from autotune.core.host.machine import Machine
+from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.scripts.parametric import OpenScript
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """What a group with an online softmax is computed in.
-
-    Attributes:
-        rows: Rows of a block; divides them.
-        columns: Columns of a block; divides them.
-        skips: Blocks that a causal mask hides whole are skipped.
-    """
-
-    rows: int
-    columns: int
-    skips: bool = False
-
-    @property
-    def text(self) -> str:
-        """The inside of the attribute that says so in a script."""
-        return f"rows = {self.rows}, columns = {self.columns}, skips = {str(self.skips).lower()}"
-
-
-@dataclass(frozen=True)
-class Rewrites:
-    """What happens to a task's op before the script sees it, which no op of the transform dialect can do.
-
-    Attributes:
-        panel: Columns of the panels that its constant B is stored in before any call; 0 leaves it as it is. The op then
-            reads B as (k, n), rows of a panel at a time.
-        blocks: Block sizes of the loops that a task that may go online becomes; `None` leaves it as it is. ``%op`` is
-            then the outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
-        precision: What its operands are rounded to, one of `core.precision.PRECISIONS`; empty for what they are. The op
-            is then one of words, which code of ours computes tile by tile (`compiler/passes/narrow.py`).
-    """
-
-    panel: int = 0
-    blocks: Blocks | None = None
-    precision: str = ""
 
 
 class Family(Protocol):
     """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
 
-    Plug-ins register an instance under the entry-point group ``autotune.schedules``. Where several cover a task, one
-    that has an attribute ``specific`` above 0 comes before those that say nothing, the highest first; one that has a
-    true attribute ``asked`` is searched only where somebody names it.
+    Plug-ins register an instance under the entry-point group ``autotune.schedules``. A family inherits from this class,
+    and with it what it leaves as it is: everything behind `rewrites`.
     """
 
     @property
@@ -90,6 +55,56 @@ class Family(Protocol):
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Tell what `build` takes for granted of the op."""
         ...
+
+    @property
+    def specific(self) -> int:
+        """Among several that cover a task, families with a higher number come first."""
+        return 0
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is searched only where somebody names it."""
+        return False
+
+    @property
+    def error(self) -> float:
+        """How coarsely it rounds operands; 0 where it does not."""
+        return 0.0
+
+    @property
+    def lacking(self) -> str:
+        """What this CPU lacks for it, a sentence; empty if nothing."""
+        return ""
+
+    @property
+    def script(self) -> OpenScript | None:
+        """The user's own script that it is; `None` where it writes scripts."""
+        return None
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What decides its programs besides its name, knobs and scripts, by a name for each."""
+        return {}
+
+    def record(self) -> dict[str, str] | None:
+        """What a store keeps of it to read it again: source, text and tasks of a user's own script."""
+        return None
+
+    def features(self, task: Task, config: Config, machine: Machine) -> Mapping[str, float]:
+        """Numbers that decide how fast a config is, by name: a cost model learns from them."""
+        return {}
+
+    def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
+        """Cycles of a call, from those of a vector multiply-add in the hot loop; 0 where it knows nothing."""
+        return 0.0
+
+    def code(self, task: Task, config: Config, machine: Machine) -> ForeignKernel | None:
+        """Machine code that computes the task instead of a script; `None` where there is a script.
+
+        Raises:
+            KernelError: The code cannot be made.
+        """
+        return None
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,21 @@
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from autotune.core.errors import AutotuneError, ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
-class GuardedFamily:
+class GuardedFamily(Family):
     """A family of a plug-in, or of a file.
 
     Attributes:
@@ -37,12 +39,12 @@ class GuardedFamily:
     @property
     def specific(self) -> int:
         """How specific it says it is; see `Family`."""
-        return int(getattr(self.family, "specific", 0))
+        return int(self._given("specific", 0))
 
     @property
     def asked(self) -> bool:
         """Whether it says that it is searched only where it is asked for; see `Family`."""
-        return bool(getattr(self.family, "asked", False))
+        return bool(self._given("asked", False))
 
     def covers(self, task: Task) -> bool:
         """Tell whether it can schedule the task."""
@@ -64,10 +66,34 @@ class GuardedFamily:
         """What its script takes for granted."""
         return self._ask("rewrites", lambda: self.family.rewrites(task, config))
 
+    @property
+    def error(self) -> float:
+        """How coarsely it rounds operands."""
+        return float(self._given("error", 0.0))
+
+    @property
+    def lacking(self) -> str:
+        """What this CPU lacks for it."""
+        return str(self._given("lacking", ""))
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What decides its programs besides its name, knobs and scripts."""
+        return dict(self._given("identity", {}))
+
     def features(self, task: Task, config: Config, machine: Machine) -> Mapping[str, float]:
         """Numbers that decide how fast a config is; none where it gives none."""
-        own = getattr(self.family, "features", None)
-        return self._ask("features", lambda: own(task, config, machine)) if own is not None else {}
+        own = self._given("features", super().features)
+        return self._ask("features", lambda: own(task, config, machine))
+
+    def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
+        """Cycles of a call; 0 where it knows nothing."""
+        own = self._given("predicted_cycles", super().predicted_cycles)
+        return self._ask("predicted_cycles", lambda: own(task, config, machine, in_l1))
+
+    def _given(self, member: str, default: V) -> V:
+        """A member that may be left out by a family that does not inherit from `Family`."""
+        return cast(V, getattr(self.family, member, default))
 
     def _ask(self, method: str, call: Callable[[], T]) -> T:
         """Call a method.

@@ -12,11 +12,11 @@ from textwrap import indent
 from autotune.core.candidate import Script
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Family, Rewrites
+from autotune.core.plugs.family import Family
 from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import KNOBS, ONLINE, PRECISION, TAG
-from autotune.core.scripts.parametric import ChosenScript
-from autotune.core.scripts.user_family import OwnFamily
+from autotune.core.scripts.parametric import ChosenScript, OpenScript
 from autotune.core.space import Config
 from autotune.core.task import Task
 
@@ -124,8 +124,13 @@ def write_step(
         note: Note for a reader, such as `origin`.
     """
     body, rewrites, ops = family.build(task, config, machine), family.rewrites(task, config), 1 if alone else task.ops
-    chosen = family.choose(config, machine, ops, task) if isinstance(family, OwnFamily) else None
+    chosen = choose(family.script, task, config, machine, ops) if family.script is not None else None
     return Step(task.tag, ops, body, note, rewrites, config, chosen)
+
+
+def choose(script: OpenScript, task: Task, config: Config, machine: Machine, ops: int) -> ChosenScript:
+    """A user's own script with a config, for `ops` ops of a task."""
+    return script.choose(config, machine, tag="" if script.whole else task.tag, ops=ops)
 
 
 def origin(task: Task, family: Family, config: Config) -> str:

@@ -12,7 +12,7 @@ from math import prod
 
 from autotune.core.errors import SpaceError
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Rewrites
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.technique import repair
 from autotune.core.scripts.terms import Term, evaluate, names_in, spell
 from autotune.core.space import Condition, Config, Constraint, Knob, Space, Value

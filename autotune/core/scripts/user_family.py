@@ -1,14 +1,15 @@
 """`OwnFamily`: a user's own script as a family of schedules, whose knobs and laws are those of the script."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import LoopNest
 from autotune.core.payload import Payload
-from autotune.core.plugs.family import Rewrites
-from autotune.core.scripts.parametric import ChosenScript, OpenScript
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.scripts.parametric import OpenScript
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 
@@ -17,22 +18,27 @@ WHOLE = "whole"  # the tag of a payload that one script transforms as a whole
 
 
 @dataclass(frozen=True)
-class OwnFamily:
+class OwnFamily(Family):
     """Schedules that a user's script gives.
 
     Attributes:
-        script: The script.
+        opened: The script.
         tasks: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
         name: How records name it.
         fallback: No other family comes first.
         matches: Tells whether the script's own matcher takes the op of a task; `None` where it has none.
     """
 
-    script: OpenScript
+    opened: OpenScript
     tasks: str = "*"
     name: str = OWN
     fallback: bool = False
     matches: Callable[[Task], bool] | None = field(default=None, compare=False)
+
+    @property
+    def script(self) -> OpenScript:
+        """The script."""
+        return self.opened
 
     def covers(self, task: Task) -> bool:
         """Tell whether the script is for the task."""
@@ -57,13 +63,14 @@ class OwnFamily:
         """What the script's entry says."""
         return self.script.rewrites
 
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The script's hash."""
+        return {"script": self.script.digest}
+
     def record(self) -> dict[str, str]:
         """As stores keep it, to be read again."""
         return {"source": self.script.source, "text": self.script.text, "tasks": self.tasks}
-
-    def choose(self, config: Config, machine: Machine, ops: int, task: Task) -> ChosenScript:
-        """The script of a config, for `ops` ops of a task."""
-        return self.script.choose(config, machine, tag="" if self.script.whole else task.tag, ops=ops)
 
 
 def whole_task(payload: Payload) -> Task:

@@ -24,11 +24,10 @@ def knob_features(config: Config) -> dict[str, float]:
 
 
 def features_of(task: Task, family: Family, machine: Machine) -> Features:
-    """Features of a task's configs: knobs, and what the family's method ``features`` gives, if it has one."""
-    more = getattr(family, "features", None)
+    """Features of a task's configs: knobs, and what the family's `features` gives."""
 
     def describe(config: Config) -> Mapping[str, float]:
-        return knob_features(config) | (dict(more(task, config, machine)) if more is not None else {})
+        return knob_features(config) | dict(family.features(task, config, machine))
 
     return describe
 

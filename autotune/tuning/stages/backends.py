@@ -73,7 +73,7 @@ class Makers:
         if isinstance(found, Evaluation):
             raise MachineError(f"back end {spec} must say what it covers, it was {found.outcome}: {found.diagnostic}")
         offers = {task.tag: offer for task, offer in zip(tasks, found.offers, strict=True)}
-        return BackendFamily(found.name, found.version, offers, partial(self.kernel, spec))
+        return BackendFamily(offers, partial(self.kernel, spec), found.name, found.version)
 
     def kernel(self, spec: str, task: Task, config: Config, machine: Machine) -> ForeignKernel:
         """A task's code.

@@ -23,7 +23,7 @@ ELSEWHERE = 3.0  # times the error that was measured, which other inputs may hav
 def rounding_here(error: float) -> tuple[tuple[Family, ...], tuple[str, ...]]:
     """Families that round operands, where an error is allowed; and what this CPU lacks for others, a sentence each."""
     found = rounding_families() if error else ()
-    lacking = {family.name: str(getattr(family, "lacking", "")) for family in found}
+    lacking = {family.name: family.lacking for family in found}
     return tuple(family for family in found if not lacking[family.name]), tuple(filter(None, lacking.values()))
 
 
@@ -92,7 +92,7 @@ def spent_by(plan: "Descent", allowed: Allowed, errors: Errors, seed: int) -> Sp
 
 def rounding(choice: Choice) -> float:
     """How coarsely a choice's family rounds operands; 0 where it does not, and for the plain lowering."""
-    return float(getattr(choice.search.family, "error", 0.0)) if choice.config is not None else 0.0
+    return choice.search.family.error if choice.config is not None else 0.0
 
 
 def is_rounded(choice: Choice) -> bool:

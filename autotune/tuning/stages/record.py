@@ -24,7 +24,6 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.printable import one_line
 from autotune.core.scripts.assembly import assemble
-from autotune.core.scripts.user_family import OwnFamily
 from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest, read_bundle, write_bundle
 from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.records import (
@@ -92,9 +91,9 @@ def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command
     claim = Claim(payload, assembly.candidate(parts.payload.text), seed)
     applied = called(worker.call(transform, claim, MODEL_SECONDS))
     texts = files_of(payload, parts, assembly, choices) | rewritten(applied, assembly)
-    own = next((c.search.family for c in choices if isinstance(c.search.family, OwnFamily)), None)
+    own = next(filter(None, (choice.search.family.record() for choice in choices)), None)
     if own is not None:
-        texts[OPEN] = own.script.text
+        texts[OPEN] = own["text"]
     rewriting = parts.rewriting
     if rewriting.firings:
         texts[RULES] = rewriting.applied
@@ -127,7 +126,7 @@ def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
         online=applied.online,
         rewrites=rewrites_on(result.machine.threads),
-        script=ScriptRecord(own.script.source, own.tasks) if own is not None else None,
+        script=ScriptRecord(own["source"], own["tasks"]) if own is not None else None,
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
         budget=BudgetRecord(**asdict(winners.spent)) if winners.spent is not None else None,

@@ -1,7 +1,7 @@
 """What a search asks an evaluator, and what decides that two trials are of the same work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import cast
 
@@ -9,10 +9,8 @@ from autotune.compiler.lowering.pipeline import compilation
 from autotune.core.errors import KernelError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.backend import CALLS, BackendFamily
 from autotune.core.plugs.family import Family
-from autotune.core.scripts.assembly import DESTINATIONS, LOWERING, Step
-from autotune.core.scripts.user_family import OwnFamily
+from autotune.core.scripts.assembly import DESTINATIONS, LOWERING
 from autotune.core.space import Space, Value
 from autotune.core.task import Task
 from autotune.core.trial import Outcome, Reason, Trial
@@ -81,10 +79,7 @@ def identity_of(task: Task, family: Family, machine: Machine, space: Space, comp
         "schedule": family.name,
         "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
     }
-    if isinstance(family, OwnFamily):
-        identity["script"] = family.script.digest
-    if isinstance(family, BackendFamily):
-        identity["backend"] = f"{CALLS} {family.version}"
+    identity |= family.identity
     if task.payload.error:
         identity["error"] = f"{task.payload.error:g}"
     if machine.pages != "huge":
@@ -92,17 +87,6 @@ def identity_of(task: Task, family: Family, machine: Machine, space: Space, comp
     if machine.threads > 1:
         identity["threads"] = str(machine.threads)
     return identity
-
-
-def with_code(step: Step, family: Family, task: Task, machine: Machine) -> Step:
-    """A step with the code of a back end, where it is one's.
-
-    Raises:
-        KernelError: The code cannot be made.
-    """
-    if not isinstance(family, BackendFamily):
-        return step
-    return replace(step, kernel=family.kernel(task, step.config, machine))
 
 
 def unmade(error: KernelError) -> Evaluation:

@@ -12,7 +12,6 @@ from autotune.core.host.stopwatch import Stopwatch
 from autotune.core.objective import PLAIN, Objective
 from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import Step, origin, write_step
-from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
@@ -24,7 +23,7 @@ from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.samplers.features import features_of
 from autotune.tuning.samplers.search import Search
 from autotune.tuning.samplers.transfer import lessons_for
-from autotune.tuning.stages.requests import SAME_SCRIPT, Asked, identity_of, shared, unmade, with_code
+from autotune.tuning.stages.requests import SAME_SCRIPT, Asked, identity_of, shared, unmade
 from autotune.tuning.stages.warm_start import KnownConfig, starts
 from autotune.worker.isolation.limits import learn_time_limits
 
@@ -94,7 +93,6 @@ class TaskSearch:
         identity = identity_of(task, family, machine, space, compiler_version()) | objective.identity
         flops, size = float(task.payload.flops), float(task.payload.bytes)
         default, name = family.default(task, machine), readable_name(task.tag, task.payload.text)
-        own = family.record() if isinstance(family, OwnFamily) else None
         sweep = store.sweep(
             payload,
             task.tag,
@@ -103,7 +101,7 @@ class TaskSearch:
             size=size,
             default=default,
             name=name,
-            script=own,
+            script=family.record(),
             rules=rules,
             unproved=unproved,
         )
@@ -270,7 +268,7 @@ class TaskSearch:
 
     def made(self, step: Step) -> Step:
         """A step with the code of a back end, where it is one's; raises `KernelError` where that cannot be made."""
-        return with_code(step, self.family, self.task, self.machine)
+        return replace(step, kernel=self.family.code(self.task, step.config, self.machine))
 
     def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
         """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""

@@ -12,7 +12,7 @@ from autotune.core.errors import PayloadError, ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
-from autotune.core.scripts.assembly import Step
+from autotune.core.scripts.assembly import Step, choose
 from autotune.core.scripts.parametric import OpenScript
 from autotune.core.scripts.user_family import OwnFamily, whole_task
 from autotune.core.task import Task
@@ -132,7 +132,7 @@ def rehearse_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[st
     notes = list(own.script.notes)
     for task in parts.tasks:
         if own.covers(task):
-            chosen = own.choose(own.default(task, machine), machine, 1, task)
+            chosen = choose(own.script, task, own.default(task, machine), machine, 1)
             panels = ((task.tag, own.script.rewrites.panel),) if own.script.rewrites.panel else ()
             try:
                 notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen, panels))

@@ -14,7 +14,6 @@ from autotune.core.errors import BundleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction, LoopNest
 from autotune.core.plugs.family import Family
-from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes
@@ -53,7 +52,7 @@ def structure_of(task: Task, family: Family | None = None) -> str:
     members = [
         f"{describe_nest(m.nest)}>{m.reader}.{m.operand}{describe_contraction(m.contraction)}" for m in task.members
     ]
-    own = [family.script.digest] if isinstance(family, OwnFamily) else []
+    own = [family.script.digest] if family is not None and family.script is not None else []
     return " ".join([describe_nest(task.nest) + describe_contraction(task.contraction), *members, dtypes, *own])
 
 

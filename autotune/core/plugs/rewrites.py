@@ -1,0 +1,41 @@
+"""`Rewrites`: what happens to a task's op before its script sees it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What a group with an online softmax is computed in.
+
+    Attributes:
+        rows: Rows of a block; divides them.
+        columns: Columns of a block; divides them.
+        skips: Blocks that a causal mask hides whole are skipped.
+    """
+
+    rows: int
+    columns: int
+    skips: bool = False
+
+    @property
+    def text(self) -> str:
+        """The inside of the attribute that says so in a script."""
+        return f"rows = {self.rows}, columns = {self.columns}, skips = {str(self.skips).lower()}"
+
+
+@dataclass(frozen=True)
+class Rewrites:
+    """What happens to a task's op before the script sees it, which no op of the transform dialect can do.
+
+    Attributes:
+        panel: Columns of the panels that its constant B is stored in before any call; 0 leaves it as it is. The op then
+            reads B as (k, n), rows of a panel at a time.
+        blocks: Block sizes of the loops that a task that may go online becomes; `None` leaves it as it is. ``%op`` is
+            then the outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
+        precision: What its operands are rounded to, one of `core.precision.PRECISIONS`; empty for what they are. The op
+            is then one of words, which code of ours computes tile by tile (`compiler/passes/narrow.py`).
+    """
+
+    panel: int = 0
+    blocks: Blocks | None = None
+    precision: str = ""
