@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from autotune.bundles.finding import RegressionFinding
 from autotune.core.host.machine import this_machine
+from autotune.core.payload import UNPROVED
 from autotune.store.history import FORMAT_VERSION, Check
 from autotune.tuning.stages.record import versions
 
@@ -44,6 +45,9 @@ def junit(findings: Sequence[RegressionFinding]) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", classname="bundles", name=finding.payload, time=f"{finding.seconds:.3f}"
         )
+        if finding.unproved:
+            properties = ElementTree.SubElement(case, "properties")
+            ElementTree.SubElement(properties, "property", name="oracle", value=UNPROVED)
         said = f"{finding.verdict}: {finding.why}"
         if finding.alarms:
             ElementTree.SubElement(case, "failure", message=said).text = "\n".join(finding.notes)

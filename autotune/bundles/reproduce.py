@@ -51,12 +51,14 @@ class Reproduction:
         found: Result of running the trial now.
         folder: Folder that the trial's files were written to.
         changed: Sentence on what is not as it was; empty if the files are the same to the letter.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
     """
 
     trial: Trial
     found: Evaluation
     folder: Path
     changed: str = ""
+    unproved: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -111,7 +113,7 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
     write_files(folder, trial, task, candidate, location)
     with Worker(seconds, threads=machine.threads) as worker:
         (found,) = worker.evaluate(Job(task.payload, (candidate,), machine, effort=EFFORT))
-    return Reproduction(trial, found, folder, changed)
+    return Reproduction(trial, found, folder, changed, bool(sweep.about.get("unproved")))
 
 
 def threads_in(about: dict[str, Any]) -> int:

@@ -55,6 +55,7 @@ def explain(
 def show_explanation(found: "Explanation") -> None:
     """Print a row a technique, then counters and memory."""
     from autotune.cli.layout import Column, Table, show_sentence, show_table
+    from autotune.core.payload import UNPROVED
     from autotune.reports.format import out
 
     console = out()
@@ -64,6 +65,8 @@ def show_explanation(found: "Explanation") -> None:
     heads = ("time", "gain [95 %]" if built else "times as long [95 %]", "max error", "tasks")
     rows = tuple(technique_row(row, is_first=place == 0, built=built) for place, row in enumerate(found.rows))
     show_table(console, Table("", tuple(map(Column, heads)), rows))
+    if found.unproved:
+        show_sentence(console, UNPROVED, 2)
     if found.counts is not None:
         for name, count in found.counts.events.items():
             show_sentence(console, f"{name}: {count:.4g} a call", 2)

@@ -48,6 +48,7 @@ def reproduce(
 def show_reproduction(found: "Reproduction") -> None:
     """Print what became of a trial, then and now."""
     from autotune.cli.layout import show_sentence
+    from autotune.core.payload import UNPROVED
     from autotune.reports.format import out
 
     console = out()
@@ -55,6 +56,8 @@ def show_reproduction(found: "Reproduction") -> None:
         show_sentence(console, f"note: {found.changed}")
     show_sentence(console, f"recorded: {found.trial.outcome} {found.trial.diagnostic}")
     show_sentence(console, f"now:      {found.found.outcome} {found.found.diagnostic}")
+    if found.unproved:
+        show_sentence(console, UNPROVED)
     console.print(f"files:    {found.folder}", soft_wrap=True, markup=False)
 
 

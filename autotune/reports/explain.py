@@ -47,6 +47,7 @@ class Explanation:
         counts: Hardware events of the winner; `None` where no winner was run.
         memory: Bytes that the winner takes; `None` where no winner was run.
         machine: The host.
+        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
     """
 
     payload: str
@@ -55,6 +56,7 @@ class Explanation:
     counts: Counts | None
     memory: Memory | None
     machine: Machine
+    unproved: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -83,7 +85,7 @@ def explain(folder: Path, family: str = "") -> Explanation:
     found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
     counts, memory = observe(bundle, variants[0].candidate, machine.threads)
     rows = tuple(against_first(variants, found))
-    return Explanation(bundle.payload.name, "leave-one-out", rows, counts, memory, machine)
+    return Explanation(bundle.payload.name, "leave-one-out", rows, counts, memory, machine, bundle.payload.unproved)
 
 
 def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Explanation:
@@ -97,7 +99,8 @@ def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Expla
     machine = recorded_machine(bundle)
     variants = build_up(bundle.payload, machine, bundle, baseline, family)
     found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
-    return Explanation(bundle.payload.name, "build-up", tuple(against_previous(variants, found)), None, None, machine)
+    rows = tuple(against_previous(variants, found))
+    return Explanation(bundle.payload.name, "build-up", rows, None, None, machine, bundle.payload.unproved)
 
 
 def observe(bundle: BundleFiles, winner: Candidate, threads: int) -> tuple[Counts, Memory]:

@@ -12,6 +12,7 @@ from autotune.core.errors import BundleError
 from autotune.core.payload import UNPROVED
 from autotune.core.plugs.imported import ORACLE
 from autotune.store.bundle import read_bundle
+from autotune.store.store import Store
 from autotune.worker.loading.reading import open_payload
 
 
@@ -86,6 +87,22 @@ def test_compare_says_so(unproved, autotune):
     _, out, _ = autotune("compare", model, "--against", "", "--baseline", "none", "--bundle", bundle, "--json")
     found = json.loads(out)
     assert (found["oracle"], found["unproved"]) == ("plain lowering", True)
+
+
+def test_explain_reproduce_and_the_report_for_servers_say_so(unproved, proved, autotune, tmp_path):
+    for (model, bundle, store), said in ((proved, False), (unproved, True)):
+        open_payload(str(model))  # of two with one text, bundles are of the one that was opened last
+        _, out, _ = autotune("explain", bundle, "--json")
+        assert json.loads(out)["unproved"] is said
+        _, out, _ = autotune("explain", bundle)
+        assert (UNPROVED in one_line(out)) is said
+        with Store.open(store, create=False, exclusive=False) as kept:
+            key = next(key for sweep in kept.sweeps() for key in (t.key for t in sweep.records.values()))
+        _, out, _ = autotune("reproduce", key, "--store", store, "--out", tmp_path / f"trial-{said}")
+        assert (UNPROVED in one_line(out)) is said
+        report = tmp_path / f"junit-{said}.xml"
+        autotune("regress", bundle, "--quick", "--patience", 0, "--junit", report)
+        assert (UNPROVED in report.read_text()) is said
 
 
 def test_a_text_of_the_users_own_is_its_own_source(autotune, tmp_path):

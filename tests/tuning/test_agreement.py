@@ -161,4 +161,4 @@ def test_an_agreement_that_is_none_is_refused_in_a_line(refused, share):
 
 
 def test_an_agreement_beside_another_machine_is_refused(refused):
-    refused("tune", "nano", "--agreement", "0.99", "--for", "x86-64-v3", words="--agreement chooses families here")
+    refused("tune", "nano", "--agreement", "0.99", "--for", "x86-64-v3", words="drop --agreement")
