@@ -40,6 +40,7 @@ ROW = {
     "name",
     "outcome",
     "seconds",
+    "clock_seconds",
     "interval",
     "roof_fraction",
     "max_error",

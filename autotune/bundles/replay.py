@@ -24,7 +24,8 @@ from autotune.core.trial import RIGHT, UNTOLD, Outcome
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
-from autotune.store.sessions import figures_of, speedup_of
+from autotune.store.sessions import SessionFigures, figures_of, recorded_quiet, speedup_of
+from autotune.tuning.stages.roofline import bundle_may_exceed_roof, share_beside, why_unsteady
 from autotune.worker.bench.proof import hash_stages
 from autotune.worker.worker import Worker
 
@@ -44,8 +45,8 @@ class Replay:
         payload: Name of the payload.
         outcome: Outcome of the recorded schedule when it is run now.
         diagnostic: What went wrong, if anything did.
-        best_seconds: Median seconds a call with the schedule.
-        baseline_seconds: Median seconds a call of the baseline.
+        best_seconds: Seconds a call with the schedule, as `autotune.core.winner_time` has it.
+        baseline_seconds: Seconds a call of the baseline, likewise.
         speedup: Baseline over schedule, now.
         recorded: The recorded speed-up and its interval.
         verdict: Whether the recorded speed-up holds: inside its interval, weaker or stronger; wrong if the schedule no
@@ -57,6 +58,9 @@ class Replay:
         same_machine: Whether the recorded speed-up was measured on a machine like this.
         oracle: What results were compared with, `reference` or `plain lowering`.
         unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
+        clock_seconds: Median seconds a call with the schedule as the clock gave them.
+        noise_floor: Relative differences below it were ties when it was recorded.
+        unsteady: Why times that were taken now say nothing, a sentence; empty where they do.
     """
 
     payload: str
@@ -73,6 +77,9 @@ class Replay:
     same_machine: bool
     oracle: str = REFERENCE
     unproved: bool = False
+    clock_seconds: float | None = None
+    noise_floor: float = 0.0
+    unsteady: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -161,8 +168,14 @@ def summarize(
     """What was found, as plain data."""
     manifest, ours = bundle.manifest, first.ours
     error = first.part_error(manifest.baseline.part_error)
-    figures = figures_of(sessions, error) if sessions else None
+    alike = manifest.fingerprint == machine.fingerprint
+    figures = figures_of(sessions, error, recorded_quiet(manifest) if alike else None) if sessions else None
     speedup = figures.speedup if figures else None
+    verdict = verdict_of(ours.outcome, speedup, manifest.speedup)
+    why = why_unknown(speedup, manifest.speedup, manifest.baseline.why_not) if ours.outcome in RIGHT else ""
+    unsteady = unsteady_now(bundle, figures, machine, alike=alike) if figures is not None else ""
+    if unsteady and ours.outcome in RIGHT:
+        verdict, why = "unknown", unsteady
     return Replay(
         payload=bundle.payload.name,
         outcome=ours.outcome,
@@ -171,14 +184,32 @@ def summarize(
         baseline_seconds=figures.baseline_seconds if figures else None,
         speedup=speedup,
         recorded=manifest.speedup,
-        verdict=verdict_of(ours.outcome, speedup, manifest.speedup),
-        why=why_unknown(speedup, manifest.speedup, manifest.baseline.why_not) if ours.outcome in RIGHT else "",
+        verdict=verdict,
+        why=why,
         max_error=ours.max_error,
         differences=differences_now(bundle, machine, hashes),
-        same_machine=manifest.fingerprint == machine.fingerprint,
+        same_machine=alike,
         oracle=bundle.payload.oracle,
         unproved=bundle.payload.unproved,
+        clock_seconds=figures.clock_seconds if figures else None,
+        noise_floor=manifest.noise_floor,
+        unsteady=unsteady,
     )
+
+
+def unsteady_now(bundle: BundleFiles, figures: SessionFigures, machine: Machine, *, alike: bool) -> str:
+    """Why times that were taken now say nothing, in a sentence; empty where they do.
+
+    Args:
+        bundle: The bundle.
+        figures: What the times come to.
+        machine: The host.
+        alike: Whether it is like the machine that recorded the bundle, so that its roofs say what there should be.
+    """
+    flops = 0.0 if bundle_may_exceed_roof(bundle) else bundle.manifest.flops
+    beside = figures.reference_seconds
+    share = share_beside(flops, figures.clock_seconds, beside, machine) if flops and beside is not None else None
+    return why_unsteady(share, figures.drift, beside, machine, bundle.manifest.roofs["flops"] if alike else 0.0)
 
 
 def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:

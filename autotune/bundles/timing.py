@@ -9,7 +9,7 @@ from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.host.machine import Machine
 from autotune.store.bundle import BundleFiles
 from autotune.store.records import ProcessTimes
-from autotune.store.sessions import figures_of
+from autotune.store.sessions import recorded_figures
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
@@ -53,8 +53,8 @@ def expected_seconds(bundle: BundleFiles) -> float:
     A stranger's bundle may claim what it likes, and run for ever: never more than `MODEL_SECONDS`.
     """
     text = sum(map(len, bundle.texts.values()))
-    figures = figures_of(bundle.manifest.samples, bundle.manifest.baseline.part_error)
-    calls = figures.best_seconds + (figures.baseline_seconds or 0.0)
+    figures = recorded_figures(bundle.manifest)
+    calls = figures.drift * (figures.best_seconds + (figures.baseline_seconds or 0.0))
     return min(MODEL_SECONDS, LEAST_SECONDS + text * SECONDS_PER_BYTE + calls * CALLS)
 
 

@@ -66,7 +66,7 @@ def show_comparison(found: "Comparison") -> None:
     """Print a row a contestant, and what exactly each of them was; notes have been said before."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.core.payload import REFERENCE, UNPROVED
-    from autotune.reports.format import factor, out, time_span
+    from autotune.reports.format import above_roof, factor, out, roof_text, time_span
 
     console = out()
     several = found.machine.threads > 1
@@ -74,22 +74,26 @@ def show_comparison(found: "Comparison") -> None:
     roof = f"{threads}, FMA roof {found.roofs.flops / 1e9:.1f} GFLOP/s"
     said = f"; {UNPROVED}" if found.unproved else f"; errors beside the {found.oracle}" * (found.oracle != REFERENCE)
     show_sentence(console, f"{found.payload}: {roof}; gaps below {found.noise_floor:.1%} are noise{said}")
+    if found.unsteady:
+        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
     over = f"over {found.ratio_to or 'nothing'} [95 %]"
     heads = ("time [95 %]", *(["efficiency"] if several else []), "of roof", over, "max error")
     rows = (
         TextRow(
             row.name,
             (
-                time_span(row.seconds) if row.seconds else row.outcome,
+                row.outcome if row.seconds is None else "-" if found.unsteady else time_span(row.seconds),
                 *([f"{row.efficiency:.2f}" if row.efficiency is not None else "-"] if several else []),
-                f"{row.roof_fraction:.1%}" if row.roof_fraction is not None else "-",
-                factor(row.ratio),
+                "-" if found.unsteady else roof_text(row.roof_fraction),
+                "-" if found.unsteady else factor(row.ratio),
                 f"{row.max_error:.2g}" if row.max_error is not None else "-",
             ),
         )
         for row in found.rows
     )
     show_table(console, Table("", tuple(map(Column, heads)), tuple(rows)))
+    if (above := above_roof(row.roof_fraction for row in found.rows)) and not found.unsteady:
+        show_sentence(console, above, 2)
     for row in found.rows:
         what = f"{row.outcome}: {row.diagnostic}" if row.diagnostic else row.version
         show_sentence(console, f"{row.name}: {what}", 2)

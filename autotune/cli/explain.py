@@ -8,6 +8,11 @@ import typer
 
 from autotune.cli.options import AsJson, FileFamily
 
+CAPTION = (
+    "factors are medians over pairs of samples that were taken one after the other, not quotients of the times; "
+    "dim: the interval holds 1, so that it may make no difference"
+)
+
 if TYPE_CHECKING:
     from autotune.cli.layout import TextRow
     from autotune.reports.ablation import Measured
@@ -62,11 +67,17 @@ def show_explanation(found: "Explanation") -> None:
     built = found.kind == "build-up"
     said = "built up, each step's gain" if built else "the winner without one technique"
     show_sentence(console, f"{found.payload}: {said}")
+    if found.unsteady:
+        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
     heads = ("time", "gain [95 %]" if built else "times as long [95 %]", "max error", "tasks")
-    rows = tuple(technique_row(row, is_first=place == 0, built=built) for place, row in enumerate(found.rows))
+    used = [row for place, row in enumerate(found.rows) if place == 0 or row.tasks]
+    rows = tuple(technique_row(row, is_first=row is used[0], built=built, timed=not found.unsteady) for row in used)
     show_table(console, Table("", tuple(map(Column, heads)), rows))
     if found.unproved:
         show_sentence(console, UNPROVED, 2)
+    show_sentence(console, CAPTION, 2)
+    if unused := [row.name for row in found.rows[1:] if not row.tasks]:
+        show_sentence(console, f"not used: {', '.join(unused)}", 2)
     if found.counts is not None:
         for name, count in found.counts.events.items():
             show_sentence(console, f"{name}: {count:.4g} a call", 2)
@@ -80,19 +91,26 @@ def show_explanation(found: "Explanation") -> None:
         )
 
 
-def technique_row(row: "Measured", *, is_first: bool, built: bool) -> "TextRow":
-    """A technique's time and what it is worth; the first row is what the others are compared with."""
+def technique_row(row: "Measured", *, is_first: bool, built: bool, timed: bool) -> "TextRow":
+    """A technique's time and what it is worth, dim where that may be nothing; the first is what others are beside.
+
+    Args:
+        row: What was measured.
+        is_first: Whether it is the winner, or where a build-up begins.
+        built: Whether each row adds something.
+        timed: Whether times say something.
+    """
     from autotune.cli.layout import TextRow
     from autotune.reports.format import duration, factor
 
-    name = row.name if built or is_first else f"without {row.name}"
-    worth = factor(row.factor) if row.tasks else "not used"
+    time = row.outcome.partition(":")[0] if row.seconds is None else duration(row.seconds.estimate) if timed else "-"
     return TextRow(
-        name,
+        row.name if built or is_first else f"without {row.name}",
         (
-            duration(row.seconds.estimate) if row.seconds else row.outcome.partition(":")[0],
-            "" if is_first else worth,
+            time,
+            "" if is_first else factor(row.factor) if timed else "-",
             f"{row.max_error:.2g}" if row.max_error is not None else "-",
             "" if is_first else str(len(row.tasks)),
         ),
+        dim=not is_first and row.factor is not None and row.factor.low <= 1.0 <= row.factor.high,
     )

@@ -11,14 +11,14 @@ from autotune.reports.format import (
     agreement,
     duration,
     error_beside,
-    factor,
     out,
     percent,
+    roof_text,
     size,
-    time_span,
     times,
     uncovered,
 )
+from autotune.reports.headline import headline, over_naive
 from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
 from autotune.reports.winner import Winner
@@ -35,16 +35,25 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
         full: Print every knob, not only what differs from the default config.
     """
     console = out()
-    share = f", {percent(winner.roof_fraction)} of the FMA roof" if winner.roof_fraction else ""
-    show_sentence(console, f"{winner.payload}: {time_span(winner.seconds)}{share}")
-    over = f"{factor(winner.speedup)} over {winner.baseline} ({duration(winner.baseline_seconds)})"
+    seconds = winner.seconds.estimate
+    lead = headline(
+        winner.payload,
+        seconds,
+        clock=winner.clock,
+        share=winner.roof_fraction,
+        floor=winner.noise_floor,
+        unsteady=winner.unsteady,
+    )
+    show_sentence(console, lead)
+    over = [] if winner.unsteady else [over_naive(winner.speedup, winner.baseline, winner.baseline_seconds)]
     error = error_beside(winner.max_error, winner.oracle, unproved=winner.unproved)
-    show_sentence(console, f"{over}, {error}; {winner.cpu}, {winner.isa}", 2)
-    rows = tuple(task_row(task, winner.seconds.estimate, full=full) for task in tasks)
-    show_table(console, Table("task", COLUMNS, rows, "" if full else "not as by default"))
+    show_sentence(console, "; ".join([*over, error, f"{winner.cpu}, {winner.isa}"]), 2)
+    whole = None if winner.unsteady else seconds
+    rows = tuple(task_row(task, whole, full=full) for task in tasks)
+    show_table(console, Table("task", COLUMNS, (*rows, *rest_row(tasks, whole)), "" if full else "not as by default"))
     legend = f"call: share of a call; roof: share of the FMA roof; gain: over {winner.baseline}"
     show_sentence(console, legend if full or all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
-    if above := above_roof(task.roof_fraction for task in tasks):
+    if (above := above_roof(task.roof_fraction for task in tasks)) and not winner.unsteady:
         show_sentence(console, above, 2)
     if winner.rounded:
         show_budget(console, winner)
@@ -73,13 +82,34 @@ def show_budget(console: Console, winner: Winner) -> None:
         show_sentence(console, agreement(agrees, wanted, of_rows), 2)
 
 
-def task_row(task: TaskLine, whole: float, *, full: bool) -> TextRow:
-    """A task: how often a call runs it, what one run takes, its share of a call and of the roof, its gain."""
-    of_call = percent(task.call_seconds / whole if task.call_seconds else None)
-    seconds = duration(task.seconds.estimate if task.seconds else None)
-    cells = (str(task.count), seconds, of_call, percent(task.roof_fraction), times(task.over_baseline))
+def task_row(task: TaskLine, whole: float | None, *, full: bool) -> TextRow:
+    """A task: how often a call runs it, what one run takes, its share of a call and of the roof, its gain.
+
+    Args:
+        task: What is known of it.
+        whole: Seconds of one call; `None` where times say nothing, and neither do shares.
+        full: Print every knob.
+    """
+    of_call = percent(task.call_seconds / whole if task.call_seconds and whole else None)
+    seconds = duration(task.seconds.estimate if task.seconds and whole else None)
+    roof, gain = (roof_text(task.roof_fraction), times(task.over_baseline)) if whole else ("-", "-")
     text = task_text(task, full=full)
+    cells = (str(task.count), seconds, of_call, roof, gain)
     return TextRow(task.name, cells, f"{task.tag}\n{text}" if full and task.name != task.tag else text)
+
+
+def rest_row(tasks: Sequence[TaskLine], whole: float | None) -> list[TextRow]:
+    """What the tasks, timed alone, leave of a call; none where they take all of it, or one of them has no time.
+
+    Args:
+        tasks: What is known of them.
+        whole: Seconds of one call; `None` where times say nothing.
+    """
+    known = [task.call_seconds for task in tasks if task.call_seconds]
+    if not whole or not known or len(known) < len(tasks) or sum(known) >= whole:
+        return []
+    left = whole - sum(known)
+    return [TextRow("rest", ("", duration(left), percent(left / whole), "", ""), "outside of tasks, or cold caches")]
 
 
 def task_text(task: TaskLine, *, full: bool) -> str:

@@ -11,7 +11,7 @@ from autotune.core.host.machine import Roofs
 from autotune.core.payload import UNPROVED
 from autotune.core.space import Config
 from autotune.core.task_names import tell_apart
-from autotune.reports.format import above_roof, duration, out, percent
+from autotune.reports.format import above_roof, duration, out, roof_text
 from autotune.reports.overview import Overview
 from autotune.reports.versus import Side, SweepPair, Versus
 
@@ -81,7 +81,7 @@ def cells(best: dict[str, Any] | None, counts: tuple[str, str]) -> tuple[str, ..
     seconds = best["seconds_normalised"]
     rate = f"{best['gflops'] * best['seconds'] / seconds:.1f}" if best["gflops"] else "-"
     gain = f"{best['over_default']:.2f}x" if best["over_default"] else "-"
-    return (duration(seconds), rate, percent(best["roof_fraction"]), *counts, gain)
+    return (duration(seconds), rate, roof_text(best["roof_fraction"]), *counts, gain)
 
 
 def best_text(best: dict[str, Any], *, full: bool) -> str:

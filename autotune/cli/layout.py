@@ -38,11 +38,13 @@ class TextRow:
         name: First cell, to the left.
         cells: Numbers, one for every column.
         text: What else is to be said of it.
+        dim: Whether it is grey on a terminal.
     """
 
     name: str
     cells: tuple[str, ...] = ()
     text: str = ""
+    dim: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,17 @@ def lay_out(table: Table, width: int) -> list[Line]:
     texts = [table.text, *(row.text for row in table.rows)]
     beside = longest(texts) <= room and not any("\n" in text for text in texts)
 
-    def line(name: str, cells: Sequence[str], text: str) -> Line:
+    def line(name: str, cells: Sequence[str], text: str, *, dim: bool = False) -> Line:
         aligned = "".join(" " * GAP + cell.rjust(size) for cell, size in zip(cells, sizes, strict=True))
         plain = shorten(name, name_width).ljust(name_width) + aligned
-        return Line(plain, " " * GAP + text) if text else Line(plain.rstrip())
+        whole = plain + " " * GAP + text if text else plain.rstrip()
+        if dim:
+            return Line("", whole)
+        return Line(plain, whole[len(plain) :]) if text else Line(whole)
 
     lines = [line(table.head, [column.head for column in table.columns], table.text if beside else "")]
     for row in table.rows:
-        lines.append(line(row.name, row.cells, row.text if beside else ""))
+        lines.append(line(row.name, row.cells, row.text if beside else "", dim=row.dim))
         if not beside:
             lines += [Line("", below) for below in fold(row.text, width, BELOW, BELOW)]
     return lines

@@ -82,7 +82,7 @@ def replay(
 def show_replay(found: "Replay") -> None:
     """Print what a replay found."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import duration, error_beside, factor, out
+    from autotune.reports.format import clocked, error_beside, factor, out
 
     console = out()
     if found.verdict == "impossible":
@@ -91,10 +91,14 @@ def show_replay(found: "Replay") -> None:
     what = f"{found.outcome}: {found.diagnostic}"
     if found.is_right:
         beside = error_beside(found.max_error, found.oracle, unproved=found.unproved)
-        what = f"right, {beside}, {duration(found.best_seconds)}"
+        seconds = clocked(found.best_seconds, found.clock_seconds, found.noise_floor)
+        what = f"verified, {beside}" if found.unsteady else f"{seconds}; verified, {beside}"
     show_sentence(console, f"{found.payload}: {what}")
-    show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
-    why = f", for {found.why}" if found.why else ""
+    if found.unsteady:
+        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
+    else:
+        show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
+    why = f", for {found.why}" if found.why and not found.unsteady else ""
     show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}{why}", 2)
     for difference in found.differences:
         show_sentence(console, f"note: {difference}", 2)

@@ -20,6 +20,7 @@ def report(
     explained: Annotated[
         bool, typer.Option("--explain", help="Measure what each technique is worth, as `explain` does.")
     ] = False,
+    opens: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """Write one self-contained page: what was gained, where a call's time goes, each task, the search, how to replay.
 
@@ -27,7 +28,18 @@ def report(
 
     Example: autotune report tuned/MACHINE/bundles/nano --store tuned/MACHINE/store.journal -o nano.html
     """
-    complain(str(write_report(source, output, store, explained=explained)))
+    page = write_report(source, output, store, explained=explained)
+    complain(str(page))
+    if opens:
+        show_page(page)
+
+
+def show_page(page: Path) -> None:
+    """Open a page in the user's browser; say so where there is none."""
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        complain(f"no browser could be opened; {page} needs nothing but itself")
 
 
 def write_report(

@@ -183,30 +183,36 @@ def wait_for_room(sentence: str) -> None:
 
 
 def show_result(result: "TuneResult") -> None:
-    """Print the summary of a tuning run."""
+    """Print the summary of a tuning run: notes, then four lines that say all of it."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import agreement, duration, error_beside, factor, out, uncovered
+    from autotune.reports.format import agreement, error_beside, out, uncovered
+    from autotune.reports.headline import beside_rival, headline, over_naive
 
     console = out()
-    share = f", {result.roof_fraction:.1%} of the FMA roof" if result.roof_fraction else ""
-    show_sentence(console, f"{result.payload}: {duration(result.best_seconds)}{share}")
-    over = f"{factor(result.speedup)} over {result.baseline_name} ({duration(result.baseline_seconds)})"
-    show_sentence(console, f"{over}, {error_beside(result.max_error, result.oracle, unproved=result.unproved)}", 2)
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.trials.items()))
-    rate = 60 * result.evaluated / result.search_seconds if result.search_seconds else 0.0
-    show_sentence(
-        console,
-        f"trials: {outcomes}; {result.evaluated} run now, {rate:.0f} a minute; {result.seconds:.0f} s in all",
-        2,
-    )
+    for note in result.notes:
+        show_sentence(console, f"note: {note}")
     if (budget := result.spent) is not None:
         many = f"{len(budget.tasks)} task{'s' if len(budget.tasks) > 1 else ''}"
-        show_sentence(console, f"error {budget.spent:.2g} of {budget.error:.2g} allowed, {many} in lower precision", 2)
+        show_sentence(console, f"error {budget.spent:.2g} of {budget.error:.2g} allowed, {many} in lower precision")
         if budget.rows:
-            show_sentence(console, agreement(budget.agrees, budget.agreement, budget.rows), 2)
+            show_sentence(console, agreement(budget.agrees, budget.agreement, budget.rows))
     if said := uncovered([(each.op.name, each.op.why, each.share) for each in result.uncovered]):
-        show_sentence(console, said, 2)
-    for note in result.notes:
-        show_sentence(console, f"note: {note}", 2)
-    for line in (f"bundle: {result.bundle}", f"replay: autotune replay {result.bundle}"):
-        console.print(f"  {line}", soft_wrap=True, markup=False)
+        show_sentence(console, said)
+    lead = headline(
+        result.payload,
+        result.best_seconds,
+        clock=result.clock_seconds,
+        share=result.roof_fraction,
+        floor=result.noise_floor,
+        unsteady=result.unsteady,
+    )
+    rival = beside_rival(result.bundle, result.payload, result.machine.fingerprint)
+    show_sentence(console, lead if result.unsteady else f"{lead}; {rival}")
+    error = error_beside(result.max_error, result.oracle, unproved=result.unproved)
+    naive = over_naive(result.speedup, result.baseline_name, result.baseline_seconds)
+    counts = f"{sum(result.trials.values())} trials, {result.evaluated} of them now, in {result.seconds:.0f} s"
+    show_sentence(console, "; ".join(["verified", error, counts, *([] if result.unsteady else [naive])]), 2)
+    console.print(f"  bundle: {result.bundle}", soft_wrap=True, markup=False)
+    again = f"autotune replay {result.bundle}"
+    following = again if result.unsteady else f"autotune report {result.bundle} --open"
+    console.print(f"  next: {following}", soft_wrap=True, markup=False)

@@ -49,6 +49,10 @@ class Interval:
         """Plain data: the three numbers by name."""
         return asdict(self)
 
+    def scaled(self, factor: float) -> "Interval":
+        """So many times the estimate and its limits."""
+        return Interval(self.low * factor, self.estimate * factor, self.high * factor)
+
     def widened(self, error: float) -> "Interval":
         """The same estimate, of which nothing is known more precisely than to a relative error."""
         return Interval(self.low / (1 + error), self.estimate, self.high * (1 + error))

@@ -9,7 +9,8 @@ from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.scripts.technique import Technique, repair, without
-from autotune.core.stats import Interval, median_interval, ratio_interval
+from autotune.core.stats import Interval, ratio_interval
+from autotune.core.winner_time import winner_time
 from autotune.registry import load_baseline, load_family, load_techniques
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
@@ -46,7 +47,7 @@ class Measured:
     Attributes:
         name: Name of the variant.
         tasks: Tags of the tasks that the variant concerns.
-        seconds: Median seconds a call, with its 95 % interval; `None` if it has no time.
+        seconds: Seconds a call, as `autotune.core.winner_time` has it; `None` if it has no time.
         factor: Seconds over those of the program it is compared with: the winner, or the step before (inverted: the
             gain). `None` where one of them has no time.
         max_error: Largest absolute difference to the oracle.
@@ -215,20 +216,33 @@ def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine
     return [by_candidate[variant.candidate] for variant in variants]
 
 
-def against_first(variants: Sequence[Variant], found: Sequence[Evaluation]) -> list[Measured]:
-    """Every variant beside the first: how many times as long it takes."""
-    return [measured(variant, one, found[0], one) for variant, one in zip(variants, found, strict=True)]
+def against_first(
+    variants: Sequence[Variant], found: Sequence[Evaluation], quiet: float | None = None
+) -> list[Measured]:
+    """Every variant beside the first: how many times as long it takes.
+
+    Args:
+        variants: What was measured.
+        found: What became of each.
+        quiet: Best seconds a call of the FMA kernel on this machine, where that is known of other samples, too.
+    """
+    return [measured(variant, one, found[0], one, quiet) for variant, one in zip(variants, found, strict=True)]
 
 
-def against_previous(variants: Sequence[Variant], found: Sequence[Evaluation]) -> list[Measured]:
-    """Every variant beside the one before it: how many times faster it is."""
+def against_previous(
+    variants: Sequence[Variant], found: Sequence[Evaluation], quiet: float | None = None
+) -> list[Measured]:
+    """Every variant beside the one before it: how many times faster it is; as `against_first` has it."""
     before = [found[0], *found[:-1]]
-    return [measured(variant, one, one, last) for variant, one, last in zip(variants, found, before, strict=True)]
+    pairs = zip(variants, found, before, strict=True)
+    return [measured(variant, one, one, last, quiet) for variant, one, last in pairs]
 
 
-def measured(variant: Variant, one: Evaluation, quick: Evaluation, slow: Evaluation) -> Measured:
+def measured(
+    variant: Variant, one: Evaluation, quick: Evaluation, slow: Evaluation, quiet: float | None = None
+) -> Measured:
     """A variant's times, and the factor from `quick` to `slow`."""
     factor = ratio_interval(slow.samples.seconds, quick.samples.seconds) if slow.samples and quick.samples else None
-    seconds = median_interval(one.samples.seconds) if one.samples else None
+    seconds = winner_time(one.samples.seconds, one.samples.reference_seconds, quiet).seconds if one.samples else None
     outcome = one.outcome if not one.diagnostic else f"{one.outcome}: {one.diagnostic}"
     return Measured(variant.name, variant.tasks, seconds, factor, one.max_error, outcome)

@@ -1,6 +1,7 @@
 """Compare: our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs."""
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -13,7 +14,8 @@ from autotune.core.options import check_seed, check_whole
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Baseline
-from autotune.core.stats import median_interval, ratio_interval
+from autotune.core.stats import ratio_interval
+from autotune.core.winner_time import drift_of, winner_time
 from autotune.registry import load_baseline, load_comparator
 from autotune.reports.comparison import Comparison, Row
 from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
@@ -30,7 +32,7 @@ from autotune.reports.entries import (
     read_contender,
     weight_bytes,
 )
-from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_above
+from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Standing
 from autotune.worker.bench.noise import PAIRS, measure_noise
@@ -117,15 +119,14 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         contest.enter([*plain, *ours, *roof, *theirs])
         told.stage("running all of them in turn")
         times = contest.race_all(ANCHORS, EFFORT)
+    quiet = min(chain(*(each.samples.reference_seconds for each in times.values())), default=None)
     rows = tuple(
-        make_row(c, contest.standings[c.name], times.get(c.name), flops_of(c, payload, flops), machine)
+        make_row(c, contest.standings[c.name], times.get(c.name), flops_of(c, payload, flops), machine, quiet=quiet)
         for c in contest.contenders
     )
     rows = with_efficiency(rows, threads)
-    for row in rows:
-        beside = median(row.samples.reference_seconds) if row.samples else None
-        if above := why_above(row.roof_fraction, beside, machine, roofs.flops):
-            told.note(f"{row.name}: {above}")
+    beside = list(chain(*(each.samples.reference_seconds for each in times.values())))
+    unsteady = why_unsteady(None, drift_of(beside, quiet), median(beside) if beside else None, machine, roofs.flops)
     return Comparison(
         payload=payload.name,
         machine=machine,
@@ -137,6 +138,7 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         notes=tuple(told.notes),
         oracle=payload.oracle,
         unproved=payload.unproved,
+        unsteady=unsteady,
     )
 
 
@@ -213,15 +215,25 @@ def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
     return contender.entry.payload.flops
 
 
-def make_row(contender: Contender, standing: Standing, times: EntryTimes | None, flops: float, machine: Machine) -> Row:
-    """What is shown of a contestant."""
+def make_row(
+    contender: Contender,
+    standing: Standing,
+    times: EntryTimes | None,
+    flops: float,
+    machine: Machine,
+    *,
+    quiet: float | None = None,
+) -> Row:
+    """What is shown of a contestant; the FMA kernel's best beside all of them is `quiet`."""
     samples = times.samples if times is not None else None
     anchor = times.anchor if times is not None else None
+    timed = winner_time(samples.seconds, samples.reference_seconds, quiet) if samples else None
     return Row(
         name=contender.name,
         outcome=standing.status,
         version=standing.version or contender.version,
-        seconds=median_interval(samples.seconds).widened(contender.error) if samples else None,
+        seconds=timed.seconds.widened(contender.error) if timed else None,
+        clock_seconds=timed.clock.estimate if timed else None,
         roof_fraction=share_of_roof(flops, samples, machine) if samples and flops else None,
         max_error=standing.max_error,
         ratio=ratio_interval(samples.seconds, anchor.seconds).widened(contender.error) if samples and anchor else None,

@@ -21,13 +21,14 @@ class Row:
         name: ``baseline``, ``default``, ``best``, or a library's.
         outcome: ``ok``, or why there is no time.
         version: Version of what was run.
-        seconds: Median seconds a call, with its 95 % interval.
+        seconds: Seconds a call, with its 95 % interval, as `autotune.core.winner_time` has it.
         roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it.
         max_error: Largest absolute difference to the oracle.
         ratio: Time over that of the row named in `Comparison.ratio_to`, with its 95 % interval.
         diagnostic: What went wrong, if anything did.
         samples: Raw times.
         efficiency: Time on one thread over so many times the time on several; `None` on one.
+        clock_seconds: Median seconds a call as the clock gave them.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Row:
     diagnostic: str = ""
     samples: Samples | None = None
     efficiency: float | None = None
+    clock_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -47,6 +49,7 @@ class Row:
             "name": self.name,
             "outcome": self.outcome,
             "seconds": self.seconds.estimate if self.seconds else None,
+            "clock_seconds": self.clock_seconds,
             "interval": [self.seconds.low, self.seconds.high] if self.seconds else None,
             "roof_fraction": self.roof_fraction,
             "max_error": self.max_error if self.max_error is not None and isfinite(self.max_error) else None,
@@ -74,6 +77,7 @@ class Comparison:
         notes: Notes for the reader, a sentence each.
         oracle: What results were compared with, `reference` or `plain lowering`.
         unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right.
+        unsteady: Why times say nothing, a sentence; empty where they do.
     """
 
     payload: str
@@ -86,6 +90,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     oracle: str = REFERENCE
     unproved: bool = False
+    unsteady: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -105,5 +110,6 @@ class Comparison:
             "rows": [row.to_json() for row in self.rows],
             "oracle": self.oracle,
             "unproved": self.unproved,
+            "unsteady": self.unsteady,
             "notes": list(self.notes),
         }

@@ -1,7 +1,9 @@
 """Explain: why a winner is fast. Each technique's share, hardware counters, and what memory it takes."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from autotune.bundles.candidates import recorded_machine
@@ -10,9 +12,12 @@ from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
+from autotune.core.winner_time import drift_of
 from autotune.reports.ablation import Measured, against_first, against_previous, build_up, leave_one_out, run_variants
 from autotune.reports.counters import Counts, count_events
 from autotune.store.bundle import BundleFiles, read_bundle
+from autotune.store.sessions import recorded_quiet
+from autotune.tuning.stages.roofline import why_unsteady
 from autotune.worker.bench.testbench import open_testbench
 from autotune.worker.worker import Worker
 
@@ -48,6 +53,7 @@ class Explanation:
         memory: Bytes that the winner takes; `None` where no winner was run.
         machine: The host.
         unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
+        unsteady: Why times say nothing, a sentence; empty where they do.
     """
 
     payload: str
@@ -57,6 +63,7 @@ class Explanation:
     memory: Memory | None
     machine: Machine
     unproved: bool = False
+    unsteady: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -84,8 +91,17 @@ def explain(folder: Path, family: str = "") -> Explanation:
     variants = leave_one_out(bundle, machine, family)
     found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
     counts, memory = observe(bundle, variants[0].candidate, machine.threads)
-    rows = tuple(against_first(variants, found))
-    return Explanation(bundle.payload.name, "leave-one-out", rows, counts, memory, machine, bundle.payload.unproved)
+    rows = tuple(against_first(variants, found, quiet_here(bundle, machine, found)))
+    return Explanation(
+        bundle.payload.name,
+        "leave-one-out",
+        rows,
+        counts,
+        memory,
+        machine,
+        bundle.payload.unproved,
+        unsteady_here(bundle, machine, found),
+    )
 
 
 def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Explanation:
@@ -99,8 +115,32 @@ def explain_steps(folder: Path, baseline: str | None, family: str = "") -> Expla
     machine = recorded_machine(bundle)
     variants = build_up(bundle.payload, machine, bundle, baseline, family)
     found = run_variants(bundle.payload, variants, machine, bundle.manifest.seed)
-    rows = tuple(against_previous(variants, found))
-    return Explanation(bundle.payload.name, "build-up", rows, None, None, machine, bundle.payload.unproved)
+    rows = tuple(against_previous(variants, found, quiet_here(bundle, machine, found)))
+    return Explanation(
+        bundle.payload.name,
+        "build-up",
+        rows,
+        None,
+        None,
+        machine,
+        bundle.payload.unproved,
+        unsteady_here(bundle, machine, found),
+    )
+
+
+def quiet_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation]) -> float | None:
+    """Best seconds a call of the FMA kernel now, and when the bundle was recorded, if that was on such a machine."""
+    recorded = recorded_quiet(bundle.manifest) if bundle.manifest.fingerprint == machine.fingerprint else None
+    now = [min(one.samples.reference_seconds) for one in found if one.samples and one.samples.reference_seconds]
+    return min([*now, *([recorded] if recorded else [])], default=None)
+
+
+def unsteady_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation]) -> str:
+    """Why times that were taken now say nothing, in a sentence; empty where they do."""
+    beside = [seconds for one in found if one.samples for seconds in one.samples.reference_seconds]
+    drift = drift_of(beside, quiet_here(bundle, machine, found))
+    roof = bundle.manifest.roofs["flops"] if bundle.manifest.fingerprint == machine.fingerprint else 0.0
+    return why_unsteady(None, drift, median(beside) if beside else None, machine, roof)
 
 
 def observe(bundle: BundleFiles, winner: Candidate, threads: int) -> tuple[Counts, Memory]:

@@ -9,6 +9,7 @@ from rich.text import Text
 from autotune.core.payload import REFERENCE
 from autotune.core.printable import is_plain, lines
 from autotune.core.stats import Interval
+from autotune.core.winner_time import ROOF_ERROR
 
 PIPE_WIDTH = 80
 WORTH_SAYING = 0.02  # of a call
@@ -64,6 +65,18 @@ def time_span(seconds: Interval) -> str:
     return f"{duration(seconds.estimate)} {bounds(seconds)}"
 
 
+def clocked(seconds: float | None, clock: float | None, floor: float) -> str:
+    """A time with the machine's drift divided out, and the clock's own in parentheses if it differs by over the floor.
+
+    Example:
+        >>> clocked(1e-3, 1.005e-3, 0.01), clocked(1e-3, 2e-3, 0.01)
+        ('1 ms', '1 ms (2 ms by the clock)')
+    """
+    if seconds is None or clock is None or clock <= seconds * (1 + floor):
+        return duration(seconds)
+    return f"{duration(seconds)} ({duration(clock)} by the clock)"
+
+
 def bounds(seconds: Interval) -> str:
     """The ends of a time's interval, in the unit of its estimate: ``[1.22, 1.25]``."""
     number, _ = duration(seconds.estimate).split()
@@ -103,6 +116,16 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}" if share is not None else "-"
 
 
+def roof_text(share: float | None) -> str:
+    """A share of the roof; ``above`` where it is more than there is and more than an error of measuring.
+
+    Example:
+        >>> roof_text(0.5), roof_text(1.01), roof_text(3.01)
+        ('50.0%', '100.0%', 'above')
+    """
+    return "above" if share is not None and share > ROOF_ERROR else percent(share if share is None else min(share, 1.0))
+
+
 def above_roof(shares: Iterable[float | None]) -> str:
     """What a share of more than the whole roof means, in a sentence for below a table; empty where there is none.
 
@@ -110,11 +133,11 @@ def above_roof(shares: Iterable[float | None]) -> str:
         >>> above_roof([0.5, None])
         ''
     """
-    if not any(share is not None and share > 1.0 for share in shares):
+    if not any(share is not None and share > ROOF_ERROR for share in shares):
         return ""
     return (
-        "above 100%: it computes in less than f32, or the core was more disturbed when the roof was measured than when "
-        "the program was; measure again"
+        "above the roof: it computes in less than f32, or the core was more disturbed when the roof was measured than "
+        "when the program was; measure again"
     )
 
 

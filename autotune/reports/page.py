@@ -10,9 +10,10 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from autotune.reports.compared import compared_beside
+from autotune.reports.compared import RecordedComparison, compared_beside
 from autotune.reports.explain import Explanation
-from autotune.reports.format import duration, times
+from autotune.reports.format import clocked, roof_text, times
+from autotune.reports.headline import best_rival, headline
 from autotune.reports.holdings import Holdings
 from autotune.reports.pictures.gallery import Picture, to_svg
 from autotune.reports.pictures.style import DARK
@@ -64,7 +65,7 @@ def report_bundle(
         search_of_bundle(bundle, holdings, lines),
         again_with_bundle(bundle),
     ]
-    return write_page(winner.payload, winner_sentence(winner), sections)
+    return write_page(winner.payload, winner_sentence(winner, compared), sections)
 
 
 def search_of_bundle(bundle: BundleFiles, holdings: Holdings | None, lines: Sequence[TaskLine]) -> Section:
@@ -104,11 +105,15 @@ def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None 
     return write_page(f"Sweeps of {', '.join(payloads) or 'nothing'}", said, sections)
 
 
-def winner_sentence(winner: Winner) -> str:
+def winner_sentence(winner: Winner, compared: RecordedComparison | None) -> str:
     """What was reached, in a sentence."""
-    found = [f"{times(winner.speedup.estimate)} as fast as {winner.baseline}"] if winner.speedup else []
-    found += [f"{winner.roof_fraction:.0%} of what its multiply-adds allow"] if winner.roof_fraction else []
-    said = f"One call takes {duration(winner.seconds.estimate)} on one core of {winner.cpu}"
+    if winner.unsteady:
+        return f"{headline(winner.payload, None, clock=None, share=None, floor=0.0, unsteady=winner.unsteady)}."
+    time = clocked(winner.seconds.estimate, winner.clock, winner.noise_floor)
+    found = [f"{roof_text(winner.roof_fraction)} of what its multiply-adds allow"] if winner.roof_fraction else []
+    if (rival := best_rival(compared)) is not None:
+        found.append(f"{times(rival.ratio)} as fast as {rival.name}")
+    said = f"One call takes {time} on one core of {winner.cpu}"
     return f"{said}: {', '.join(found)}." if found else f"{said}."
 
 

@@ -8,12 +8,14 @@ from math import isfinite
 import pandas as pd
 
 from autotune.core.space import Config, Value
-from autotune.core.stats import Interval, median_interval
+from autotune.core.stats import Interval
+from autotune.core.winner_time import winner_time
 from autotune.reports.holdings import Holdings
 from autotune.reports.overview import changed_knobs, config_of, in_order
 from autotune.reports.task_facts import TaskFacts, facts_of_bundle
 from autotune.store.bundle import BundleFiles
 from autotune.store.frames import KNOB
+from autotune.store.sessions import recorded_quiet
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ def line_of_task(bundle: BundleFiles, number: int, tag: str, fact: TaskFacts, tr
     """The line of one task of a bundle."""
     data, task = bundle.manifest, bundle.manifest.tasks[tag]
     trials = pd.DataFrame() if trials is None else trials
-    seconds = median_interval(task.seconds) if task.seconds else None
-    each = seconds.estimate if seconds else None
+    timed = winner_time(task.seconds, task.reference_seconds, recorded_quiet(data)) if task.seconds else None
+    each = timed.seconds.estimate if timed else None
     return TaskLine(
         number=number,
         payload=data.payload,
@@ -91,10 +93,10 @@ def line_of_task(bundle: BundleFiles, number: int, tag: str, fact: TaskFacts, tr
         default=fact.default,
         choices=task.knobs,
         count=task.count,
-        seconds=seconds,
+        seconds=timed.seconds if timed else None,
         roof_fraction=share_of(fact.flops, each, data.roofs["flops"]),
         over_default=gain_over_default(trials, task.config, fact.default),
-        over_baseline=task.baseline_seconds / each if task.baseline_seconds and each else None,
+        over_baseline=task.baseline_seconds / timed.clock.estimate if task.baseline_seconds and timed else None,
         trials=trials,
         note=task.note,
     )

@@ -9,11 +9,12 @@ import numpy as np
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
 from autotune.core.task_names import readable_names
+from autotune.core.winner_time import winner_time
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import BudgetRecord, TaskRecord, UncoveredRecord
-from autotune.store.sessions import SessionFigures, figures_of
-from autotune.tuning.stages.roofline import share_beside, why_above
+from autotune.store.sessions import SessionFigures, recorded_figures, recorded_quiet
+from autotune.tuning.stages.roofline import bundle_may_exceed_roof, share_beside, why_unsteady
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class TimedTask:
         schedule: Name of the family; `None` for the plain lowering.
         config: Value of every knob; `None` for the plain lowering.
         count: Executions in one call of the whole.
-        seconds: Seconds of one execution alone, in the final race; `None` where it was not measured again.
+        seconds: Seconds of one execution alone, in the final race, as `autotune.core.winner_time` has it; `None` where
+            it was not measured again.
         baseline_seconds: Seconds of one execution of the baseline; `None` where it could not be run.
     """
 
@@ -67,7 +69,7 @@ class Winner:
         cpu: Model of the machine it was recorded on.
         isa: Vector extension of that machine.
         roofs: Rates of that machine by name: ``flops``, ``dram_bytes`` and ``l2_bytes`` a second.
-        seconds: Seconds of one call of the whole.
+        seconds: Seconds of one call of the whole, as `autotune.core.winner_time` has it.
         baseline: Name of the baseline.
         baseline_seconds: Seconds of one call of the baseline; `None` if it could not be run.
         speedup: Time of the baseline over time of the whole, interleaved.
@@ -86,6 +88,8 @@ class Winner:
         spent: Error that they have, on inputs that the search had not seen.
         uncovered: What no schedule changes, with its part of a call.
         agreement: Share of rows whose largest element keeps its place, the least that was asked for, and their number.
+        clock: Seconds of one call as the clock gave them.
+        unsteady: Why times say nothing, a sentence; empty where they do.
     """
 
     payload: str
@@ -111,6 +115,8 @@ class Winner:
     spent: float = 0.0
     uncovered: tuple[UncoveredRecord, ...] = ()
     agreement: tuple[float, float, int] = (1.0, 0.0, 0)
+    clock: float | None = None
+    unsteady: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -134,11 +140,12 @@ def read_winner(folder: Path) -> Winner:
 def describe(bundle: BundleFiles) -> Winner:
     """What a bundle's manifest says."""
     data = bundle.manifest
-    figures, flops = figures_of(data.samples, data.baseline.part_error), data.flops
+    figures, flops = recorded_figures(data), data.flops
     beside = figures.reference_seconds
-    share = share_beside(flops, figures.best_seconds, beside, data.machine) if flops and beside is not None else None
+    share = share_beside(flops, figures.clock_seconds, beside, data.machine) if flops and beside is not None else None
     budget = data.budget or BudgetRecord(1.0, 0.0, {})
-    above = why_above(share, beside, data.machine, data.roofs["flops"]) if data.budget is None else ""
+    bounded = None if bundle_may_exceed_roof(bundle) else share
+    unsteady = why_unsteady(bounded, figures.drift, beside, data.machine, data.roofs["flops"])
     names = names_in(bundle)
     return Winner(
         payload=data.payload,
@@ -155,8 +162,8 @@ def describe(bundle: BundleFiles) -> Winner:
         unproved=data.numerics.unproved,
         noise_floor=data.noise_floor,
         buffers=asdict(data.buffers) if data.buffers is not None else None,
-        tasks=tuple(timed_task(tag, names[tag], task) for tag, task in data.tasks.items()),
-        notes=data.notes if not above or above in data.notes else (*data.notes, above),
+        tasks=tuple(timed_task(tag, names[tag], task, recorded_quiet(data)) for tag, task in data.tasks.items()),
+        notes=data.notes,
         command=data.command,
         compiler=data.versions.compiler,
         rounded=tuple(rounded_task(names[tag], data.tasks[tag], error) for tag, error in budget.tasks.items()),
@@ -164,13 +171,15 @@ def describe(bundle: BundleFiles) -> Winner:
         spent=budget.spent,
         uncovered=data.uncovered,
         agreement=(budget.agrees, budget.agreement, budget.rows),
+        clock=figures.clock_seconds,
+        unsteady=unsteady,
     )
 
 
 def seconds_of(data: Manifest, figures: SessionFigures) -> Interval:
     """Seconds a call of the whole, with the interval of its median over all sessions."""
     found = median_interval([seconds for session in data.samples for seconds in session.best_seconds])
-    best = figures.best_seconds
+    found, best = found.scaled(1 / figures.drift), figures.best_seconds
     return Interval(min(found.low, best), best, max(found.high, best))
 
 
@@ -179,15 +188,15 @@ def names_in(bundle: BundleFiles) -> dict[str, str]:
     return readable_names({tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in bundle.manifest.tasks})
 
 
-def timed_task(tag: str, name: str, task: TaskRecord) -> TimedTask:
-    """A task's share of a manifest."""
+def timed_task(tag: str, name: str, task: TaskRecord, quiet: float | None) -> TimedTask:
+    """A task's share of a manifest; the FMA kernel's best on the machine is `quiet`."""
     return TimedTask(
         tag=tag,
         name=name,
         schedule=task.schedule if task.config is not None else None,
         config=task.config,
         count=task.count,
-        seconds=median_interval(task.seconds) if task.seconds else None,
+        seconds=winner_time(task.seconds, task.reference_seconds, quiet).seconds if task.seconds else None,
         baseline_seconds=task.baseline_seconds,
     )
 

@@ -130,6 +130,7 @@ class TaskRecord:
         baseline_seconds: Median seconds a call of the baseline.
         note: Reason for the choice, where it is not simply the fastest.
         rivals: Times of others that were chosen for the task by their own kind, a family and back ends, by name.
+        reference_seconds: Times of the FMA kernel between those of the winner; empty where that was not recorded.
     """
 
     schedule: Name
@@ -143,6 +144,7 @@ class TaskRecord:
     baseline_seconds: Seconds | None
     note: Text
     rivals: dict[Name, SampleSeconds] = field(default_factory=dict)
+    reference_seconds: SampleSeconds = ()  # as of 2026-11
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """What the sessions of a bundle come to: a speed-up, and times beside it that divide to it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 from autotune.core.stats import FEW_SPREAD, FEWEST_FOR_BOOTSTRAP, Interval, ratio_interval
+from autotune.core.winner_time import drift_of
+from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
 
 
@@ -16,42 +19,70 @@ class SessionFigures:
     another luck of memory moves the one and not the other. So times are those of the rounds whose ratio lies within
     the interval that the samples give: then the ratio of their medians lies within it too, for
     ``low * b <= a <= high * b`` in every round holds for the medians of ``a`` and ``b``. The interval of the speed-up
-    is that one or a wider one.
+    is that one or a wider one. Both times are those of `autotune.core.winner_time`, the drift of those rounds divided
+    out, which leaves their ratio as it is.
 
     Attributes:
-        best_seconds: Median seconds a call with the schedule.
-        baseline_seconds: Median seconds a call of the baseline; `None` where it was never run.
+        best_seconds: Seconds a call with the schedule.
+        baseline_seconds: Seconds a call of the baseline; `None` where it was never run.
         reference_seconds: Median seconds a call of the FMA kernel beside them; `None` where it was never run.
         speedup: Baseline over schedule with its 95 % interval; `None` without a baseline.
+        drift: Usual time of that kernel over its best; the clock's own times are so many times as long.
     """
 
     best_seconds: float
     baseline_seconds: float | None
     reference_seconds: float | None
     speedup: Interval | None
+    drift: float = 1.0
+
+    @property
+    def clock_seconds(self) -> float:
+        """Median seconds a call with the schedule, as the clock gave them."""
+        return self.best_seconds * self.drift
 
 
-def figures_of(sessions: Sequence[ProcessTimes], part_error: float) -> SessionFigures:
+def figures_of(sessions: Sequence[ProcessTimes], part_error: float, quiet: float | None = None) -> SessionFigures:
     """The figures of all sessions together.
 
     Args:
         sessions: Times, an entry a process; at least one session.
         part_error: Relative error of the baseline's times, as in `speedup_of`.
+        quiet: Best seconds a call of the FMA kernel on this machine, where that is known of other samples, too.
     """
     seen = seen_speedup(sessions)
+    least = min(filter(None, (quiet, quiet_reference(sessions))), default=None)
     if seen is None:
         best = [seconds for session in sessions for seconds in session.best_seconds]
         beside = [seconds for session in sessions for seconds in session.reference_seconds]
-        return SessionFigures(median(best), None, median(beside) if beside else None, None)
+        drift = drift_of(beside, least)
+        return SessionFigures(median(best) / drift, None, median(beside) if beside else None, None, drift)
     rounds = [each for session in sessions for each in rounds_of(session)]
     alike = [each for each in rounds if seen.low <= each[1] / each[0] <= seen.high] or rounds
     beside = [reference for _, _, reference in alike if reference is not None]
+    drift = drift_of(beside, least)
     return SessionFigures(
-        best_seconds=median(best for best, _, _ in alike),
-        baseline_seconds=median(baseline for _, baseline, _ in alike),
+        best_seconds=median(best for best, _, _ in alike) / drift,
+        baseline_seconds=median(baseline for _, baseline, _ in alike) / drift,
         reference_seconds=median(beside) if beside else None,
         speedup=speedup_of(sessions, part_error),
+        drift=drift,
     )
+
+
+def quiet_reference(sessions: Sequence[ProcessTimes], more: Iterable[Sequence[float]] = ()) -> float | None:
+    """Best seconds a call of the FMA kernel, in sessions and in more samples of it; `None` where it was never run."""
+    return min(chain(*(session.reference_seconds for session in sessions), *more), default=None)
+
+
+def recorded_quiet(manifest: Manifest) -> float | None:
+    """Best seconds a call of the FMA kernel that a bundle records; `None` where it was never run."""
+    return quiet_reference(manifest.samples, (task.reference_seconds for task in manifest.tasks.values()))
+
+
+def recorded_figures(manifest: Manifest) -> SessionFigures:
+    """The figures of a bundle's sessions."""
+    return figures_of(manifest.samples, manifest.baseline.part_error, recorded_quiet(manifest))
 
 
 def rounds_of(session: ProcessTimes) -> list[tuple[float, float, float | None]]:

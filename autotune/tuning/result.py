@@ -42,7 +42,8 @@ class TuneResult:
         roofs: Roofs measured at the start of the run.
         baseline_name: The pipeline the speed-up is quoted against.
         baseline_seconds: Median seconds a call of the baseline; `None` if it could not be run.
-        best_seconds: Median seconds a call of the whole payload with the best schedules.
+        best_seconds: Seconds a call of the whole payload with the best schedules: the median, the machine's drift
+            divided out (`autotune.core.winner_time`), as that of the baseline.
         roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it; `None` where the
             operations are not known.
         configs: The winning config of every task that has one.
@@ -62,6 +63,8 @@ class TuneResult:
         oracle: What results were compared with, `reference` or `plain lowering`.
         unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
         uncovered: What no schedule changes, with its part of a call, that of most operations first.
+        clock_seconds: Median seconds a call as the clock gave them.
+        unsteady: Why times say nothing, a sentence: the core was shared, or a share of the roof cannot be; else empty.
     """
 
     payload: str
@@ -87,6 +90,8 @@ class TuneResult:
     oracle: str = REFERENCE
     unproved: bool = False
     uncovered: tuple[UncoveredShare, ...] = ()
+    clock_seconds: float | None = None
+    unsteady: str = ""
 
     def __repr__(self) -> str:
         return f"<TuneResult {self.payload}: {'; '.join(' '.join(row) for row in self._rows())}>"
@@ -99,10 +104,9 @@ class TuneResult:
         share = [("of the FMA roof", f"{self.roof_fraction:.1%}")] if self.roof_fraction else []
         over = [(f"speed-up over {self.baseline_name}", str(self.speedup))] if self.speedup else []
         error = [("max error", f"{self.max_error:.2g}")] if self.max_error is not None else []
+        times = [("seconds a call", f"{self.best_seconds:.4g}"), *share, *over]
         return [
-            ("seconds a call", f"{self.best_seconds:.4g}"),
-            *share,
-            *over,
+            *([("not measurable", self.unsteady)] if self.unsteady else times),
             *error,
             ("bundle", self.bundle or "none"),
         ]
@@ -114,7 +118,13 @@ class TuneResult:
             "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},
             "roofs": asdict(self.roofs),
             "baseline": {"name": self.baseline_name, "seconds": self.baseline_seconds},
-            "best": {"seconds": self.best_seconds, "roof_fraction": self.roof_fraction, "configs": self.configs},
+            "best": {
+                "seconds": self.best_seconds,
+                "clock_seconds": self.clock_seconds,
+                "roof_fraction": self.roof_fraction,
+                "configs": self.configs,
+            },
+            "unsteady": self.unsteady,
             "speedup": self.speedup.estimate if self.speedup else None,
             "speedup_interval": [self.speedup.low, self.speedup.high] if self.speedup else None,
             "max_error": self.max_error,

@@ -38,15 +38,18 @@ def test_one_process_slower_than_the_others_does_not_part_time_and_speedup():
     lucky = ProcessTimes((7.2e-6,) * 30, (51e-6,) * 30, (1e-4,) * 30)
     noisy = ProcessTimes((25e-6,) * 30, (181e-6,) * 30, (2e-4,) * 30)
     figures = figures_of([lucky, noisy, noisy], 0.0)
-    assert figures.best_seconds == 25e-6
-    assert figures.baseline_seconds == 181e-6
+    assert figures.clock_seconds == pytest.approx(25e-6)
+    assert figures.drift == pytest.approx(2.0)
+    assert figures.best_seconds == pytest.approx(12.5e-6)
+    assert figures.baseline_seconds == pytest.approx(90.5e-6)
     assert figures.reference_seconds == 2e-4
     assert figures.speedup.estimate == pytest.approx(181 / 25)
 
 
 def test_without_a_baseline_times_are_medians():
     figures = figures_of([ProcessTimes((1.0, 2.0, 3.0), (), (0.5, 0.6, 0.7))], 0.0)
-    assert (figures.best_seconds, figures.reference_seconds) == (2.0, 0.6)
+    assert (figures.clock_seconds, figures.reference_seconds) == (pytest.approx(2.0), 0.6)
+    assert figures.best_seconds == pytest.approx(2.0 * 0.5 / 0.6)
     assert (figures.baseline_seconds, figures.speedup) == (None, None)
 
 

@@ -17,7 +17,7 @@ from autotune.core.trial import OUTCOMES, RIGHT, Samples
 from autotune.registry import load_baseline, load_payload
 from autotune.reports.winner import read_winner
 from autotune.store.bundle import FILES, read_bundle, write_bundle
-from autotune.store.sessions import figures_of
+from autotune.store.sessions import recorded_figures
 from autotune.store.store import Store, trials
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.roofline import share_of_roof
@@ -172,7 +172,7 @@ def test_bundle_is_plain_files_that_tell_all(tuned):
     assert manifest.buffers.peak_bytes <= manifest.buffers.naive_bytes
     assert len(manifest.samples[0].best_seconds) == len(manifest.samples[0].baseline_seconds) > 2
     assert manifest.speedup == result.speedup
-    figures, winner = figures_of(manifest.samples, manifest.baseline.part_error), read_winner(bundle.folder)
+    figures, winner = recorded_figures(manifest), read_winner(bundle.folder)
     assert figures.best_seconds == result.best_seconds == winner.seconds.estimate
     assert figures.baseline_seconds == result.baseline_seconds == winner.baseline_seconds
     assert result.speedup.low <= result.baseline_seconds / result.best_seconds <= result.speedup.high

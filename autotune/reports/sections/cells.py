@@ -2,7 +2,7 @@
 
 from math import isfinite
 
-from autotune.reports.format import duration, percent, times
+from autotune.reports.format import duration, percent, roof_text, times
 from autotune.reports.sections.blocks import TableCell
 
 
@@ -14,6 +14,11 @@ def time_cell(seconds: float | None, title: str = "") -> TableCell:
 def share_cell(share: float | None) -> TableCell:
     """A share of one, in percent."""
     return TableCell(percent(share), share)
+
+
+def roof_cell(share: float | None) -> TableCell:
+    """A share of the roof, which can be no more than all of it."""
+    return TableCell(roof_text(share), share)
 
 
 def factor_cell(factor: float | None) -> TableCell:

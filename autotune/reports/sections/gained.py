@@ -1,5 +1,6 @@
 """First section: what was gained, and how it compares."""
 
+from collections.abc import Sequence
 from statistics import median
 
 import pandas as pd
@@ -7,7 +8,8 @@ import pandas as pd
 from autotune.core.payload import UNPROVED
 from autotune.core.stats import Interval
 from autotune.reports.compared import RecordedComparison, RecordedRow
-from autotune.reports.format import bounds, duration, percent, size, time_span, times
+from autotune.reports.format import bounds, clocked, duration, roof_text, size, time_span, times
+from autotune.reports.headline import best_rival
 from autotune.reports.pictures.gallery import Picture, draw_history
 from autotune.reports.pictures.winner import draw_gains, draw_rivals, draw_times
 from autotune.reports.sections.blocks import (
@@ -24,7 +26,7 @@ from autotune.reports.sections.blocks import (
     Tile,
     Tiles,
 )
-from autotune.reports.sections.cells import count_cell, error_cell, factor_cell, share_cell, time_cell
+from autotune.reports.sections.cells import count_cell, error_cell, factor_cell, roof_cell, time_cell
 from autotune.reports.winner import Winner
 from autotune.store.bundle import BundleFiles
 
@@ -38,7 +40,7 @@ def gained_of_bundle(
 ) -> Section:
     """The headline of a bundle, beside others where that was recorded, and the times behind it."""
     blocks: list[Block] = [
-        Tiles(headline(bundle, winner)),
+        Tiles(headline(bundle, winner, compared)),
         Facts(conditions(bundle, winner, checks)),
         Notes(plain_notes(winner)),
     ]
@@ -50,20 +52,32 @@ def gained_of_bundle(
     return Section(ANCHOR, TITLE, blocks)
 
 
-def headline(bundle: BundleFiles, winner: Winner) -> list[Tile]:
-    """Time, factor, share of the roof and error."""
+def headline(bundle: BundleFiles, winner: Winner, compared: RecordedComparison | None) -> list[Tile]:
+    """Time, share of the roof, the best library beside it, error, and the naive lowering."""
     numerics = bundle.manifest.numerics
     worst = max(numerics.outputs.values(), key=lambda output: output.max_error)
     gain = winner.speedup.estimate if winner.speedup else None
     over = f"{ends(winner.speedup)}; {winner.baseline}: {duration(winner.baseline_seconds)}"
     against = "unproved: its own plain lowering as oracle" if numerics.unproved else ORACLES[numerics.oracle]
     roof = f"of {winner.roofs['flops'] / 1e9:.1f} GFLOP/s, one core"
+    error = Tile("largest error", f"{winner.max_error:.2g}", f"{worst.tolerance:.2g} allowed, {against}")
+    if winner.unsteady:
+        return [Tile("time of a call", "not measurable", winner.unsteady), error]
+    drift = clocked(winner.seconds.estimate, winner.clock, winner.noise_floor).partition(" (")[2].rstrip(")")
+    rival = best_rival(compared)
+    beside = [Tile(f"as fast as {rival.name}", times(rival.ratio), bounds_of(rival.factor))] if rival else []
     return [
-        Tile("time of a call", duration(winner.seconds.estimate), interval_text(winner.seconds)),
-        Tile(f"over {winner.baseline}", times(gain), over),
-        Tile("of the FMA roof", percent(winner.roof_fraction), roof),
-        Tile("largest error", f"{winner.max_error:.2g}", f"{worst.tolerance:.2g} allowed, {against}"),
+        Tile("time of a call", duration(winner.seconds.estimate), join([interval_text(winner.seconds), drift])),
+        Tile("of the FMA roof", roof_text(winner.roof_fraction), roof),
+        *beside,
+        error,
+        Tile("over the naive lowering", times(gain), over),
     ]
+
+
+def join(parts: Sequence[str]) -> str:
+    """Parts that are not empty, with commas between."""
+    return ", ".join(filter(None, parts))
 
 
 def interval_text(seconds: Interval) -> str:
@@ -136,7 +150,7 @@ def rival_row(row: RecordedRow) -> TableRow:
         TableCell(row.name, title=row.version),
         time_cell(row.seconds, span_of(row)) if row.seconds else TableCell(row.outcome),
         TableCell(f"{times(row.ratio)} {bounds_of(row.factor)}".strip(), row.ratio),
-        share_cell(row.roof_fraction),
+        roof_cell(row.roof_fraction),
         error_cell(row.max_error),
     ]
     return TableRow(cells, marked=row.name == OURS)

@@ -24,7 +24,7 @@ from autotune.reports.sections.blocks import (
     TaskCard,
     TaskList,
 )
-from autotune.reports.sections.cells import count_cell, factor_cell, rate_cell, share_cell, time_cell
+from autotune.reports.sections.cells import count_cell, factor_cell, rate_cell, roof_cell, time_cell
 from autotune.reports.task_lines import TaskLine, newest
 
 ANCHOR, TITLE = "tasks", "Task by task"
@@ -79,7 +79,7 @@ def task_of(line: TaskLine, whole: float, texts: Mapping[str, str]) -> TaskCard:
         TableCell(line.name, title=line.tag),
         count_cell(line.count),
         time_cell(each),
-        share_cell(line.roof_fraction),
+        roof_cell(line.roof_fraction),
         count_cell(trials or None),
         TableCell(default_text(line), line.over_default),
         factor_cell(line.over_baseline),

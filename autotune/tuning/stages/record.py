@@ -219,6 +219,7 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
         baseline_seconds=choice.baseline_seconds,
         note=choice.note[:10_000],
         rivals={name: samples.seconds for name, samples in choice.rivals},
+        reference_seconds=choice.samples.reference_seconds if choice.samples else (),
     )
 
 

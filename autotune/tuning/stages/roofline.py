@@ -1,14 +1,19 @@
 """Shares of the roof: what a program reaches of the machine's fused multiply-adds, measured beside it."""
 
+from collections.abc import Iterable
 from statistics import median
 
 from autotune.core.host.machine import Machine
 from autotune.core.scripts.user_family import WHOLE
 from autotune.core.task import Member, Task
 from autotune.core.trial import Samples
+from autotune.core.winner_time import ROOF_ERROR
+from autotune.store.bundle import SCHEDULE, BundleFiles
 from autotune.worker.bench.roofs import reference_flops
 
 QUIET_SHARE = 0.95  # of the roof: an FMA kernel below it was disturbed
+NARROW = ("f16", "bf16", "i8")
+STEADY_SHARE = 0.7  # of its best: an FMA kernel that usually was below it shared the core, and times say nothing
 
 
 def share_of_roof(flops: float, samples: Samples, machine: Machine) -> float:
@@ -22,7 +27,7 @@ def share_beside(flops: float, seconds: float, reference_seconds: float, machine
 
 
 def why_above(share: float | None, reference_seconds: float | None, machine: Machine, roof: float) -> str:
-    """Why a share of the roof is above 100 %, in a sentence; empty where it is not.
+    """Why a share of the roof is above all of it, in a sentence without that number; empty where it is not.
 
     Args:
         share: Share of the FMA roof; `None` where it is unknown.
@@ -32,7 +37,7 @@ def why_above(share: float | None, reference_seconds: float | None, machine: Mac
     """
     if share is None or share <= 1.0:
         return ""
-    above = f"{share:.1%} of the FMA roof is more than there is"
+    above = "it would be faster than the FMA roof, which is all there is"
     reached = reference_flops(machine) / reference_seconds / roof if reference_seconds else 1.0
     if reached < QUIET_SHARE:
         return (
@@ -43,6 +48,47 @@ def why_above(share: float | None, reference_seconds: float | None, machine: Mac
         f"{above}: the FMA kernel was as slow at the start as beside it, so that the core was busy all along, or the "
         "program does fewer operations than its payload counts; see autotune doctor"
     )
+
+
+def may_exceed_roof(dtypes: Iterable[str], script: str, *, is_rewritten: bool) -> bool:
+    """Whether a program may do with fewer operations than its payload counts, or with narrower ones than the roof's.
+
+    Args:
+        dtypes: Element types of its arguments.
+        script: Schedule of the program.
+        is_rewritten: Whether operands are rounded, rules changed the payload, or others wrote code for a part.
+    """
+    return is_rewritten or "winograd" in script or any(dtype in NARROW for dtype in dtypes)
+
+
+def bundle_may_exceed_roof(bundle: BundleFiles) -> bool:
+    """Whether the program of a bundle may, as `may_exceed_roof` says."""
+    data = bundle.manifest
+    changed = data.budget is not None or data.rules is not None or bool(data.kernels)
+    return may_exceed_roof((a.dtype for a in data.arguments), str(bundle.texts[SCHEDULE]), is_rewritten=changed)
+
+
+def why_unsteady(
+    share: float | None, drift: float, reference_seconds: float | None, machine: Machine, roof: float
+) -> str:
+    """Why times of a program say nothing about it, in a sentence; empty where they do.
+
+    Args:
+        share: Share of the FMA roof; `None` where it is unknown, or may be above 1.
+        drift: Usual time of the FMA kernel beside the program over its best.
+        reference_seconds: Seconds a call of the FMA kernel beside the program; `None` where it was not run.
+        machine: The host.
+        roof: Operations a second of the FMA kernel when the roofs were measured.
+    """
+    reached = 1 / drift
+    if reference_seconds and roof:
+        reached = min(reached, reference_flops(machine) / reference_seconds / roof)
+    if reached < STEADY_SHARE:
+        return (
+            f"the FMA kernel beside it usually reached {reached:.0%} of its best, so that something else worked the "
+            "core; measure again when it is quiet, see autotune doctor"
+        )
+    return why_above(share, reference_seconds, machine, roof) if share is not None and share > ROOF_ERROR else ""
 
 
 def roof_seconds(task: Task, samples: Samples | None, machine: Machine) -> float:

@@ -10,14 +10,15 @@ from autotune.core.ops.uncovered import NO_FAMILY, UncoveredOp, UncoveredShare, 
 from autotune.core.partition import Partition
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
+from autotune.core.winner_time import drift_of
 from autotune.store.records import ProcessTimes
-from autotune.store.sessions import SessionFigures, figures_of
+from autotune.store.sessions import SessionFigures, figures_of, quiet_reference
 from autotune.tuning.result import Spent, TuneResult
 from autotune.tuning.samplers.knob_effects import knobs_without_effect
 from autotune.tuning.samplers.objectives import describe_front
 from autotune.tuning.stages.assemble import Assembly
 from autotune.tuning.stages.choose import Choice
-from autotune.tuning.stages.roofline import needed_flops, share_beside, why_above
+from autotune.tuning.stages.roofline import may_exceed_roof, needed_flops, share_beside, why_above, why_unsteady
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline
 from autotune.tuning.stages.task_search import TaskSearch
@@ -84,10 +85,13 @@ class Proof:
     assembly: Assembly
     sessions: tuple[ProcessTimes, ...]
 
-    @property
-    def figures(self) -> SessionFigures:
-        """What all processes together say."""
-        return figures_of(self.sessions, self.baseline.error)
+    def figures(self, choices: Sequence[Choice]) -> SessionFigures:
+        """What all processes together say; the FMA kernel's best is that of all that was raced."""
+        return figures_of(self.sessions, self.baseline.error, self.quiet(choices))
+
+    def quiet(self, choices: Sequence[Choice]) -> float | None:
+        """Best seconds a call of the FMA kernel in all that is recorded; `None` where it was never run."""
+        return quiet_reference(self.sessions, (c.samples.reference_seconds for c in choices if c.samples))
 
 
 def summarize(
@@ -105,7 +109,7 @@ def summarize(
     """
     payload, machine = run.payload, run.machine
     searches, choices, spent = searched.searches, winners.choices, winners.spent
-    assembly, figures = proof.assembly, proof.figures
+    assembly, figures = proof.assembly, proof.figures(choices)
     tasks = {search.task.tag: search.task for search in searches}.values()
     flops = payload.flops or sum(needed_flops(task) * task.count for task in tasks)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
@@ -119,8 +123,11 @@ def summarize(
         )
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     beside = figures.reference_seconds
-    share = share_beside(flops, figures.best_seconds, beside, machine) if flops and beside is not None else None
-    if spent is None and (above := why_above(share, beside, machine, roofs.flops)):
+    share = share_beside(flops, figures.clock_seconds, beside, machine) if flops and beside is not None else None
+    changed = spent is not None or bool(run.parts.rewriting.firings) or bool(assembly.kernels)
+    exceeds = may_exceed_roof((a.dtype for a in payload.arguments), assembly.script, is_rewritten=changed)
+    unsteady = why_unsteady(None if exceeds else share, figures.drift, beside, machine, roofs.flops)
+    if exceeds and spent is None and (above := why_above(share, beside, machine, roofs.flops)):
         notes.append(above)
     return TuneResult(
         payload=payload.name,
@@ -129,6 +136,8 @@ def summarize(
         baseline_name=proof.baseline.baseline.name,
         baseline_seconds=figures.baseline_seconds,
         best_seconds=figures.best_seconds,
+        clock_seconds=figures.clock_seconds,
+        unsteady=unsteady,
         roof_fraction=share,
         configs={c.search.task.tag: dict(c.config) for c in choices if c.config is not None and assembly.uses(c)},
         speedup=figures.speedup,
@@ -148,17 +157,20 @@ def summarize(
         spent=spent,
         oracle=payload.oracle,
         unproved=payload.unproved,
-        uncovered=uncovered_shares(run.parts, choices, figures.best_seconds),
+        uncovered=uncovered_shares(run.parts, choices, figures.best_seconds, proof.quiet(choices)),
     )
 
 
-def uncovered_shares(parts: Partition, choices: Sequence[Choice], call_seconds: float) -> tuple[UncoveredShare, ...]:
+def uncovered_shares(
+    parts: Partition, choices: Sequence[Choice], call_seconds: float, quiet: float | None
+) -> tuple[UncoveredShare, ...]:
     """What no schedule changes, with its part of a call: what the tasks that were chosen for do not take of it.
 
     Args:
         parts: Partition of the payload.
         choices: What was chosen, of all tasks that a family covers.
         call_seconds: Seconds of one call of the whole.
+        quiet: Best seconds a call of the FMA kernel; `None` where it was never run.
     """
     chosen = {choice.search.task.tag for choice in choices}
     alone = [task for task in parts.tasks if task.tag not in chosen]
@@ -166,7 +178,11 @@ def uncovered_shares(parts: Partition, choices: Sequence[Choice], call_seconds: 
         UncoveredOp(readable_name(task.tag, task.payload.text), task.count, task.count * work_of(task), NO_FAMILY)
         for task in alone
     )
-    times = [(c.search.task.count, c.samples.median) for c in choices if c.samples is not None]
+    times = [
+        (c.search.task.count, c.samples.median / drift_of(c.samples.reference_seconds, quiet))
+        for c in choices
+        if c.samples is not None
+    ]
     seconds = sum(count * each for count, each in times) if len(times) == len(choices) else None
     return divide((*parts.uncovered, *without), call_seconds, seconds)
 

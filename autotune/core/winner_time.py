@@ -1,0 +1,61 @@
+"""The time of a winner as every verb gives it: the machine's drift divided out, the clock's own time beside it.
+
+Between its samples runs the reference kernel, fused multiply-adds in registers, which take the same time whenever the
+core is ours alone. How much longer than at its best it usually took is the drift; a program's median is divided by it.
+A core that another process has half of the time doubles both, and the time of a winner stays what it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import median
+
+from autotune.core.stats import Interval, median_interval
+
+ROOF_ERROR = 1.03  # of a roof: a share above it is no error of measuring
+
+
+@dataclass(frozen=True)
+class WinnerTime:
+    """Seconds a call.
+
+    Attributes:
+        seconds: Median with its 95 % interval, the drift divided out.
+        drift: Usual time of the reference kernel over its best: 1 on a quiet core, or where it was not run.
+    """
+
+    seconds: Interval
+    drift: float
+
+    @property
+    def clock(self) -> Interval:
+        """The same as the clock gave it."""
+        return self.seconds.scaled(self.drift)
+
+
+def drift_of(reference: Sequence[float], quiet: float | None = None) -> float:
+    """Drift that a reference kernel shows; 1 where it was not run.
+
+    Args:
+        reference: Seconds a call of the kernel.
+        quiet: Best seconds a call of it on this machine, where that is known of other samples, too.
+
+    >>> drift_of([2.0, 3.0, 2.5], quiet=1.0)
+    2.5
+    """
+    return max(1.0, median(reference) / min(quiet or inf, *reference, inf)) if reference else 1.0
+
+
+def winner_time(seconds: Sequence[float], reference: Sequence[float], quiet: float | None = None) -> WinnerTime:
+    """The time of a program.
+
+    Args:
+        seconds: Seconds a call of the program; at least one.
+        reference: Seconds a call of the reference kernel between them.
+        quiet: Best seconds a call of that kernel on this machine, where it is known of other samples, too.
+
+    >>> winner_time([4.0, 4.2, 4.4], [2.0, 2.1, 1.4], quiet=1.0).seconds.estimate
+    2.1
+    """
+    drift = drift_of(reference, quiet)
+    return WinnerTime(median_interval(seconds).scaled(1 / drift), drift)

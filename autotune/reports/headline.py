@@ -1,0 +1,68 @@
+"""The headline of a winner, the same in every verb: its time, its share of the roof, and what one would use instead."""
+
+from pathlib import Path
+
+from autotune.core.errors import StoreError
+from autotune.core.stats import Interval
+from autotune.registry import COMPARATORS, registered
+from autotune.reports.compared import RecordedComparison, RecordedRow, compared_beside
+from autotune.reports.format import clocked, duration, factor, roof_text, times
+
+ANCHOR = "best"  # row of a comparison that is the winner
+
+
+def headline(
+    payload: str, seconds: float | None, *, clock: float | None, share: float | None, floor: float, unsteady: str = ""
+) -> str:
+    """A sentence on a winner's time.
+
+    Args:
+        payload: Name of the payload.
+        seconds: Seconds a call, as `autotune.core.winner_time` has it.
+        clock: Seconds a call as the clock gave them; shown where they differ by more than the floor.
+        share: Share of the FMA roof; `None` where it is unknown.
+        floor: Relative differences below it are noise.
+        unsteady: Why times say nothing; empty where they do.
+
+    Example:
+        >>> headline("nano", 1e-3, clock=1.2e-3, share=0.5, floor=0.01)
+        'nano: 1 ms (1.2 ms by the clock), 50.0% of the FMA roof'
+        >>> headline("nano", 1e-3, clock=1e-3, share=3.01, floor=0.01, unsteady="the core was shared")
+        'nano: not measurable here and now: the core was shared'
+    """
+    if unsteady:
+        return f"{payload}: not measurable here and now: {unsteady}"
+    of_roof = f", {roof_text(share)} of the FMA roof" if share else ""
+    return f"{payload}: {clocked(seconds, clock, floor)}{of_roof}"
+
+
+def over_naive(speedup: Interval | None, baseline: str, seconds: float | None) -> str:
+    """What the schedules gain over a pipeline without any, in small print.
+
+    Example:
+        >>> over_naive(Interval(280, 285, 290), "passes", 0.017)
+        '285x [280, 290] over the naive lowering (passes, 17 ms)'
+    """
+    if speedup is None:
+        return f"the naive lowering ({baseline}) has no time"
+    return f"{factor(speedup)} over the naive lowering ({baseline}, {duration(seconds)})"
+
+
+def best_rival(compared: RecordedComparison | None) -> RecordedRow | None:
+    """The fastest library of a comparison; `None` where none was timed beside the winner."""
+    if compared is None or compared.ratio_to != ANCHOR:
+        return None
+    libraries = set(registered(COMPARATORS))
+    rows = [row for row in compared.rows if row.name.partition(" (")[0] in libraries and row.ratio is not None]
+    return min(rows, key=lambda row: row.ratio or 0.0, default=None)
+
+
+def beside_rival(folder: str, payload: str, fingerprint: str) -> str:
+    """What the best library takes beside a bundle's winner, as `compare` recorded it; or how to see that."""
+    try:
+        rival = best_rival(compared_beside(Path(folder), payload, fingerprint)) if folder else None
+    except StoreError:  # spoilt by somebody: the headline stands without it
+        rival = None
+    if rival is None:
+        return f"beside libraries: autotune compare {payload}"
+    return f"{times(rival.ratio)} as fast as {rival.name}, as compare recorded it"
