@@ -32,6 +32,7 @@ IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
 VERBS, OPTIONS = "autotune.verbs", "autotune.options"
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
+REWRITES = "autotune.rewrites"  # of compiled code
 REWRITERS, RULES = "autotune.rewriters", "rules"
 BACKENDS, PRECISIONS = "autotune.backends", "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
@@ -45,7 +46,7 @@ OF_COMMANDS = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS)  # of the
 def groups() -> tuple[str, ...]:
     """Groups of what payloads, searches and comparisons name: our own first, then those that features open."""
     opened = {group for group in every_point().groups if group.startswith("autotune.")}
-    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS, REWRITERS}))
+    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS, REWRITERS, REWRITES}))
 
 
 @cache
@@ -317,6 +318,11 @@ def load_writer() -> Callable[[Family, Task, Machine, Config], str]:
         ScheduleError: None is installed.
     """
     return cast(Callable[..., str], find_point(WRITERS, "writer of scripts", "parametric", ScheduleError).load())
+
+
+def complain(message: str) -> None:
+    """Say on stderr that a plug-in is left out."""
+    sys.stderr.write(f"{message}\n")
 
 
 def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> EntryPoint:

@@ -1,7 +1,8 @@
 """Parts of a compilation, for tests of what lies in between."""
 
 from autotune.compiler.ir.module import parse
-from autotune.compiler.lowering.rewrites import Unit, apply_schedule, empty_handles
+from autotune.compiler.lowering.rewrites import Unit, empty_handles
+from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.fastmath import flags_of_extrema
 from autotune.compiler.script.apply import run_script
 

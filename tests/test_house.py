@@ -232,7 +232,8 @@ def test_each_rewrite_verb_family_payload_and_comparator_lies_where_the_listing_
     assert all(module.startswith(("autotune.cli.", "autotune.contrib.")) for module in verbs)
     points = importlib.metadata.entry_points()
     for group, room in {"schedules": "schedules", "payloads": "payload", "comparators": "payload.comparators"}.items():
-        assert all(point.value.startswith(f"{room}.") for point in points.select(group=f"autotune.{group}"))
+        rooms = (f"{room}.", "autotune.contrib.")
+        assert all(point.value.startswith(rooms) for point in points.select(group=f"autotune.{group}"))
 
 
 def autotune_commands():

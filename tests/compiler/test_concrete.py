@@ -11,7 +11,8 @@ from tuning_support import PACKED, contraction_payload, product_of, run
 
 from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.pipeline import TAIL
-from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.script.instantiate import concrete_sequences, concrete_text
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine

@@ -7,7 +7,8 @@ from tuning_support import agrees, contraction_payload, product_of, random_confi
 
 from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.pipeline import TAIL
-from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, panels_of, write_step

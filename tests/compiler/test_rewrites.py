@@ -1,6 +1,7 @@
 """Our own rewrites are values: named after their files, part of every identity, raised in version when they change."""
 
 import ast
+import inspect
 import json
 import re
 import sys
@@ -10,10 +11,23 @@ from pathlib import Path
 import pytest
 
 from autotune.compiler.lowering.pipeline import compilation
-from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, BEFORE_SCRIPT, REWRITES, SCRIPT, THREADS
+from autotune.compiler.lowering.rewrites import (
+    AFTER_SCRIPT,
+    BEFORE_SCRIPT,
+    DOTS,
+    GAPS,
+    KERNEL_CALLS,
+    REWRITES,
+    SCRIPT,
+    STAND_INS,
+    THREADS,
+)
 from autotune.compiler.lowering.stages import STEPS, compile_to
+from autotune.compiler.lowering.steps import PARTS
+from autotune.core import precision
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.backend import CALLS
 from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for, load_payload
 from autotune.tuning.candidates import candidate_alone
@@ -63,10 +77,24 @@ def code_of(path):
 def digests():
     """Version and digest of the code of every rewrite, by name."""
     found = {}
-    for rewrite in (*REWRITES, *THREADS):
-        code = "".join(map(code_of, files_of(PASSES / f"{rewrite.name.replace('-', '_')}.py")))
+    for rewrite in (*REWRITES, *THREADS, *PARTS):
+        code = "".join(map(code_of, files_behind(rewrite)))
         found[rewrite.name] = [rewrite.version, sha256(code.encode()).hexdigest()[:16]]
     return found
+
+
+def files_behind(rewrite):
+    """The files that a rewrite's code is in: one of passes with what it needs, or all of a feature."""
+    path = PASSES / f"{rewrite.name.replace('-', '_')}.py"
+    return files_of(path) if path.exists() else sorted(Path(inspect.getfile(rewrite.apply)).parent.glob("*.py"))
+
+
+def test_rewrites_that_only_some_trials_need_are_named_by_what_asks_for_them():
+    names = [str(each) for each in (STAND_INS, GAPS, KERNEL_CALLS, DOTS)]
+    assert names == [CALLS, CALLS, CALLS, precision.DOTS]
+    assert not set(names) & set(compilation(2).splitlines())
+    steps = {step.name for step in (*BEFORE_SCRIPT, *AFTER_SCRIPT)}
+    assert all((each.before or each.behind) in steps for each in PARTS)
 
 
 def test_each_rewrite_is_named_after_its_file():

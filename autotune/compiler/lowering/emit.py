@@ -10,7 +10,8 @@ from autotune.compiler.codegen.cross import compile_for
 from autotune.compiler.codegen.this_target import this_target
 from autotune.compiler.ir.module import context, symbol
 from autotune.compiler.lowering.pipeline import run_pipeline
-from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.c_names import c_symbol
 from autotune.core.candidate import Claim

@@ -4,8 +4,7 @@ import re
 
 from autotune.compiler.ir.module import run_passes
 from autotune.compiler.ir.packs import lower_packs
-from autotune.compiler.lowering.rewrites import ARENA, REGIONS, Unit, rewrites_on
-from autotune.compiler.passes.kernels import call_kernels
+from autotune.compiler.lowering.rewrites import ARENA, KERNEL_CALLS, REGIONS, Unit, rewrites_on
 from autotune.compiler.tasks.carried import BUFFERIZE
 from autotune.core.arena_plan import BufferPlan
 
@@ -91,8 +90,8 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
     unit.threads = threads_of(pipeline)
     if plans_arena(pipeline):
         ARENA.apply(unit)
-    if unit.kernels:
-        call_kernels(unit.module, unit.kernels)
+    if KERNEL_CALLS.needed(unit):
+        KERNEL_CALLS.apply(unit)
     if unit.buffers is not None:
         rest = pipeline.removeprefix(_WITH_ARENA)
         if not unit.buffers.others:

@@ -12,7 +12,8 @@ from autotune.compiler.codegen.object_code import add_kernels, runner_libraries
 from autotune.compiler.ir.module import check_module, context, describe, symbol
 from autotune.compiler.lowering.part import Part, run_part
 from autotune.compiler.lowering.pipeline import run_pipeline
-from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Script

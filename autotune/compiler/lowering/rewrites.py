@@ -5,20 +5,18 @@ identity and of every bundle, and `autotune show --stage NAME` prints a module a
 in ``passes/zeros.py`` is called ``zeros``; whoever changes what it writes raises its version.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 
 from mlir import ir
 
 from autotune.compiler.ir.module import find_function, parse, run_passes
-from autotune.compiler.passes.affine import write_affine_loops
 from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
-from autotune.compiler.passes.kernels import close_gaps, stand_in_for_tasks
+from autotune.compiler.passes.kernels import call_kernels, close_gaps, stand_in_for_tasks
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -29,7 +27,6 @@ from autotune.compiler.passes.skip_masked import skip_masked
 from autotune.compiler.passes.stencil import write_stencils
 from autotune.compiler.passes.vector_math import approximate
 from autotune.compiler.passes.zeros import start_from_zero
-from autotune.compiler.script.apply import run_script
 from autotune.compiler.script.instantiate import write_concrete
 from autotune.compiler.script.marked_ops import read_blocks
 from autotune.core.arena_plan import BufferPlan
@@ -141,11 +138,18 @@ class Rewrite:
         name: Name of the rewrite's file in ``passes/``, with dashes.
         version: Raised whenever it makes other programs of the same module.
         apply: Changes a unit in place.
+        before: Step that it is the first part of. A rewrite that is part of a step does nothing but what a script or
+            a candidate asks for, which names it and its version: other trials keep their identity.
+        behind: Step that it is the last part of, likewise.
+        needed: Whether a unit asks for it.
     """
 
     name: str
     version: int
     apply: Callable[[Unit], None]
+    before: str = ""
+    behind: str = ""
+    needed: Callable[[Unit], bool] = lambda _: True
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
@@ -204,43 +208,36 @@ ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
 REGIONS = Rewrite("regions", 1, lambda unit: share_regions(unit.module))  # within a pass pipeline
 FORALLS = Rewrite("foralls", 1, arena)  # what the arena does besides where there are several threads
 THREADS = (FORALLS, REGIONS)
+# What code of others needs: ops stand for its calls, operands without gaps, and the calls, within a pass pipeline.
+STAND_INS = Rewrite(
+    "kernels",
+    1,
+    lambda unit: stand_in_for_tasks(unit.function, unit.kernels),
+    before=BEFORE_SCRIPT[0].name,
+    needed=lambda unit: bool(unit.kernels),
+)
+GAPS = Rewrite(
+    "kernels",
+    1,
+    lambda unit: close_gaps(unit.module),
+    behind=AFTER_SCRIPT[-1].name,
+    needed=lambda unit: bool(unit.kernels),
+)
+KERNEL_CALLS = Rewrite(
+    "kernels", 1, lambda unit: call_kernels(unit.module, unit.kernels), needed=lambda unit: bool(unit.kernels)
+)
+# Products of rounded operands.
+DOTS = Rewrite(
+    "dots",
+    1,
+    lambda unit: write_dots(unit.module),
+    before=AFTER_SCRIPT[-1].name,
+    needed=lambda unit: bool(unit.precisions),
+)
+OPTIONAL = (STAND_INS, DOTS, GAPS)
 REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
 
 
 def rewrites_on(threads: int) -> tuple[str, ...]:
     """The rewrites that decide, besides its script, which program of so many threads a candidate becomes."""
     return tuple(map(str, (*REWRITES, *THREADS) if threads > 1 else REWRITES))
-
-
-def rewrite(unit: Unit) -> Iterator[str]:
-    """Apply the rewrites before the script, the script, and those after it, one a step.
-
-    What code of others needs has no step of its own: it is part of the first and the last one (`CALLS`).
-    Nor has what products of rounded operands need (`core.precision.DOTS`), nor what makes affine loops
-    (`core.ops.affine_plan.AFFINE`): it is part of the first step behind the script.
-
-    Yields:
-        The name of what was applied.
-
-    Raises:
-        CompileError: Stage ``transform``; an op is not what its schedule takes it for, or the interpreter refuses.
-    """
-    script = Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source))
-    if unit.kernels:
-        stand_in_for_tasks(unit.function, unit.kernels)
-    for step in chain(BEFORE_SCRIPT, (script,), AFTER_SCRIPT):
-        if step == AFTER_SCRIPT[-1] and unit.precisions:
-            write_dots(unit.module)
-        if step == AFTER_SCRIPT[0]:
-            write_affine_loops(unit.module)
-        step.apply(unit)
-        if step == AFTER_SCRIPT[-1] and unit.kernels:
-            close_gaps(unit.module)
-        yield step.name
-
-
-def apply_schedule(unit: Unit) -> None:
-    """Take all steps of `rewrite`; a unit without a script stays as it is."""
-    if unit.script is not None:
-        for _ in rewrite(unit):
-            pass

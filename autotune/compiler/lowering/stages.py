@@ -7,7 +7,8 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 from autotune.compiler.codegen.object_code import compile_object
 from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.pipeline import plans_arena, run_pipeline, threads_of
-from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit, rewrite
+from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit
+from autotune.compiler.lowering.steps import rewrite
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate, Script
 from autotune.core.payload import Payload

@@ -6,7 +6,8 @@ from autotune.compiler.ir.module import check_module, context, parse
 from autotune.compiler.lowering.part import Part
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.program import Program, add_call_loop, link
-from autotune.compiler.lowering.rewrites import Unit, apply_schedule
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.candidate import Candidate
 from autotune.core.payload import Payload

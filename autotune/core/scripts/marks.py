@@ -37,4 +37,3 @@ NARROW = "autotune.narrow"  # on ops that stand for products of rounded operands
 PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
 STENCIL = "autotune.stencil"  # on tiles of element-wise ops that read neighbours: elements of a vector
-AFFINE, LAST = "autotune.affine", "last"  # on ops that become affine loops: how; the last of a task says so

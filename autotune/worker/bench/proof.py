@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.program import BoundProgram
-from autotune.compiler.lowering.rewrites import BEFORE_SCRIPT, SCRIPT, Unit, rewrite
+from autotune.compiler.lowering.rewrites import BEFORE_SCRIPT, SCRIPT, Unit
 from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.lowering.steps import rewrite
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError

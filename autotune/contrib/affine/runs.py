@@ -9,8 +9,8 @@ from mlir.dialects import func
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import maker
 from autotune.compiler.passes.lifetimes import VIEWS, is_memory
+from autotune.contrib.affine.plan import LAST, MARK
 from autotune.core.errors import CompileError
-from autotune.core.scripts.marks import AFFINE, LAST
 
 ALLOC, CONSTANT = "memref.alloc", "arith.constant"
 BESIDES = ("linalg.fill", "linalg.copy")  # what bufferization leaves between ops of a task
@@ -34,7 +34,7 @@ class OpRun:
     @property
     def plan(self) -> ir.Attribute:
         """What the ops' mark says."""
-        return self.ops[0].attributes[AFFINE]
+        return self.ops[0].attributes[MARK]
 
 
 def find_runs(ops: list[ir.Operation]) -> Iterator[OpRun]:
@@ -43,7 +43,7 @@ def find_runs(ops: list[ir.Operation]) -> Iterator[OpRun]:
     Args:
         ops: Every op of a module.
     """
-    blocks = dict.fromkeys(op.block for op in ops if AFFINE in op.attributes)
+    blocks = dict.fromkeys(op.block for op in ops if MARK in op.attributes)
     for block in blocks:
         yield from runs_of([op.operation for op in block.operations])
 
@@ -52,7 +52,7 @@ def runs_of(ops: list[ir.Operation]) -> Iterator[OpRun]:
     """Runs of marked ops of one block."""
     run, waiting = OpRun(), OpRun()
     for op in ops:
-        if AFFINE in op.attributes:
+        if MARK in op.attributes:
             run.ops += [*waiting.ops, op]
             run.between += waiting.between
             waiting = OpRun()
@@ -71,7 +71,7 @@ def runs_of(ops: list[ir.Operation]) -> Iterator[OpRun]:
 
 def is_last(op: ir.Operation) -> bool:
     """Tell whether a marked op is the last of its task."""
-    said = op.attributes[AFFINE]
+    said = op.attributes[MARK]
     return isinstance(said, ir.DictAttr) and LAST in said
 
 

@@ -2,9 +2,9 @@
 
     x, m, e, s, y of a softmax   ->   for row: (for k: m = max(m, x);  for k: s += (e = exp(x - m));  for k: y = e / s)
 
-A schedule marks ops with what the passes shall do (`core/ops/affine_plan.py`). Ops that follow each other are taken out
+A schedule marks ops with what the passes shall do (`plan`). Ops that follow each other are taken out
 into a function of their own, so that nothing else becomes part of their loops, and what they have become is put back.
-Two steps are ours, as upstream has none: sums that loops carry (`affine_sums.py`), and a loop's last steps split off,
+Two steps are ours, as upstream has none: sums that loops carry (`sums`), and a loop's last steps split off,
 so that only those are masked. And loops of which upstream would make wrong vectors are kept from it.
 """
 
@@ -13,7 +13,7 @@ from mlir.dialects import scf
 from mlir.dialects.transform import interpreter
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.passes.affine_access import (
+from autotune.contrib.affine.access import (
     bounds,
     can_be_jammed,
     carries,
@@ -24,10 +24,10 @@ from autotune.compiler.passes.affine_access import (
     step_of,
     trips,
 )
-from autotune.compiler.passes.affine_runs import Outline, check_folded, find_runs, following
-from autotune.compiler.passes.affine_sums import carry_sums
+from autotune.contrib.affine.plan import MOST_DEPTH, AffinePlan
+from autotune.contrib.affine.runs import Outline, check_folded, find_runs, following
+from autotune.contrib.affine.sums import carry_sums
 from autotune.core.errors import CompileError
-from autotune.core.ops.affine_plan import MOST_DEPTH, AffinePlan
 
 JAMMED = "autotune.jammed"
 TIDY = "canonicalize,cse"

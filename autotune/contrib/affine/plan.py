@@ -1,8 +1,10 @@
-"""How a task becomes affine loops: what `schedules/affine.py` chooses, and upstream's affine passes are given."""
+"""How a task becomes affine loops: what `family` chooses, and upstream's affine passes are given."""
 
 from dataclasses import dataclass
 
-AFFINE = "affine@1"  # the rewrites that write such loops, and their version: part of every trial's identity
+NAME, VERSION = "affine", 1  # of the rewrite that writes such loops
+IDENTITY = f"{NAME}@{VERSION}"  # what a script says of it, so that it is part of a trial's identity
+MARK, LAST = "autotune.affine", "last"  # on ops that become affine loops: how; the last of a task says so
 FUSIONS = ("none", "producer", "sibling", "greedy", "maximal")  # how loops of several ops become one
 MOST_DEPTH = 16  # loops one in another
 MOST_STEP = 1 << 20

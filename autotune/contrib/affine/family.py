@@ -10,13 +10,11 @@ where it is asked for.
 from dataclasses import dataclass
 from itertools import permutations
 
+from autotune.contrib.affine.plan import FUSIONS, IDENTITY, LAST, MARK, AffinePlan
 from autotune.core.host.machine import Machine
-from autotune.core.ops.affine_plan import AFFINE, FUSIONS, AffinePlan
 from autotune.core.ops.loop_nest import LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.scripts.marks import AFFINE as MARK
-from autotune.core.scripts.marks import LAST
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
@@ -88,7 +86,7 @@ class Affine(Family):
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
-        script.say(f"loops by upstream's affine passes ({AFFINE})")
+        script.say(f"loops by upstream's affine passes ({IDENTITY})")
         ops, fills = find_members(script, task.members, "%op") if task.members else (["%op"], [])
         if task.filled is not None:
             fills.append(moves.producer(script, "%op", task.filled))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.compiler.passes.affine_access import LOAD, LoopAccess, accesses, counter_of, is_affine, loops_of
+from autotune.contrib.affine.access import LOAD, LoopAccess, accesses, counter_of, is_affine, loops_of
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ import pytest
 from tuning_support import tensor_payload
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.rewrites import Unit, rewrite
-from autotune.compiler.passes.affine import write_affine_loops
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import rewrite
 from autotune.compiler.tasks.partition import partition
+from autotune.contrib.affine.passes import write_affine_loops
+from autotune.contrib.affine.plan import MARK, AffinePlan
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import Machine
-from autotune.core.ops.affine_plan import AffinePlan
 from autotune.core.payload import Argument
 from autotune.core.scripts.assembly import Step, assemble, write_step
-from autotune.core.scripts.marks import AFFINE
 from autotune.registry import load_family, load_payload
 
 HOST = Machine("a server", "zen5", "avx512f", 512, 32, 48 << 10, 1 << 20, 32 << 20, 8)
@@ -123,7 +123,7 @@ def test_ops_that_something_stands_between_are_taken_out_apart():
 
 def mark(said):
     return f"""%plan = transform.param.constant {said} -> !transform.any_param
-transform.annotate %op "{AFFINE}" = %plan : !transform.any_op, !transform.any_param
+transform.annotate %op "{MARK}" = %plan : !transform.any_op, !transform.any_param
 """
 
 

@@ -1,0 +1,7 @@
+"""The feature as the compiler knows it: a rewrite that scripts ask for by a mark."""
+
+from autotune.compiler.lowering.rewrites import Rewrite
+from autotune.contrib.affine.passes import write_affine_loops
+from autotune.contrib.affine.plan import NAME, VERSION
+
+REWRITE = Rewrite(NAME, VERSION, lambda unit: write_affine_loops(unit.module), before="stencil")
