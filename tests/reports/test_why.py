@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from autotune.cli.verbs import app
 from autotune.core.errors import StoreError
+from autotune.core.plugs.family import Family
 from autotune.core.trial import Reason, Trial
 from autotune.reports.learnt import FEWEST, TaskTimes, learn_models, model_of
 from autotune.reports.why import factor_of, rank_of, read_reasons
@@ -86,7 +87,7 @@ def test_ranks_of_equal_numbers_are_shared_and_too_few_have_none():
 def plain_measured(times):
     """Trials of a family without features."""
 
-    class Plain:
+    class Plain(Family):
         name = "plain"
 
     recording = made_up_recording()

@@ -37,7 +37,7 @@ class Known:
 
     def __init__(self):
         fine, coarse = rounding_families()[0], rounding_families()[-1]
-        exact = SimpleNamespace(name="exact")
+        exact = SimpleNamespace(name="exact", error=0.0)
         self.found = {"exact": (0.0, 1.0), fine.name: (0.001, 0.995), coarse.name: (0.02, 0.9)}
         ways = [choice(family, seconds) for family, seconds in ((exact, 1.0), (fine, 0.6), (coarse, 0.4))]
         self.choices = [Choice(ways[2].search, {}, ways[2].samples, others=tuple(ways[:2]))]

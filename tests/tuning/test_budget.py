@@ -23,7 +23,7 @@ from autotune.tuning.stages.choose import Choice
 from autotune.worker.bench.verify import allowed_error, verify
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
-EXACT = SimpleNamespace(name="exact")
+EXACT = SimpleNamespace(name="exact", error=0.0)
 WAYS = (EXACT, rounding_families()[0], rounding_families()[-1])
 
 

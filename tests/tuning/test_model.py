@@ -7,6 +7,7 @@ import pytest
 from recording_support import made_up_recording
 from tuning_support import MACHINES, random_configs
 
+from autotune.core.plugs.family import Family
 from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.space import Knob, Space
 from autotune.registry import family_for
@@ -131,7 +132,7 @@ def test_recordings_teach_only_their_own_family_and_only_samplers_that_listen(tm
 def test_lessons_are_logarithms_over_the_best_and_failures_are_infinite():
     recording = made_up_recording()
 
-    class Plain:
+    class Plain(Family):
         name = "matmul"
 
     lessons = lessons_for(Plain(), [recording])
