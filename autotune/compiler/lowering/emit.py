@@ -1,5 +1,6 @@
 """Emission: a program as an object file or LLVM IR that a C compiler can link."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,15 +10,18 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 from autotune.compiler.codegen.cross import compile_for
 from autotune.compiler.codegen.this_target import this_target
 from autotune.compiler.ir.module import context, symbol
+from autotune.compiler.lowering.arena_argument import pass_arena
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
+from autotune.core.arena_plan import BufferPlan
 from autotune.core.c_names import c_symbol
 from autotune.core.candidate import Claim
 from autotune.core.target import Target
 
 C_INTERFACE = "llvm.emit_c_interface"
+INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,14 @@ class Emission:
         claim: The program.
         kind: ``object``, or ``llvm`` for LLVM IR.
         target: Machine that it is for; by default this one.
+        symbol: What it exports, as a function that takes an arena behind its memref descriptors; empty: `c_symbol`'s,
+            whose arena is its own.
     """
 
     claim: Claim
     kind: Literal["object", "llvm"]
     target: Target | None = None
+    symbol: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,10 +49,18 @@ class Emitted:
     Attributes:
         data: Bytes of the file.
         weights: The arguments that the program takes after those of the payload.
+        arena_bytes: Size of the arena that it works in.
+        allocations: Places in it that allocate memory in every call.
+        threads: Threads that its parallel loops run on; 1 where it has none.
+        intrinsics: LLVM's intrinsics of a processor that it calls, such as ``x86.avx512.vpdpbusd.512``.
     """
 
     data: bytes
     weights: tuple[PanelWeight, ...]
+    arena_bytes: int = 0
+    allocations: int = 0
+    threads: int = 1
+    intrinsics: tuple[str, ...] = ()
 
 
 def emit_program(wanted: Emission) -> Emitted:
@@ -61,13 +76,23 @@ def emit_program(wanted: Emission) -> Emitted:
         apply_schedule(unit)
         unit.function.attributes[C_INTERFACE] = ir.UnitAttr.get()
         run_pipeline(unit, candidate.pipeline)
-        name_for_c(unit.module, payload.entry)
+        exported = wanted.symbol or c_symbol(payload.entry)
+        name_for_c(unit.module, payload.entry, exported)
+        if wanted.symbol:
+            pass_arena(unit.module, exported)
         text = translate_module_to_llvmir(unit.module.operation)
-        target = wanted.target or this_target()
-        return Emitted(compile_for(target, text, wanted.kind, c_symbol(payload.entry)), unit.weights)
+    plan = unit.buffers or BufferPlan()
+    return Emitted(
+        compile_for(wanted.target or this_target(), text, wanted.kind, exported),
+        unit.weights,
+        plan.peak_bytes,
+        plan.others,
+        unit.threads if unit.parallel else 1,
+        tuple(sorted(set(INTRINSIC.findall(text)))),
+    )
 
 
-def name_for_c(module: ir.Module, entry: str) -> None:
+def name_for_c(module: ir.Module, entry: str, name: str) -> None:
     """Give the function that C calls a name that C can spell: MLIR's own may hold dots and dashes.
 
     The payload's own function stays apart from it, so that a disassembly shows it by its name.
@@ -76,4 +101,4 @@ def name_for_c(module: ir.Module, entry: str) -> None:
         if symbol(op) == entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
         if symbol(op) == f"_mlir_ciface_{entry}":
-            op.attributes["sym_name"] = ir.StringAttr.get(c_symbol(entry))
+            op.attributes["sym_name"] = ir.StringAttr.get(name)

@@ -1,0 +1,50 @@
+"""`--as c`: a shared library and its header."""
+
+import tempfile
+from pathlib import Path
+
+from autotune.contrib.emit.c_source import SharedLibrary, header_text, source_text
+from autotune.contrib.emit.linking import find_compiler, link
+
+CALLS = ("open", "run", "close", "status")
+
+
+def write_c(library: SharedLibrary, output: Path) -> list[Path]:
+    """Write a shared library and its header to a folder.
+
+    Raises:
+        BundleError: No compiler is here, or it refuses.
+    """
+    header = output / f"{library.name}.h"
+    header.write_text(header_text(library))
+    return [write_library(library, output), header]
+
+
+def write_library(
+    library: SharedLibrary, output: Path, more: tuple[str, ...] = (), exported: tuple[str, ...] = ()
+) -> Path:
+    """Write a shared library.
+
+    Args:
+        library: The library.
+        output: Folder to write to; the parts stay in it, below ``src``, where no compiler is here to link them.
+        more: Further parts of C.
+        exported: Further symbols that others see.
+
+    Raises:
+        BundleError: No compiler is here, or it refuses.
+    """
+    files: dict[str, str | bytes] = {
+        f"{library.name}.h": header_text(library),
+        f"{library.name}.c": source_text(library, more),
+    }
+    for variant in library.variants:
+        files[f"{variant.symbol}.o"] = variant.code
+        files |= dict(variant.others)
+    path = output / f"lib{library.name}.so"
+    symbols = (*(f"{library.name}_{call}" for call in CALLS), *exported)
+    if find_compiler() is None:
+        link(output / "src", files, path, symbols)
+    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+        link(Path(folder), files, path, symbols)
+    return path

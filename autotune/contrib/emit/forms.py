@@ -1,0 +1,58 @@
+"""The forms that a tuned payload is written in."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from autotune.bundles.emit import KINDS, emit_bundle
+from autotune.contrib.emit.c_library import write_c
+from autotune.contrib.emit.c_source import SharedLibrary
+from autotune.contrib.emit.variants import compile_variants
+from autotune.contrib.emit.weights import weights_of
+from autotune.core.c_names import c_name
+from autotune.core.errors import BundleError
+from autotune.store.bundle import read_bundle
+from autotune.worker.loading.reading import open_payload
+
+FORMS: dict[str, Callable[[SharedLibrary, Path], list[Path]]] = {"c": write_c}
+
+
+def emit_as(
+    bundles: Sequence[Path],
+    form: str,
+    output: Path,
+    targets: tuple[str, ...] = (),
+    weights: Path | None = None,
+    payload: str | None = None,
+) -> list[Path]:
+    """Write what bundles compute in a form.
+
+    Args:
+        bundles: Folders of bundles of one payload.
+        form: One of `FORMS`, or of `KINDS` for the program alone.
+        output: Folder to write to; made where it is not there.
+        targets: Levels of x86-64; empty for those of the bundles.
+        weights: Safetensors file of the weights.
+        payload: File or folder of what is computed, where it is not known.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        BundleError: A bundle is refused, does not compile, or cannot be linked.
+        MachineError: A target is unknown.
+    """
+    if form in KINDS and len(bundles) == 1 and not targets and weights is None:
+        return emit_bundle(bundles[0], form, output)
+    if form not in FORMS:
+        raise BundleError(
+            f"--as must be one of {', '.join((*FORMS, *KINDS))}, the last {len(KINDS)} of one bundle without --target "
+            f"and --weights; got {form!r:.80}"
+        )
+    named = open_payload(payload) if payload is not None else None
+    files = [read_bundle(folder, named) for folder in bundles]
+    output.mkdir(parents=True, exist_ok=True)
+    stem = c_name(files[0].payload.entry)
+    values = weights_of(files[0], weights, output, stem)
+    library = SharedLibrary(files[0].payload, compile_variants(files, targets), values)
+    written = FORMS[form](library, output)
+    return [*written, values.path] if values and weights is None else written

@@ -1,0 +1,61 @@
+"""Linking: a C compiler makes one shared library of a library's C and its objects.
+
+No wheel that MLIR comes in has a linker. The system's compiler is used, or that of the package ``ziglang``, which is
+clang with its linker and headers as a wheel.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from autotune.core.errors import BundleError
+from autotune.core.printable import first_lines
+
+NAMES = ("cc", "gcc", "clang")
+OPTIONS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra")
+EXPORTS = "exports.map"
+
+
+def find_compiler() -> list[str] | None:
+    """The command of a C compiler: what ``CC`` names, the system's, or that of ``ziglang``; `None` if there is none."""
+    if given := os.environ.get("CC"):
+        return shlex.split(given)
+    for name in NAMES:
+        if path := shutil.which(name):
+            return [path]
+    return [sys.executable, "-m", "ziglang", "cc"] if find_spec("ziglang") else None
+
+
+def link(folder: Path, sources: Mapping[str, str | bytes], library: Path, exported: tuple[str, ...]) -> None:
+    """Compile C, and link it with objects as a shared library that exports a few symbols.
+
+    Args:
+        folder: Folder to work in; what is written to it stays where there is no compiler.
+        sources: Files of C and objects by name.
+        library: File to write.
+        exported: Symbols that others see; all else is local, whatever a payload calls its functions.
+
+    Raises:
+        BundleError: There is no compiler, or it refuses.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in sources.items():
+        (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
+    (folder / EXPORTS).write_text("{ global: " + " ".join(f"{name};" for name in exported) + " local: *; };\n")
+    files = [name for name in sources if name.endswith((".c", ".o"))]
+    linker = [f"-Wl,--version-script={EXPORTS}", f"-Wl,-soname,{library.name}", "-Wl,--no-undefined"]
+    command = [*OPTIONS, *linker, *files, "-lm", "-lpthread", "-o", str(library.resolve())]
+    compiler = find_compiler()
+    if compiler is None:
+        raise BundleError(
+            f"a library is linked by a C compiler, none is here: cc, gcc, clang, $CC; pip install ziglang, or in "
+            f"{folder}: cc {shlex.join(command)}"
+        )
+    done = subprocess.run([*compiler, *command], cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BundleError(f"{shlex.join(compiler)} must link the library, it does not; {first_lines(done.stderr)}")

@@ -1,0 +1,261 @@
+/* What every emitted library does besides computing: it checks, opens weights, keeps contexts apart. The tables that
+   it works on stand before it. */
+
+struct shared_weights {
+  pthread_mutex_t lock;
+  int users;
+  struct stat file;
+  const unsigned char *bytes;
+  void *panels[MOST_PANELS + 1];
+};
+
+struct CONTEXT {
+  const struct variant *variant;
+  struct team *team;
+  void *arena;
+  atomic_flag busy;
+  struct memref memrefs[MOST_POINTERS];
+  void *pointers[MOST_POINTERS];
+};
+
+static struct shared_weights shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- the processor --- */
+
+static const struct variant *choose_variant(void) {
+#ifdef __x86_64__
+  for (int i = 0; i < VARIANTS; ++i)
+    if (can_run(&variants[i])) return &variants[i];
+#endif
+  return NULL;
+}
+
+/* --- memory --- */
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static void *new_bytes(size_t bytes) {
+  void *memory = NULL;
+  const size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+  if (posix_memalign(&memory, unit, (bytes + unit) / unit * unit) != 0) return NULL;
+  if (bytes >= HUGE_PAGE) madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  return memory;
+}
+
+static void describe(struct memref *memref, const struct shape *shape, void *memory) {
+  int64_t stride = 1;
+  memref->allocated = memref->aligned = memory;
+  memref->offset = 0;
+  for (int i = shape->rank - 1; i >= 0; --i) {
+    memref->sizes[i] = shape->sizes[i];
+    memref->sizes[shape->rank + i] = stride;
+    stride *= shape->sizes[i];
+  }
+}
+
+/* What MLIR calls to copy between arrays of any strides: rank, and a pointer to a memref. */
+struct unranked {
+  int64_t rank;
+  struct memref *memref;
+};
+
+void memrefCopy(int64_t element, struct unranked *from, struct unranked *to) {
+  const int64_t rank = from->rank, *sizes = from->memref->sizes;
+  const int64_t *ours = from->memref->sizes + rank, *theirs = to->memref->sizes + rank;
+  const char *source = (const char *)from->memref->aligned + from->memref->offset * element;
+  char *target = (char *)to->memref->aligned + to->memref->offset * element;
+  int64_t index[64] = {0};
+  for (int64_t i = 0; i < rank; ++i)
+    if (sizes[i] == 0) return;
+  for (;;) {
+    memcpy(target, source, (size_t)element);
+    int64_t i = rank - 1;
+    for (; i >= 0; --i) {
+      source += ours[i] * element;
+      target += theirs[i] * element;
+      if (++index[i] < sizes[i]) break;
+      source -= sizes[i] * ours[i] * element;
+      target -= sizes[i] * theirs[i] * element;
+      index[i] = 0;
+    }
+    if (i < 0) return;
+  }
+}
+
+/* --- weights: one file, mapped once for all contexts of a process --- */
+
+#if WEIGHTS
+static int is_known(const struct stat *file) {
+  return shared.users > 0 && shared.file.st_dev == file->st_dev && shared.file.st_ino == file->st_ino &&
+         shared.file.st_size == file->st_size && shared.file.st_mtim.tv_sec == file->st_mtim.tv_sec &&
+         shared.file.st_mtim.tv_nsec == file->st_mtim.tv_nsec;
+}
+
+static void drop_weights(void) {
+  for (int i = 0; i < MOST_PANELS; ++i) {
+    free(shared.panels[i]);
+    shared.panels[i] = NULL;
+  }
+  if (shared.bytes != NULL) munmap((void *)shared.bytes, WEIGHTS_BYTES);
+  shared.bytes = NULL;
+}
+
+static int store_in_panels(const struct variant *variant) {
+  for (int i = 0; i < variant->panels; ++i) {
+    const struct panel *panel = &variant->panel[i];
+    shared.panels[i] = new_bytes((size_t)panel->bytes);
+    if (shared.panels[i] == NULL) return STATUS_MEMORY;
+    panel->store(shared.bytes + arrays[panel->source].weight, shared.panels[i]);
+  }
+  return STATUS_OK;
+}
+
+static int check_weights(const unsigned char *bytes) {
+  unsigned char found[32];
+  sha256(bytes, WEIGHTS_BYTES, found);
+  return memcmp(found, weights_sha256, sizeof found) == 0 ? STATUS_OK : STATUS_WEIGHTS;
+}
+
+static int map_weights(int file, const struct stat *about, const struct variant *variant) {
+  if (is_known(about)) return STATUS_OK;
+  if (about->st_size != WEIGHTS_BYTES) return STATUS_WEIGHTS;
+  void *bytes = mmap(NULL, WEIGHTS_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
+  if (bytes == MAP_FAILED) return STATUS_MEMORY;
+  int status = check_weights(bytes);
+  if (status != STATUS_OK || shared.users > 0) { /* the same numbers from another file: those that are there serve */
+    munmap(bytes, WEIGHTS_BYTES);
+    return status;
+  }
+  shared.bytes = bytes;
+  shared.file = *about;
+  status = store_in_panels(variant);
+  if (status != STATUS_OK) drop_weights();
+  return status;
+}
+
+static int take_weights(const char *path, const struct variant *variant) {
+  struct stat about;
+  if (path == NULL) return STATUS_NO_WEIGHTS;
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return STATUS_UNREADABLE;
+  pthread_mutex_lock(&shared.lock);
+  int status = fstat(file, &about) != 0 ? STATUS_UNREADABLE : map_weights(file, &about, variant);
+  if (status == STATUS_OK) ++shared.users;
+  pthread_mutex_unlock(&shared.lock);
+  close(file);
+  return status;
+}
+
+static void give_weights(void) {
+  pthread_mutex_lock(&shared.lock);
+  if (--shared.users == 0) drop_weights();
+  pthread_mutex_unlock(&shared.lock);
+}
+#else
+static int take_weights(const char *path, const struct variant *variant) {
+  (void)variant;
+  return path == NULL || *path == 0 ? STATUS_OK : STATUS_NEEDLESS;
+}
+
+static void give_weights(void) {}
+#endif
+
+/* --- what is called --- */
+
+static void release(struct CONTEXT *context) {
+  stop_team(context->team);
+  free(context->arena);
+  free(context);
+}
+
+static void prepare(struct CONTEXT *context) {
+  const struct variant *variant = context->variant;
+  for (int i = 0; i < ARRAYS + variant->panels; ++i) {
+    const struct shape *shape = i < ARRAYS ? &arrays[i].shape : &variant->panel[i - ARRAYS].shape;
+    void *memory = i >= ARRAYS ? shared.panels[i - ARRAYS] : NULL;
+    if (i < ARRAYS && arrays[i].weight >= 0) memory = (void *)(shared.bytes + arrays[i].weight);
+    describe(&context->memrefs[i], shape, memory);
+    context->pointers[i] = &context->memrefs[i];
+  }
+  atomic_flag_clear(&context->busy);
+}
+
+int OPEN(struct CONTEXT **opened, const char *weights, int threads) {
+  if (opened == NULL) return STATUS_CONTEXT;
+  *opened = NULL;
+  const struct variant *variant = choose_variant();
+  if (variant == NULL) return STATUS_PROCESSOR;
+  if (threads < 0 || threads > variant->threads) return STATUS_THREADS;
+  struct CONTEXT *context = calloc(1, sizeof *context);
+  if (context == NULL) return STATUS_MEMORY;
+  context->variant = variant;
+  context->arena = new_bytes((size_t)variant->arena_bytes);
+  int status = context->arena == NULL ? STATUS_MEMORY : start_team(threads ? threads : variant->threads, &context->team);
+  if (status == STATUS_OK) status = take_weights(weights, variant);
+  if (status != STATUS_OK) {
+    release(context);
+    return status;
+  }
+  prepare(context);
+  *opened = context;
+  return STATUS_OK;
+}
+
+void CLOSE(struct CONTEXT *context) {
+  if (context == NULL) return;
+  release(context);
+  give_weights();
+}
+
+#if RANGES
+static int in_range(const struct array *array, const void *given) {
+  const int64_t count = array->bytes / array->element;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t value = array->element == 8   ? ((const int64_t *)given)[i]
+                          : array->element == 4 ? ((const int32_t *)given)[i]
+                                                : ((const int8_t *)given)[i];
+    if (value < array->least || value > array->most) return 0;
+  }
+  return 1;
+}
+#endif
+
+static int overlaps(int mine, void *const *given) {
+  const char *start = given[mine], *end = start + arrays[mine].bytes;
+  for (int i = 0; i < ARRAYS; ++i) {
+    const char *other = given[i];
+    if (i != mine && arrays[i].weight < 0 && start < other + arrays[i].bytes && other < end) return 1;
+  }
+  return 0;
+}
+
+static int check_array(int i, void *const *given) {
+  if (given[i] == NULL) return STATUS_OF_ARRAY(i, 0);
+  if ((uintptr_t)given[i] % (uintptr_t)arrays[i].element != 0) return STATUS_OF_ARRAY(i, 1);
+  if (arrays[i].written && overlaps(i, given)) return STATUS_OF_ARRAY(i, 2);
+#if RANGES
+  if (arrays[i].ranged && !in_range(&arrays[i], given[i])) return STATUS_OF_ARRAY(i, 3);
+#endif
+  return STATUS_OK;
+}
+
+static int run_on(struct CONTEXT *context, void *const *given) {
+  if (context == NULL) return STATUS_CONTEXT;
+  for (int i = 0; i < ARRAYS; ++i) {
+    const int status = arrays[i].weight < 0 ? check_array(i, given) : STATUS_OK;
+    if (status != STATUS_OK) return status;
+  }
+  if (atomic_flag_test_and_set_explicit(&context->busy, memory_order_acquire)) return STATUS_BUSY;
+  for (int i = 0; i < ARRAYS; ++i)
+    if (arrays[i].weight < 0) context->memrefs[i].allocated = context->memrefs[i].aligned = given[i];
+  enter_team(context->team);
+  context->variant->call(context->pointers, context->arena);
+  enter_team(NULL);
+  atomic_flag_clear_explicit(&context->busy, memory_order_release);
+  return STATUS_OK;
+}
+
+const char *STATUS_TEXT(int status) {
+  const int count = (int)(sizeof status_texts / sizeof *status_texts);
+  return status >= 0 && status < count ? status_texts[status] : "a status must be one that a call gave";
+}

@@ -1,0 +1,144 @@
+"""A library called from Python: NumPy arrays in and out, and whatever gives itself by DLPack. Needs NumPy alone.
+
+This file is copied into the wheels that ``autotune emit --as wheel`` writes.
+"""
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+class CallArgument(NamedTuple):
+    """An argument of a library's ``run``.
+
+    Attributes:
+        name: Name as in the header.
+        role: ``input``, ``state``, which a call reads and writes, or ``output``.
+        dtype: NumPy's element type; bf16 is given as its bits, ``uint16``.
+        shape: Sizes, outermost first.
+    """
+
+    name: str
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class LibraryError(ValueError):
+    """A call that a library refuses; the sentence is the library's."""
+
+
+class Function:
+    """A tuned payload; any number of threads may call it.
+
+    Args:
+        library: File of the shared library.
+        name: Prefix of the library's functions.
+        arguments: Arguments of a call, in order.
+        weights: File of weights; `None` where it has none.
+        threads: Threads of one call; 0 for as many as it was tuned on.
+
+    Raises:
+        LibraryError: The library cannot be opened on this machine, or with these weights.
+    """
+
+    def __init__(
+        self,
+        library: str | Path,
+        name: str,
+        arguments: Sequence[CallArgument],
+        weights: str | Path | None = None,
+        threads: int = 0,
+    ) -> None:
+        loaded = ctypes.CDLL(str(library))
+        self._open, self._run, self._close = (getattr(loaded, f"{name}_{call}") for call in ("open", "run", "close"))
+        self._status = getattr(loaded, f"{name}_status")
+        self._status.restype, self._status.argtypes = ctypes.c_char_p, (ctypes.c_int,)
+        self._open.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_int)
+        self._run.argtypes = (ctypes.c_void_p,) * (len(arguments) + 1)
+        self._close.argtypes = (ctypes.c_void_p,)
+        self._close.restype = None
+        self._weights = str(weights).encode() if weights is not None else None
+        self._threads = threads
+        self.arguments = tuple(arguments)
+        self._given = [argument for argument in arguments if argument.role != "output"]
+        self._idle: deque[ctypes.c_void_p] = deque()
+        self._idle.append(self._new_context())
+
+    def __call__(self, *arrays: object, **named: object) -> Any:  # noqa: ANN401 - an array, or a tuple of some
+        """Compute once.
+
+        Args:
+            arrays: Arrays of inputs and states, in order; or anything that DLPack reads. What is no block of memory is
+                copied, but a state, which is written in place.
+            named: The same by name.
+
+        Returns:
+            The output, or a tuple of several: new arrays.
+
+        Raises:
+            TypeError: An array is missing, unknown, or of another element type.
+            ValueError: An array is of another shape, or a state is no block of memory.
+            LibraryError: An element is out of range.
+        """
+        given = self._in_order(arrays, named)
+        held = {each.name: self._convert(each, given[each.name]) for each in self._given}
+        written = {a.name: np.empty(a.shape, a.dtype) for a in self.arguments if a.role == "output"}
+        pointers = [(held | written)[argument.name].ctypes.data for argument in self.arguments]
+        try:
+            context = self._idle.pop()
+        except IndexError:
+            context = self._new_context()
+        try:
+            self._check(self._run(context, *pointers))
+        finally:
+            self._idle.append(context)
+        results = tuple(written.values())
+        return results[0] if len(results) == 1 else results
+
+    def close(self) -> None:
+        """Close what no call uses now; a later call opens it again."""
+        while self._idle:
+            self._close(self._idle.pop())
+
+    def _new_context(self) -> ctypes.c_void_p:
+        context = ctypes.c_void_p()
+        self._check(self._open(ctypes.byref(context), self._weights, self._threads))
+        return context
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            raise LibraryError(self._status(status).decode())
+
+    def _in_order(self, arrays: Sequence[object], named: dict[str, object]) -> dict[str, object]:
+        """What was given, by name."""
+        names = [argument.name for argument in self._given]
+        given = dict(zip(names, arrays, strict=False)) | named
+        if len(arrays) > len(names) or set(given) != set(names) or len(arrays) + len(named) != len(names):
+            raise TypeError(
+                f"a call takes {', '.join(names) or 'no array'}; got {len(arrays)} by order and {sorted(named)} by name"
+            )
+        return given
+
+    def _convert(self, argument: CallArgument, value: object) -> Array:
+        """An array as the library reads it."""
+        given: Any = value
+        is_foreign = not isinstance(given, np.ndarray) and hasattr(given, "__dlpack__")
+        array: Array = np.from_dlpack(given) if is_foreign else np.asarray(given)
+        if array.dtype.name == "bfloat16":  # of ml_dtypes
+            array = array.view(np.uint16)
+        if array.dtype != argument.dtype:
+            raise TypeError(f"{argument.name} must be {argument.dtype}, it is {array.dtype}")
+        if array.shape != argument.shape:
+            raise ValueError(f"{argument.name} must be of shape {argument.shape}, it is {array.shape}")
+        if argument.role != "state":
+            return np.require(array, requirements=("C", "A"))
+        if not (isinstance(given, np.ndarray) and array.flags.carray):
+            raise ValueError(f"{argument.name} is written, so it must be a NumPy array in one block of memory")
+        return array

@@ -1,0 +1,142 @@
+"""Variants: what a bundle computes, compiled for each level that a library is to run on.
+
+bundles, levels --schedules--> Candidate --worker, LLVM--> LevelProgram: an object that exports one function
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from autotune.bundles.candidates import recorded_candidate
+from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
+from autotune.contrib.emit.levels import Level, features_for, find_level, level_of
+from autotune.core.candidate import Candidate, Claim
+from autotune.core.errors import BundleError
+from autotune.core.evaluator import Evaluation
+from autotune.core.host.machine import Machine, this_machine
+from autotune.core.payload import Payload
+from autotune.store.bundle import BundleFiles
+from autotune.store.records import WeightRecord
+from autotune.tuning.default_program import default_candidate
+from autotune.tuning.stages.record import weight_record
+from autotune.worker.isolation.limits import MODEL_SECONDS
+from autotune.worker.loading.reading import partition
+from autotune.worker.loading.resolve import is_same
+from autotune.worker.worker import Worker
+
+
+@dataclass(frozen=True)
+class LevelProgram:
+    """A payload compiled for a level.
+
+    Attributes:
+        level: The level.
+        symbol: Function that the object exports.
+        code: Bytes of the object file.
+        others: Bytes of object files that it calls, by name.
+        weights: Weights in panels, which it takes after the payload's arguments.
+        features: Features that it needs besides the level's.
+        arena_bytes: Bytes of memory that its intermediates take.
+        threads: Most threads that it runs on.
+        tuned: Whether a bundle has its schedules; else they are default ones.
+        allocates: Whether a call allocates memory.
+    """
+
+    level: Level
+    symbol: str
+    code: bytes
+    others: tuple[tuple[str, bytes], ...]
+    weights: tuple[WeightRecord, ...]
+    features: tuple[str, ...]
+    arena_bytes: int
+    threads: int
+    tuned: bool
+    allocates: bool
+
+
+def compile_variants(bundles: Sequence[BundleFiles], targets: Sequence[str]) -> tuple[LevelProgram, ...]:
+    """Compile what bundles compute, the best level first.
+
+    Args:
+        bundles: Bundles of one payload, each tuned on a machine of another level.
+        targets: Names of levels; empty for those of the bundles. Where no bundle is of a level, default schedules for
+            its vectors serve.
+
+    Raises:
+        BundleError: The bundles are of different payloads, or of one level; or a program does not compile.
+        MachineError: A level is unknown, or a program needs what a library cannot ask for.
+    """
+    payload, tuned = bundles[0].payload, levels_of(bundles)
+    wanted = {find_level(name).name for name in targets} or set(tuned)
+    order = sorted((find_level(name) for name in wanted), key=lambda level: -len(level.features))
+    with Worker(MODEL_SECONDS) as worker:
+        return tuple(compile_level(payload, level, tuned.get(level.name), worker) for level in order)
+
+
+def levels_of(bundles: Sequence[BundleFiles]) -> dict[str, BundleFiles]:
+    """The bundle of each level.
+
+    Raises:
+        BundleError: Two are of one level, or compute different things.
+    """
+    found: dict[str, BundleFiles] = {}
+    for bundle in bundles:
+        if not is_same(bundle.payload, bundles[0].payload):
+            raise BundleError(
+                f"bundles of one library must compute the same, {bundle.folder} computes {bundle.payload.name} and "
+                f"{bundles[0].folder} {bundles[0].payload.name}; emit them apart"
+            )
+        level = level_of(bundle.manifest.machine).name
+        if level in found:
+            raise BundleError(
+                f"bundles of one library must be of different levels, {found[level].folder} and {bundle.folder} are of "
+                f"{level}; leave one out"
+            )
+        found[level] = bundle
+    return found
+
+
+def compile_level(
+    payload: Payload, level: Level, bundle: BundleFiles | None, worker: Worker, like: Machine | None = None
+) -> LevelProgram:
+    """Compile a payload for a level: as a bundle says, or by default schedules; all else as of a machine, this one."""
+    like = like or this_machine()
+    candidate = schedules(payload, level.machine(like), bundle)
+    symbol = f"variant_{level.name.replace('-', '_')}"
+    claim = Claim(bundle.payload if bundle else payload, candidate)
+    found = emit(Emission(claim, "object", level.target(like, ()), symbol), worker)
+    if more := features_for(found.intrinsics):
+        found = emit(Emission(claim, "object", level.target(like, more), symbol), worker)
+    return LevelProgram(
+        level,
+        symbol,
+        found.data,
+        tuple((f"{kernel.symbol}.o", kernel.made.code) for kernel in candidate.kernels),
+        tuple(weight_record(payload, weight) for weight in found.weights),
+        more,
+        found.arena_bytes,
+        found.threads,
+        bundle is not None,
+        bool(found.allocations),
+    )
+
+
+def schedules(payload: Payload, machine: Machine, bundle: BundleFiles | None) -> Candidate:
+    """How a payload is compiled: on as many threads as a bundle was tuned on, whatever this host has."""
+    if bundle is None:
+        return default_candidate(partition(payload), machine)
+    return replace(recorded_candidate(bundle), pipeline=bundle.manifest.pipeline)
+
+
+def emit(wanted: Emission, worker: Worker) -> Emitted:
+    """Compile in a process of its own.
+
+    Raises:
+        BundleError: The program does not compile.
+    """
+    found = worker.call(emit_program, wanted)
+    if isinstance(found, Evaluation):
+        level = wanted.target.name if wanted.target else "this machine"
+        raise BundleError(
+            f"{wanted.claim.payload.name} must compile for {level}, it was {found.outcome}: {found.diagnostic}"
+        )
+    return found
