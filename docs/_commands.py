@@ -13,7 +13,8 @@ PAGE = Path(__file__).parent / "reference" / "cli.md"
 WIDTH = 100
 HEAD = """# Command line
 
-Written by `make docs` from `autotune VERB --help`. Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted.
+Written by `make docs` from `autotune VERB --help`. Exit codes: 0 fine, 1 the check failed, 2 misuse, 3 too noisy to
+judge (`regress`), 130 interrupted.
 Results go to stdout, progress to stderr.
 """
 

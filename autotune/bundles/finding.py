@@ -89,6 +89,11 @@ class RegressionFinding:
     unproved: bool = False
 
     @property
+    def is_too_noisy(self) -> bool:
+        """Whether it was measured, and too noisily to judge."""
+        return self.verdict == "inconclusive" and bool(self.samples)
+
+    @property
     def alarms(self) -> bool:
         """Whether a gate in CI must fail."""
         return self.verdict in ALARMS

@@ -234,7 +234,7 @@ def assess(
     if beside is not None:
         why += f", {beside - 1:+.1%} in time against {other}"
     if found.verdict == "inconclusive":
-        why += f"; give or take {found.margin:.1%}"
+        why = too_noisy(found.slowdown, found.margin)
     return replace(
         finding,
         verdict=found.verdict,
@@ -243,6 +243,17 @@ def assess(
         speedup=quiet_speedup(found.now, error),
         samples=found.now,
     )
+
+
+def too_noisy(slowdown: float, margin: float) -> str:
+    """What an inconclusive look says: between which speeds the schedule is, as parts of the recorded one.
+
+    Example:
+        >>> too_noisy(1.0, 0.9)
+        'between 0.53x and 1.9x of the recorded speed: too noisy to judge'
+    """
+    low, high = 1 / (slowdown * (1 + margin)), (1 + margin) / slowdown
+    return f"between {low:.2g}x and {high:.2g}x of the recorded speed: too noisy to judge"
 
 
 def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machine) -> None:

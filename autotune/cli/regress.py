@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from autotune.bundles.finding import RegressionFinding
 
 
+TOO_NOISY = 3  # exit code
+
+
 def regress(
     bundles: Annotated[
         list[Path] | None, typer.Argument(metavar="[BUNDLE...]", help="Folders; by default all of this machine.")
@@ -35,7 +38,8 @@ def regress(
     """Measure bundles again, each against its baseline, and compare speed-ups with those recorded.
 
     Verdicts: ok, faster, slower, wrong (no longer what the oracle says), stale (payload edited, or another machine),
-    inconclusive (too noisy, or left out by --quick). Exit 1 if one is slower or wrong, 2 if one is refused.
+    inconclusive (too noisy, or left out by --quick). Exit 1 if one is slower or wrong, 2 if one is refused, 3 if
+    none is, but one was too noisy to judge.
 
     Example: autotune regress tuned/MACHINE/bundles/nano --quick
     """
@@ -56,8 +60,15 @@ def regress(
     if update:
         now = datetime.now(UTC).replace(microsecond=0)
         append_history(history or home() / HISTORY_FILE, to_checks(found, now))
-    if any(finding.alarms for finding in found) and not update:
-        raise typer.Exit(1)
+    if not update:
+        raise typer.Exit(exit_code(found))
+
+
+def exit_code(findings: "Sequence[RegressionFinding]") -> int:
+    """1 if one is slower or wrong; else `TOO_NOISY` if one could not be judged; else 0."""
+    if any(finding.alarms for finding in findings):
+        return 1
+    return TOO_NOISY if any(finding.is_too_noisy for finding in findings) else 0
 
 
 def show_findings(findings: "Sequence[RegressionFinding]") -> None:
@@ -68,7 +79,8 @@ def show_findings(findings: "Sequence[RegressionFinding]") -> None:
     console = out()
     rows = []
     for finding in findings:
-        now, then = (f"{i.estimate:.4g}x" if i is not None else "-" for i in (finding.speedup, finding.recorded))
+        shown = None if finding.is_too_noisy else finding.speedup
+        now, then = (f"{i.estimate:.4g}x" if i is not None else "-" for i in (shown, finding.recorded))
         rows.append(TextRow(finding.payload, (verdict_of(finding), now, then), finding.why))
     columns = tuple(map(Column, ("verdict", "speed-up", "recorded")))
     show_table(console, Table("payload", columns, tuple(rows), "why"))

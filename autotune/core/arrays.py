@@ -59,7 +59,8 @@ class Accepted:
         """A value as an array that compiled code can read: itself where it lies so, else a copy.
 
         Raises:
-            AutotuneError: The value is of another shape or kind, or out of range.
+            AutotuneError: The value is of another shape or kind, out of range, or an array of wider numbers, which
+                would be rounded; numbers and lists of Python are not.
             NotExactlyError: The value is for another program.
         """
         if self.is_exact and (type(value) is not np.ndarray or (value.shape, value.dtype) != (self.shape, self.dtype)):
@@ -72,6 +73,9 @@ class Accepted:
         if array.dtype.kind not in ("iub" if whole else "fiub") and array.dtype != self.dtype:
             kind = "whole" if whole else "real"
             raise self.error(f"{title} must hold {kind} numbers, got {array.dtype}; convert it")
+        if isinstance(value, np.ndarray) and array.dtype.kind == "f" and array.dtype.itemsize > self.dtype.itemsize:
+            way_out = f"it would be rounded; pass {self.name}.astype({self.dtype.name!r})"
+            raise self.error(f"{title} must be {self.dtype.name}, got an array of {array.dtype}; {way_out}")
         if array.dtype == bool and self.dtype.itemsize == 1 and array.flags.c_contiguous:
             return array.view(self.dtype)
         if whole:

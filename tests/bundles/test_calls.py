@@ -81,7 +81,6 @@ def odd_layouts(array):
         "reversed": array[::-1, ::-1].copy()[::-1, ::-1],
         "unaligned": crooked,
         "of the other byte order": array.astype(array.dtype.newbyteorder()),
-        "of float64": array.astype(np.float64),
         "a matrix": array.view(np.matrix),
         "a list": array.tolist(),
     }
@@ -108,7 +107,7 @@ def test_an_array_that_lies_otherwise_is_copied_as_it_is_read(layout, slots_for)
 def test_arrays_around_one_that_is_copied_are_not(slots_for):
     shapes = [(), (3,), (1, 2, 3, 4, 5), (2, 2)]
     arrays = [RNG.standard_normal(shape).astype(np.float32) for shape in shapes]
-    crooked = [arrays[0], arrays[1].astype(np.float64), arrays[2], np.asfortranarray(arrays[3])]
+    crooked = [arrays[0], arrays[1].astype(arrays[1].dtype.newbyteorder()), arrays[2], np.asfortranarray(arrays[3])]
     arguments = [Argument(f"x{n}", "input", shape) for n, shape in enumerate(shapes)]
     slots, copies = slots_for(crooked, arguments)
     where = [arrays[0], copies[0], arrays[2], copies[1]]
@@ -355,3 +354,12 @@ def test_numbers_of_a_type_that_its_bounds_hold_are_not_looked_at():
     assert Accepted.of(Argument("x", "input", (2,), "i8", -128, 128)).bounds is None
     assert Accepted.of(Argument("x", "input", (2,), "i8", -128, 127)).bounds == (-128, 127)
     assert accepted(np.array([7], ml_dtypes.bfloat16), "bf16").dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("wide", [np.float64, np.longdouble])
+def test_an_array_of_wider_numbers_is_refused_by_name_and_not_rounded(function, wide):
+    with pytest.raises(
+        at.PayloadError, match=r"a must be float32, got an array of float(64|128); .*a\.astype\('float32'\)"
+    ):
+        function(A.astype(wide), B)
+    agree(function(A.tolist(), B), A @ B)

@@ -13,9 +13,10 @@ from bundle_support import compute_something_else, edit_file, edit_manifest, no_
 from autotune.bundles import regress as gate
 from autotune.bundles.finding import RegressionFinding, RegressOptions
 from autotune.bundles.junit import junit, to_checks
-from autotune.bundles.regress import bundles_in, pauses_within, regress
+from autotune.bundles.regress import bundles_in, pauses_within, regress, too_noisy
 from autotune.bundles.timing import Timing
 from autotune.bundles.verdict import Judgement, conclude, is_settled, judge
+from autotune.cli.regress import TOO_NOISY, exit_code, show_findings
 from autotune.core.errors import BundleError, OptionError
 from autotune.core.stats import Interval
 from autotune.store.bundle import read_bundle
@@ -338,3 +339,35 @@ def test_judgement_does_not_depend_on_the_order_of_sessions():
     after = judge(recorded[::-1], now, 1.05)
     assert (after.verdict, after.slowdown) == (before.verdict, before.slowdown)
     assert after.pvalue == pytest.approx(before.pvalue)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        (("ok", "faster"), 0),
+        (("ok", "inconclusive"), TOO_NOISY),
+        (("slower", "inconclusive"), 1),
+        (("wrong",), 1),
+        (("left out",), 0),
+    ],
+)
+def test_what_was_too_noisy_to_judge_has_an_exit_code_of_its_own(verdicts, code):
+    measured = (ProcessTimes((1.0,), (2.0,), ()),)
+    found = [
+        RegressionFinding("b", "p", "inconclusive", "left out by --quick")
+        if verdict == "left out"
+        else RegressionFinding("b", "p", verdict, "why", samples=measured)
+        for verdict in verdicts
+    ]
+    assert exit_code(found) == code
+
+
+def test_what_was_too_noisy_to_judge_shows_no_speedup_but_the_bounds(capsys):
+    """A speed-up of 1022 where 286 was recorded is a number that cannot be."""
+    speedup, recorded = Interval(10, 1022, 2000), Interval(285, 286, 287)
+    times = (ProcessTimes((1.0,), (2.0,), ()),)
+    why = too_noisy(1.0, 0.9)
+    show_findings([RegressionFinding("b", "p", "inconclusive", why, 1.0, speedup, recorded, samples=times)])
+    out = capsys.readouterr().out
+    assert "1022" not in out
+    assert "between 0.53x and 1.9x of the recorded speed: too noisy to judge" in " ".join(out.split())
