@@ -8,6 +8,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.importers`` | `Importer` of files with the entry point's name as suffix |
 | ``autotune.dialects`` | `Dialect` of payload files |
 | ``autotune.schedules`` | `Family` of schedules |
+| ``autotune.samplers`` | `autotune.tuning.samplers.sampler.SamplerKind`, chosen by ``--sampler`` |
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |

@@ -32,6 +32,7 @@ IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
 VERBS, OPTIONS = "autotune.verbs", "autotune.options"
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
+SAMPLERS = "autotune.samplers"
 REWRITES = "autotune.rewrites"  # of compiled code
 REWRITERS, RULES = "autotune.rewriters", "rules"
 BACKENDS, PRECISIONS = "autotune.backends", "autotune.precisions"
@@ -46,7 +47,7 @@ OF_COMMANDS = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS)  # of the
 def groups() -> tuple[str, ...]:
     """Groups of what payloads, searches and comparisons name: our own first, then those that features open."""
     opened = {group for group in every_point().groups if group.startswith("autotune.")}
-    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS, REWRITERS, REWRITES}))
+    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS, REWRITERS, REWRITES, SAMPLERS}))
 
 
 @cache

@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 
 
 def explain(
-    bundle: Annotated[
-        str, typer.Argument(metavar="FOLDER|STORE", help="A bundle; with --model a store or a recording.")
-    ],
+    bundle: Annotated[str, typer.Argument(metavar="FOLDER", help="A bundle's folder.")],
     steps: Annotated[bool, typer.Option("--steps", help="Build it up step by step instead.")] = False,
     baseline: Annotated[str, typer.Option(help="With --steps: pipeline to begin with, or none.")] = "passes",
-    model: Annotated[
-        bool, typer.Option("--model", help="What a cost model learns from its trials, and how wrong it is.")
-    ] = False,
     family: FileFamily = "",
     as_json: AsJson = False,
 ) -> None:
@@ -36,18 +31,8 @@ def explain(
     Each row is the winner without it, and how many times as long that takes. Then hardware counters, where the machine
     offers them, and memory. Exit 1 if one computes something else.
 
-    With --model, of a store or of what `record` wrote: which features tell configs apart; what all other trials let
-    expect of each, beside what was measured; and what is known of the best config with one knob changed.
-
     Example: autotune explain tuned/MACHINE/bundles/nano
     """
-    if model:
-        if steps:
-            raise typer.BadParameter("--model explains a search, --steps a bundle: give one")
-        from autotune.cli.explain_model import show_models
-
-        show_models(bundle, as_json=as_json)
-        return
     from autotune.reports.explain import explain, explain_steps
 
     folder, over = Path(bundle), None if baseline == "none" else baseline

@@ -22,7 +22,7 @@ from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.store.store import trials as frame_of
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.samplers.search import SAMPLERS, Search
+from autotune.tuning.samplers.search import Search, samplers
 from autotune.tuning.stages.opening import Start, open_searches
 from autotune.tuning.stages.running import run_searches
 from autotune.tuning.stages.user_script import open_own, parts_of
@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", samplers())
 def test_every_sampler_tries_each_config_that_differs_and_obeys_once(sampler):
     script = read(SCRIPT)
     search = Search(space_of(SCRIPT), script.default(at.this_machine()), sampler=sampler)

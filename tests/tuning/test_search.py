@@ -12,7 +12,7 @@ import autotune.tuning.samplers.search as module
 from autotune.core.errors import MachineError, SpaceError
 from autotune.core.space import Constraint, Knob, Space, config_key
 from autotune.tuning.samplers import sampler
-from autotune.tuning.samplers.search import SAMPLERS, Search
+from autotune.tuning.samplers.search import Search, samplers
 
 SPACE = Space(
     (
@@ -39,7 +39,7 @@ def run(search: Search, count: int = 1000, fails=lambda config: False) -> list[d
     return asked
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", samplers())
 class TestEverySampler:
     def test_default_comes_first(self, sampler):
         assert Search(SPACE, DEFAULT, sampler=sampler).ask() == DEFAULT

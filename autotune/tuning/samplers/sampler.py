@@ -99,6 +99,21 @@ class Sampler(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class SamplerKind:
+    """A sampler by name: an entry point of ``autotune.samplers``; ``auto`` is what searches take by default.
+
+    Attributes:
+        open: Opens it for a space, with a seed.
+        line: What it is, in some words.
+        takes_lessons: Whether it learns from recorded spaces, and from what a family's arithmetic says beforehand.
+    """
+
+    open: Callable[[Terrain, int], Sampler]
+    line: str
+    takes_lessons: bool = False
+
+
 class Uniform:
     """Every combination is as likely as any other."""
 

@@ -7,43 +7,68 @@ recorded spaces: `results/samplers.py`, docs/results.md.
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 from autotune.core.errors import SpaceError
 from autotune.core.space import Config, Space, Value
 from autotune.core.trial import Reason
-from autotune.tuning.samplers.cost_model import CostModel
+from autotune.registry import SAMPLERS, complain, loaded_points
 from autotune.tuning.samplers.features import Features, feature_names, is_ordered, knob_features
 from autotune.tuning.samplers.named_samplers import HUB, ask_by_name, class_of, is_named, is_optunas
 from autotune.tuning.samplers.objectives import AskingBoth
 from autotune.tuning.samplers.optuna_adapter import CmaEs
-from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Sampler, Terrain, Tpe, Uniform
+from autotune.tuning.samplers.sampler import (
+    DELAY,
+    FAILED_SECONDS,
+    Index,
+    Lesson,
+    Sampler,
+    SamplerKind,
+    Terrain,
+    Tpe,
+    Uniform,
+)
 
-LEARNING: dict[str, Callable[[Terrain, int], Sampler]] = {
-    "auto": CostModel,
-    "tpe": lambda terrain, seed: Tpe(terrain.counts, seed),
-    "random": lambda terrain, seed: Uniform(terrain.counts, seed),
-    "cmaes": lambda terrain, seed: CmaEs(terrain.counts, seed),
-    "model": CostModel,
+DEFAULT = "auto"  # a feature's, else TPE: docs/decisions/tuning.md
+TPE = SamplerKind(lambda terrain, seed: Tpe(terrain.counts, seed), "TPE")
+OWN = {
+    DEFAULT: TPE,
+    "tpe": TPE,
+    "random": SamplerKind(lambda terrain, seed: Uniform(terrain.counts, seed), "random draws"),
+    "cmaes": SamplerKind(lambda terrain, seed: CmaEs(terrain.counts, seed), "CMA-ES"),
 }
-SAMPLERS = (*LEARNING, "grid")
-DEFAULT = "auto"  # what it stands for: docs/decisions/tuning.md
-TAUGHT = ("auto", "model")  # samplers that take lessons
+
+
+@cache
+def learning() -> dict[str, SamplerKind]:
+    """Samplers that learn from trials, by name: ours, and those of features, which may be the default."""
+    return OWN | {point.name: kind for point, kind in loaded_points(SAMPLERS, SamplerKind, complain)}
+
+
+def samplers() -> tuple[str, ...]:
+    """Names of all samplers but Optuna's."""
+    return (*learning(), "grid")
+
+
+def takes_lessons(name: str) -> bool:
+    """Whether a sampler learns from recorded spaces."""
+    return name in learning() and learning()[name].takes_lessons
 
 
 def check_sampler(name: str) -> None:
     """Raise unless there is such a sampler.
 
     Raises:
-        SpaceError: The name is none of `SAMPLERS`, and of no sampler that works with a seed alone.
+        SpaceError: The name is none of `samplers`, and of no sampler that works with a seed alone.
         MachineError: A package of OptunaHub is missing, or cannot be fetched.
     """
     if name.startswith(HUB):
         class_of(name.removeprefix(HUB))
-    elif name not in SAMPLERS and not is_optunas(name):
+    elif name not in samplers() and not is_optunas(name):
         raise SpaceError(
-            f"sampler must be one of {', '.join(SAMPLERS)}; got {name!r:.100}; or one of Optuna's: GPSampler"
+            f"sampler must be one of {', '.join(samplers())}; got {name!r:.100}; or one of Optuna's: GPSampler"
         )
 
 
@@ -53,8 +78,8 @@ def open_sampler(name: str, terrain: Terrain, seed: int) -> Sampler | None:
     Raises:
         MachineError: A package is missing that it needs.
     """
-    if name in LEARNING:
-        return LEARNING[name](terrain, seed)
+    if name in learning():
+        return learning()[name].open(terrain, seed)
     return ask_by_name(name, terrain.counts, seed) if is_named(name) else None
 
 
@@ -93,7 +118,7 @@ class Search:
         Args:
             space: Knobs and constraints.
             default: A valid config.
-            sampler: One of `SAMPLERS`, or the name of one of Optuna's, or of OptunaHub's.
+            sampler: One of `samplers`, or the name of one of Optuna's, or of OptunaHub's.
             seed: Seed of every random choice.
             starts: Valid configs that are known to be good elsewhere, the most promising first.
             features: Gives the features of a config, for samplers that model.
@@ -116,7 +141,7 @@ class Search:
         self._described: dict[Index, tuple[float, ...]] = {}
         self._first = [self._index(config) for config in (*starts, default)]
         self.reason = Reason(BY_DEFAULT)
-        self.lessons, self.is_reckoned = len(lessons), sampler in TAUGHT and DELAY in self._names
+        self.lessons, self.is_reckoned = len(lessons), takes_lessons(sampler) and DELAY in self._names
         self._random = random.Random(seed)
         self._seen: set[Index] = set()
         self._lawful: dict[Index, bool] = {}  # what the constraints said of every config they were asked about

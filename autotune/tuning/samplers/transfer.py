@@ -10,7 +10,7 @@ from autotune.core.plugs.family import Family
 from autotune.store.recording import Recording, read_recording
 from autotune.tuning.samplers.features import features_of
 from autotune.tuning.samplers.sampler import DELAY, Lesson
-from autotune.tuning.samplers.search import TAUGHT
+from autotune.tuning.samplers.search import takes_lessons
 
 MOST_LESSONS = 600  # of all recordings together: to learn from as many takes 50 ms
 
@@ -28,7 +28,7 @@ def read_recordings(folders: Iterable[Path]) -> list[Recording]:
 
 def recordings_for(sampler: str, folders: Iterable[Path]) -> tuple[Recording, ...]:
     """The recordings that a sampler learns from; none where it takes no lessons."""
-    return tuple(read_recordings(folders)) if sampler in TAUGHT else ()
+    return tuple(read_recordings(folders)) if takes_lessons(sampler) else ()
 
 
 def lessons_for(family: Family, recordings: Sequence[Recording]) -> list[Lesson]:

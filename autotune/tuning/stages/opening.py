@@ -13,7 +13,7 @@ from autotune.registry import BACKENDS, family_for, find_point, load_baseline, l
 from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.samplers.search import DEFAULT, check_sampler
+from autotune.tuning.samplers.search import DEFAULT, check_sampler, learning
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.warm_start import KnownConfig
 from autotune.worker.loading.reading import ScriptFile
@@ -118,12 +118,13 @@ def open_searches(
 
 
 def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:
-    """What the default sampler does with these tasks, in a sentence; empty for others, which say it by their name."""
-    if sampler != DEFAULT or not searches:
+    """What the default sampler does with these tasks, in a sentence; empty for those told nothing beforehand."""
+    kind = learning()[DEFAULT]
+    if sampler != DEFAULT or not searches or not kind.takes_lessons:
         return ""
     taught = sum(search.search.lessons > 0 for search in searches)
     reckoned = sum(search.search.is_reckoned for search in searches)
     return (
-        f"sampler {DEFAULT}: a cost model; arithmetic knows {reckoned} of {len(searches)} tasks beforehand, "
+        f"sampler {DEFAULT}: {kind.line}; arithmetic knows {reckoned} of {len(searches)} tasks beforehand, "
         f"recorded spaces {taught}; see `inspect --why`"
     )

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy
 
+from autotune.contrib.cost_model.gaussian_process import Numbers, Process
 from autotune.core.trial import Reason
-from autotune.tuning.samplers.gaussian_process import Numbers, Process
 from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Terrain
 
 STARTUP = 2  # random configs before anything is modelled, where nothing is believed

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autotune.contrib.cost_model.model import CostModel
 from autotune.store.recording import read_recording
 from autotune.tuning.rerun import Ground
 from autotune.tuning.samplers import search
-from autotune.tuning.samplers.sampler import Uniform
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[3] / "results"
 SPACES = {path.stem: path for path in sorted(RESULTS.glob("*/spaces/*.xz"))}
 RECORDED = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/samplers/*.json"))}
 SEEDS = 6
@@ -78,20 +78,20 @@ def test_searches_take_no_more_than_recorded(grounds, setting):
 
 
 def test_gate_fails_for_a_sampler_that_knows_nothing(grounds, monkeypatch):
-    monkeypatch.setitem(search.LEARNING, "auto", lambda terrain, seed: Uniform(terrain.counts, seed))
+    monkeypatch.setitem(search.learning(), "auto", search.OWN["random"])
     assert regressions(grounds, "auto", "auto") != []
 
 
 def test_gate_fails_for_a_model_that_prefers_what_it_knows_to_be_slow(grounds, monkeypatch):
-    monkeypatch.setattr(search.CostModel, "promise", lambda model, *given: -promise(model, *given))
+    monkeypatch.setattr(CostModel, "promise", lambda model, *given: -promise(model, *given))
     some = {name: grounds[name] for name in ("decode_1x3072x768", "fused_32x256x64")}
     assert regressions(some, "auto", "auto") != []
 
 
 def test_gate_fails_for_a_model_that_does_not_believe_arithmetic(grounds, monkeypatch):
-    monkeypatch.setattr("autotune.tuning.samplers.cost_model.DELAY", "no such feature")
+    monkeypatch.setattr("autotune.contrib.cost_model.model.DELAY", "no such feature")
     some = {name: ground for name, ground in grounds.items() if name.startswith("matmul")}
     assert regressions(some, "auto", "auto") != []
 
 
-promise = search.CostModel.promise
+promise = CostModel.promise

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from autotune.bundles.reproduce import find_task, rules_in, threads_in
+from autotune.contrib.cost_model.gaussian_process import Numbers, Process
+from autotune.contrib.cost_model.model import FAILED, MOST_LOST, POWER, lost
 from autotune.core.errors import StoreError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.plugs.family import Family
@@ -24,9 +26,7 @@ from autotune.reports.why import factor_of, rank_of
 from autotune.store.recording import is_recording, read_recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
-from autotune.tuning.samplers.cost_model import FAILED, MOST_LOST, POWER, lost
 from autotune.tuning.samplers.features import feature_names, features_of
-from autotune.tuning.samplers.gaussian_process import Numbers, Process
 from autotune.tuning.stages.user_script import own_in
 
 Times = list[tuple[dict[str, Value], float | None]]

@@ -1,0 +1,1 @@
+"""The learned cost model: a sampler that models times by a Gaussian process, and `explain --model`."""

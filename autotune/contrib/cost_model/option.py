@@ -1,0 +1,37 @@
+"""`explain --model`, as the command line knows it."""
+
+from typing import Annotated
+
+import typer
+
+from autotune.plugins import Arguments, VerbOption, option
+
+
+def explain_model(arguments: Arguments) -> None:
+    """`explain --model`: what is learnt from a store or a recording."""
+    from autotune.contrib.cost_model.verb import show_models
+
+    if arguments["steps"]:
+        raise typer.BadParameter("--model explains a search, --steps a bundle: give one")
+    show_models(arguments["bundle"], as_json=arguments["as_json"])
+
+
+EXPLAIN = VerbOption(
+    "explain",
+    (
+        option(
+            "model",
+            Annotated[
+                bool,
+                typer.Option(
+                    "--model",
+                    help="Of a store, or of what `record` wrote: which features tell configs apart, what all other "
+                    "trials let expect of each beside what was measured, and the best config with one knob changed.",
+                ),
+            ],
+            False,
+        ),
+    ),
+    lambda given: bool(given["model"]),
+    explain_model,
+)

@@ -1,0 +1,13 @@
+"""The feature as searches know it: samplers ``auto`` and ``model``."""
+
+from autotune.tuning.samplers.sampler import Sampler, SamplerKind, Terrain
+
+
+def open_model(terrain: Terrain, seed: int) -> Sampler:
+    """A model of one space; SciPy is loaded with it."""
+    from autotune.contrib.cost_model.model import CostModel
+
+    return CostModel(terrain, seed)
+
+
+MODEL = SamplerKind(open_model, "a cost model", takes_lessons=True)
