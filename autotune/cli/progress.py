@@ -1,18 +1,19 @@
 """How a verb's work goes, on stderr: one line that changes, and notes that stay."""
 
 from collections.abc import Sequence
+from time import monotonic
 from types import TracebackType
 
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Column
+from rich.text import Text
 
 from autotune.core.listener import Listener, telling
 from autotune.core.payload import Payload
@@ -45,7 +46,9 @@ class ProgressLine(Listener):
         )
         self._title = title
         self._is_spoken = is_spoken and not console.is_terminal
-        self._task = self._line.add_task(one_line(title), total=trials, best="")
+        self._trials, self._best, self._whole = trials, "", ""
+        self._begun = monotonic()
+        self._task = self._line.add_task(one_line(title), total=None, best="", count="", until=None)
 
     def __enter__(self) -> "ProgressLine":
         self._line.start()
@@ -72,7 +75,26 @@ class ProgressLine(Listener):
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """Show what became of a trial, and the best of its task."""
         self.stage(f"{trial.outcome}, {trial.task}")
-        self._line.update(self._task, completed=counted, best=f"best {duration(best)}")
+        self._best = f"best {duration(best)}"
+        self._line.update(self._task, count=f"{counted}/{self._trials}", best=self._best + self._whole)
+
+    def forecast(self, left: float, whole: float | None) -> None:
+        """Show how far all of the run is, how long it still takes, and what the whole takes with the best so far."""
+        elapsed = monotonic() - self._begun
+        if whole is not None:
+            self._whole = f", whole {duration(whole)}"
+        total = max(elapsed + left, 1e-3)
+        shown = self._best + self._whole
+        self._line.update(self._task, completed=elapsed, total=total, best=shown, until=monotonic() + left)
+
+
+class LeftColumn(ProgressColumn):
+    """Seconds that the whole run still takes, as it was forecast last."""
+
+    def render(self, task: Task) -> Text:
+        """The text for a task of the line; empty before anything is known."""
+        until = task.fields["until"]
+        return Text("" if until is None else f"~{max(0.0, until - monotonic()):.0f} s left")
 
 
 def columns(*, is_search: bool) -> list[ProgressColumn]:
@@ -83,9 +105,8 @@ def columns(*, is_search: bool) -> list[ProgressColumn]:
     elapsed = TextColumn("{task.elapsed:.0f} s")  # TimeElapsedColumn stands still once all trials are done
     if not is_search:
         return [SpinnerColumn(), sentence, elapsed]
-    best = TextColumn("{task.fields[best]}", markup=False)
-    bar = BarColumn(bar_width=BAR_WIDTH)
-    return [sentence, bar, MofNCompleteColumn(), best, elapsed, TimeRemainingColumn()]
+    count, best = (TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("count", "best"))
+    return [sentence, BarColumn(bar_width=BAR_WIDTH), count, best, elapsed, LeftColumn()]
 
 
 def read_payloads(specs: Sequence[str], line: ProgressLine) -> list[Payload]:

@@ -42,6 +42,14 @@ class Listener:
             best: Seconds a call of the task's best config so far; `None` before the first success.
         """
 
+    def forecast(self, left: float, whole: float | None) -> None:
+        """Called whenever it is known better how long the run still takes, with everything after its search.
+
+        Args:
+            left: Seconds that it still takes.
+            whole: Seconds of a call of the whole payload with the best configs so far; `None` where that is not known.
+        """
+
 
 SILENT = Listener()
 
@@ -87,3 +95,7 @@ class NoteKeeper(Listener):
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """Pass it on."""
         self._listener.trial(trial, counted, best)
+
+    def forecast(self, left: float, whole: float | None) -> None:
+        """Pass it on."""
+        self._listener.forecast(left, whole)

@@ -25,6 +25,7 @@ from autotune.tuning.stages.assemble import assemble_model
 from autotune.tuning.stages.backends import Makers, open_makers, refusals
 from autotune.tuning.stages.budget import rounding_here, spend
 from autotune.tuning.stages.choose import choose_all
+from autotune.tuning.stages.forecast import Forecast
 from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
 from autotune.tuning.stages.record import check_recorded, record
 from autotune.tuning.stages.roofline import needed_flops
@@ -88,6 +89,7 @@ def tune(
         seconds = time.perf_counter() - began
         searched = replace(searched, notes=place.notes + notes + searched.notes)
         result = summarize(run, searched, winners, proof, roofs=roofs, seconds=seconds)
+        Forecast(0, listener).prove(3)
         listener.stage("recording the bundle")
         found = record(run, winners, proof, result, recorded(options, start, run.payload).command(run.payload.name))
         listener.stage("checking the bundle as a replay does")
@@ -181,7 +183,8 @@ def search(
 def choose(run: Run, searches: Sequence[TaskSearch], place: Workplace, allowed: Allowed) -> Winners:
     """Measure the finalists of each task again, and keep the error that rounding may make of the whole."""
     baseline = load_baseline(run.options.baseline)
-    choices = choose_all(searches, baseline, run.floor, place.benches(), run.listener)
+    forecast = Forecast(len({each.task.tag for each in searches}), run.listener)
+    choices = choose_all(searches, baseline, run.floor, place.benches(), run.listener, begins=forecast.race)
     errors = Errors(run.payload, run.parts, run.machine.threads, run.worker)
     choices, spent, notes = spend(choices, allowed, errors, run.seed, run.listener)
     return Winners(choices, spent, (*(fronts_of(searches) if run.options.goal.has_joules else ()), *notes))
@@ -189,12 +192,15 @@ def choose(run: Run, searches: Sequence[TaskSearch], place: Workplace, allowed: 
 
 def prove(run: Run, winners: Winners, place: Workplace) -> Proof:
     """Assemble the whole, prove it right, and time it beside the baseline in several processes."""
-    baseline = load_baseline(run.options.baseline)
+    baseline, forecast = load_baseline(run.options.baseline), Forecast(0, run.listener)
+    forecast.prove(0)
     run.listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
     flops = run.payload.flops or sum(needed_flops(task) * task.count for task in run.parts.tasks)
     timed = time_baseline(run.payload, baseline, flops, machine=run.machine, seed=run.seed, worker=run.worker)
+    forecast.prove(1)
     run.listener.stage("assembling and proving the whole")
     assembly = assemble_model(run, winners.choices, timed)
+    forecast.prove(2)
     run.listener.stage("timing the whole in more processes")
     return Proof(timed, assembly, measure_sessions(run, assembly, timed.candidate, place.another))
 

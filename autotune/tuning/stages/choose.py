@@ -1,6 +1,6 @@
 """Choosing a task's winner: finalists are measured again, interleaved with the baseline, before one is believed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -105,6 +105,8 @@ def choose_all(
     floor: float,
     benches: Sequence[Bench],
     listener: Listener = SILENT,
+    *,
+    begins: Callable[[], None] = lambda: None,
 ) -> list[Choice]:
     """Choose for every task; where there are several benches, as many tasks at once, each on one of them.
 
@@ -114,6 +116,7 @@ def choose_all(
         floor: Relative differences below this are noise.
         benches: Benches to measure on.
         listener: Told of each task.
+        begins: Called before the finalists of each task.
     """
     of_task: dict[str, list[TaskSearch]] = {}
     for search in searches:
@@ -125,6 +128,7 @@ def choose_all(
 
     def choose_one(rivals: Sequence[TaskSearch]) -> Choice:
         bench = free.get()
+        begins()
         listener.stage(f"measuring finalists of task {next(numbers)} of {len(of_task)}")
         try:
             return settle_rivals([choose(search, baseline, floor, bench) for search in rivals], floor, bench)

@@ -14,6 +14,7 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.trial import Trial
 from autotune.tuning.samplers.named_samplers import is_named
 from autotune.tuning.samplers.scheduler import Scheduler
+from autotune.tuning.stages.forecast import Forecast, search_left
 from autotune.tuning.stages.requests import Asked
 from autotune.tuning.stages.roofline import roof_seconds
 from autotune.tuning.stages.summary import Ran
@@ -151,7 +152,10 @@ class SearchRun:
         roof = roof_seconds(search.task, trial.samples, search.machine)
         self.scheduler.learn(place, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
         self.counted += trial.outcome != "duplicate"
-        self.listener.trial(trial, self.counted + self.by_others(), search.best_seconds)
+        counted, elapsed = self.counted + self.by_others(), time.perf_counter() - self.begun
+        self.listener.trial(trial, counted, search.best_seconds)
+        left = search_left(counted, self.budget.trials, self.evaluated, elapsed, self.budget.seconds)
+        Forecast(len({each.task.tag for each in self.searches}), self.listener).search(left, self.searches)
 
     def by_others(self) -> int:
         """Trials of the budget that other tuners of the store have used up meanwhile: together they have one budget."""

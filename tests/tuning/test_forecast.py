@@ -1,0 +1,67 @@
+"""The forecast of a run holds all of it: the search, and what comes after it."""
+
+import io
+
+import pytest
+from bundle_support import no_care
+from listener_support import Recorder
+from rich.console import Console
+
+from autotune.cli import progress
+from autotune.store.store import Store
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.stages.forecast import FINALISTS_SECONDS, PROOF, Forecast
+from autotune.tuning.tune import tune
+from autotune.worker.loading.reading import open_payload
+
+
+class Watcher(Recorder):
+    def __init__(self):
+        super().__init__()
+        self.heard = []
+
+    def stage(self, sentence):
+        super().stage(sentence)
+        self.heard.append(("stage", sentence))
+
+    def forecast(self, left, whole):
+        self.heard.append(("left", left, whole))
+
+
+def test_what_is_left_falls_to_the_end_and_holds_what_comes_after_the_search(tmp_path):
+    watcher = Watcher()
+    with no_care(), Store.open(tmp_path / "store.journal") as store:
+        tune(open_payload("matmul,m=9,n=24,k=8"), store, tmp_path / "bundle", TuneOptions(trials=2), watcher)
+    stages = [each for each in watcher.heard if each[0] == "stage"]
+    race = next(each for each in stages if "finalists" in each[1])
+    searching = [each for each in watcher.heard[: watcher.heard.index(race)] if each[0] == "left"][:-1]
+    assert [left for _, left, _ in searching][-1] >= FINALISTS_SECONDS + sum(PROOF)
+    whole = searching[-1][2]
+    assert whole == pytest.approx(min(trial.seconds for trial in watcher.trials if trial.seconds))
+    after = [each[1] for each in watcher.heard if each[0] == "left"][len(searching) - 1 :]
+    assert after == sorted(after, reverse=True)
+    assert len(after) == 1 + 1 + len(PROOF)
+
+
+def test_tasks_that_raced_say_how_long_the_others_take(monkeypatch):
+    watcher, clock = Watcher(), iter([100.0, 104.0, 108.0])
+    monkeypatch.setattr("autotune.tuning.stages.forecast.perf_counter", lambda: next(clock))
+    forecast = Forecast(3, watcher)
+    for _ in range(3):
+        forecast.race()
+    assert [each[1] - sum(PROOF) for each in watcher.heard] == pytest.approx([3 * FINALISTS_SECONDS, 8.0, 4.0])
+
+
+def test_a_line_of_80_columns_has_the_bar_the_best_the_whole_and_what_is_left(monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "terminal", lambda **_: console)
+    with progress.ProgressLine("nano", 40) as line:
+        line._line.update(line._task, count="17/40")
+        line._best = "best 33.1 ns"
+        line.forecast(72.0, 57.8e-6)
+        line._line.refresh()
+        task = line._line.tasks[0]
+        assert 0 <= task.completed < task.total
+        shown = console.file.getvalue().splitlines()[-1]
+    for part in ("17/40", "best 33.1 ns, whole 57.8 us", "s left"):
+        assert part in shown
