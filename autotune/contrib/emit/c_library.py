@@ -28,7 +28,7 @@ def write_library(
     Args:
         library: The library.
         output: Folder to write to; the parts stay in it, below ``src``, where no compiler is here to link them.
-        more: Further parts of C.
+        more: Further parts of C, as of `source_text`.
         exported: Further symbols that others see.
 
     Raises:

@@ -135,7 +135,7 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
 
     Args:
         library: The library.
-        more: Names of files of C beside this one that come last.
+        more: Further parts, which come last: texts, or names of files of C beside this one.
     """
     parts = [
         f"/* {library.about} */\n#define _GNU_SOURCE\n",
@@ -152,7 +152,7 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
         part("threads.c" if library.threads > 1 else "one_thread.c"),
         part("runtime.c"),
         run_text(library),
-        *map(part, more),
+        *(part(each) if each.endswith(".c") else each for each in more),
     ]
     return "".join(parts)
 

@@ -6,14 +6,22 @@ from pathlib import Path
 from autotune.bundles.emit import KINDS, emit_bundle
 from autotune.contrib.emit.c_library import write_c
 from autotune.contrib.emit.c_source import SharedLibrary
+from autotune.contrib.emit.cmake_package import write_cmake
+from autotune.contrib.emit.onnx_model import write_onnx
 from autotune.contrib.emit.variants import compile_variants
 from autotune.contrib.emit.weights import weights_of
+from autotune.contrib.emit.wheel import write_wheel
 from autotune.core.c_names import c_name
 from autotune.core.errors import BundleError
 from autotune.store.bundle import read_bundle
 from autotune.worker.loading.reading import open_payload
 
-FORMS: dict[str, Callable[[SharedLibrary, Path], list[Path]]] = {"c": write_c}
+FORMS: dict[str, Callable[[SharedLibrary, Path], list[Path]]] = {
+    "c": write_c,
+    "cmake": write_cmake,
+    "wheel": write_wheel,
+    "onnx": write_onnx,
+}
 
 
 def emit_as(

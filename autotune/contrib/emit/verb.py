@@ -8,7 +8,7 @@ import typer
 from autotune.plugins import Verb
 from autotune.store.places import OUTPUT
 
-FORMS = ("c",)
+FORMS = ("c", "cmake", "wheel", "onnx")
 TEXTS = ("object", "llvm", "asm")
 
 

@@ -1,0 +1,72 @@
+"""`--as onnx`: a model of one node, an operator of ONNX Runtime whose code is the library beside it."""
+
+from pathlib import Path
+
+from autotune.contrib.emit.c_library import write_library
+from autotune.contrib.emit.c_source import SharedLibrary
+from autotune.core.errors import BundleError
+
+DOMAIN = "autotune"
+# ONNX's TensorProto.DataType
+TYPES = {"f32": 1, "i8": 3, "i32": 6, "i64": 7, "f16": 10, "f64": 11, "bf16": 16}
+READ, WRITTEN = ("input", "state"), ("state", "output")
+OPSET, IR_VERSION = 17, 8  # both of ONNX Runtime 1.16, the oldest that loads the library
+AFTER = "_after"  # of what a state is after a call
+
+
+def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
+    """Write a library that registers an operator, and a model of that operator alone.
+
+    Inputs are the payload's inputs and states, outputs its states after the call and its outputs; weights stay in their
+    file, which the library looks for beside itself.
+
+    Raises:
+        BundleError: The package ``onnx`` is not installed, no compiler is here, or it refuses.
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise BundleError(
+            "--as onnx writes a model with the package onnx, it is not installed; "
+            "pip install 'mlir-schedule-autotune[import]'"
+        ) from error
+    inputs = [(a, name) for a, name in library.given if a.role in READ]
+    outputs = [(a, name + AFTER if a.role == "state" else name) for a, name in library.given if a.role in WRITTEN]
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(library.name, [n for _, n in inputs], [n for _, n in outputs], domain=DOMAIN)],
+        library.name,
+        [info(name, TYPES[a.dtype], a.shape) for a, name in inputs],
+        [info(name, TYPES[a.dtype], a.shape) for a, name in outputs],
+    )
+    opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(DOMAIN, 1)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, doc_string=library.about)
+    path = output / f"{library.name}.onnx"
+    shared = write_library(library, output, (ports_text(library), "onnx.c"), ("RegisterCustomOps",))
+    onnx.save(model, str(path))
+    return [shared, path]
+
+
+def ports_text(library: SharedLibrary) -> str:
+    """C that says which arrays are inputs and outputs of the operator."""
+    names = {argument.name: number for number, argument in enumerate(library.payload.arguments)}
+    rows = []
+    for is_output, roles in enumerate((READ, WRITTEN)):
+        wanted = [argument for argument in library.payload.arguments if argument.role in roles]
+        rows += [f"  {{{names[a.name]}, {is_output}, {i}, {TYPES[a.dtype]}}},\n" for i, a in enumerate(wanted)]
+    weights = library.weights.path.name if library.weights else ""
+    return f"""\
+struct port {{
+  int array, is_output;
+  size_t index;
+  int type; /* ONNX's TensorProto.DataType */
+}};
+
+#define OPERATOR "{library.name}"
+#define DOMAIN_NAME "{DOMAIN}"
+#define WEIGHTS_NAME "{weights}"
+#define PORTS {len(rows)}
+static const struct port ports[] = {{
+{"".join(rows)}}};
+
+"""
