@@ -79,7 +79,7 @@ def measure(only: Only = "") -> None:
 
 def options(contest: Contest) -> list[str]:
     """Options of the comparison."""
-    return ["--baseline", "none" if contest.baseline == "loops" else contest.baseline, "--json"]
+    return ["--baseline", "none" if contest.baseline == "loops" else contest.baseline, "--rivals", "best", "--json"]
 
 
 def part(folder: Path) -> str:

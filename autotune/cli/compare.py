@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from autotune.reports.comparison import Comparison
 
 
+RIVALS = ("quick", "best")
+
+
 def compare(
     payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="As for `tune`.")],
     against: Annotated[
@@ -30,6 +33,9 @@ def compare(
     ] = None,
     seed: Annotated[int, typer.Option(parser=whole, help="Of the input data.")] = 0,
     threads: Threads = 1,
+    rivals: Annotated[
+        str, typer.Option(metavar="quick|best", help="best: also ways of libraries that tune themselves for minutes.")
+    ] = "quick",
     as_json: AsJson = False,
 ) -> None:
     """Time our schedules beside other libraries: one thread each, interleaved, every output verified.
@@ -46,13 +52,15 @@ def compare(
     from autotune.reports.compare import CompareOptions, compare
 
     check_seed(seed)
+    if rivals not in RIVALS:
+        raise typer.BadParameter(f"--rivals must be one of {', '.join(RIVALS)}, got {rivals!r}")
     names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
     with ProgressLine() as line:
         read, *others = read_payloads([payload, *(beside or [])], line)
     options = CompareOptions(
-        tuple(names), None if baseline == "none" else baseline, bundle, seed, tuple(others), threads
+        tuple(names), None if baseline == "none" else baseline, bundle, seed, tuple(others), threads, rivals == "best"
     )
-    with ProgressLine() as line:
+    with ProgressLine(is_spoken=True) as line:
         found = compare(read, home() / "bundles", options, line)
     if as_json:
         typer.echo(json.dumps(found.to_json()))

@@ -55,6 +55,7 @@ class CompareOptions:
         bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
         seed: Seed of the input data.
         beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
+        thorough: Whether libraries run in the ways that take minutes to prepare, too.
         threads: Threads that everybody may use; with several there are rows on one besides, and efficiencies.
     """
 
@@ -64,6 +65,7 @@ class CompareOptions:
     seed: int = 0
     beside: tuple[Payload, ...] = ()
     threads: int = 1
+    thorough: bool = False
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -106,7 +108,7 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     with (
         only_threads(1) as unset,
         Worker(ENTRY_SECONDS, threads=threads) as worker,
-        Contest(machine, worker, told) as contest,
+        Contest(machine, worker, told, thorough=options.thorough) as contest,
     ):
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")

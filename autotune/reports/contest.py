@@ -12,6 +12,7 @@ from autotune.core.listener import Listener
 from autotune.core.plugs.comparator import Comparator, LibraryVariant, Variants
 from autotune.core.trial import Samples
 from autotune.reports.entries import Contender
+from autotune.reports.format import duration
 from autotune.worker.bench.entry import Entry, Standing
 from autotune.worker.isolation.environment import only_threads
 from autotune.worker.race import Contestant, library, program, race
@@ -47,7 +48,9 @@ class Contest(Closing):
         standings: What became of each, by name.
     """
 
-    def __init__(self, machine: Machine, ours: Worker, listener: Listener) -> None:
+    def __init__(self, machine: Machine, ours: Worker, listener: Listener, *, thorough: bool = False) -> None:
+        """Begin with nobody; where it is thorough, libraries run in the ways that take minutes to prepare, too."""
+        self._thorough, self._progress = thorough, ""
         self.contenders: list[Contender] = []
         self.standings: dict[str, Standing] = {}
         self._machine, self._ours, self._listener = machine, ours, listener
@@ -61,16 +64,27 @@ class Contest(Closing):
 
     def enter(self, contenders: Sequence[Contender]) -> None:
         """Let everybody who is there enter."""
-        for contender in contenders:
+        for number, contender in enumerate(contenders, 1):
             entry = contender.entry
+            self._progress = f"{number} of {len(contenders)}"
             if entry is None:
                 self._note(contender, Standing("missing", diagnostic=contender.diagnostic))
             elif isinstance(entry.contender, Candidate):
-                self._listener.stage(f"preparing and verifying {contender.name}")
+                self._tell(contender.name)
                 contestant = program(entry, self._ours)
                 self._note(contender, contestant.enter(), contestant)
             else:
                 self._enter_library(contender, entry, entry.contender)
+
+    def _tell(self, name: str) -> None:
+        """Say who enters now, and how who came last did."""
+        before = ""
+        if self.contenders:
+            last = self.contenders[-1].name
+            standing = self.standings[last]
+            did = f"about {duration(standing.seconds)}" if standing.status == "ok" else standing.status
+            before = f"; {last}: {did}"
+        self._listener.stage(f"preparing and verifying {name}, {self._progress}{before}")
 
     def _note(self, contender: Contender, standing: Standing, contestant: Contestant | None = None) -> None:
         """Make a row; its contestant races if it is right."""
@@ -82,10 +96,10 @@ class Contest(Closing):
     def _enter_library(self, contender: Contender, entry: Entry, comparator: Comparator) -> None:
         """Try every way of a library: the fastest that is right is its row, those that fail have rows of their own."""
         failed: dict[str, Standing] = {}
-        best, ways = None, ways_of(comparator)
+        best, ways = None, ways_of(comparator, thorough=self._thorough)
         for variant in ways:
             name = row_name(contender.name, variant.name)
-            self._listener.stage(f"preparing and verifying {name}")
+            self._tell(name)
             found = self._prepare(replace(entry, name=name, contender=variant.comparator), variant.name)
             if found.standing.status == "ok":
                 best = found if best is None else self._faster(best, found, failed)
@@ -171,6 +185,12 @@ def row_name(library_name: str, way: str) -> str:
     return f"{library_name} ({way})" if way else library_name
 
 
-def ways_of(comparator: Comparator) -> tuple[LibraryVariant, ...]:
-    """The ways of a library; one without a name, where it has no choice."""
-    return comparator.variants() if isinstance(comparator, Variants) else (LibraryVariant("", comparator),)
+def ways_of(comparator: Comparator, *, thorough: bool = True) -> tuple[LibraryVariant, ...]:
+    """The ways of a library; one without a name, where it has no choice.
+
+    Args:
+        comparator: The library.
+        thorough: Whether ways that take minutes to prepare are among them.
+    """
+    ways = comparator.variants() if isinstance(comparator, Variants) else (LibraryVariant("", comparator),)
+    return tuple(way for way in ways if thorough or not way.is_slow)

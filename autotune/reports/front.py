@@ -105,6 +105,7 @@ def compare(
     bundle: str | Path | None = None,
     baseline: str | None = "passes",
     seed: int = 0,
+    thorough: bool = False,
 ) -> Comparison:
     """Our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs.
 
@@ -114,13 +115,14 @@ def compare(
         bundle: Bundle of the best schedules; by default the newest bundle of the payload on this machine.
         baseline: Pass pipeline that has a row; `None` for none.
         seed: Seed of the input data.
+        thorough: Whether libraries run in the ways that take minutes to prepare, too, as ``--rivals best``.
 
     Raises:
         ComparatorError: There is no such comparator.
         BundleError: The bundle is incomplete, edited, or of another payload.
     """
     libraries = tuple(against if against is not None else registered(COMPARATORS))
-    options = CompareOptions(libraries, baseline, Path(bundle) if bundle is not None else None, seed)
+    options = CompareOptions(libraries, baseline, Path(bundle) if bundle is not None else None, seed, thorough=thorough)
     return compare_all(payload_of(payload), home() / "bundles", options)
 
 

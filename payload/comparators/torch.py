@@ -20,6 +20,7 @@ from payload.programs import call_arguments, load_program
 COMPILERS = ("g++", "clang++", "c++")  # which torch.compile looks for
 ANYWHERE = ("eager", "traced")
 BY_COMPILER = ("compiled", "compiled with max-autotune")
+TUNED = ("compiled with max-autotune",)  # which takes minutes to prepare
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Torch:
     def variants(self) -> tuple[LibraryVariant, ...]:
         """Give the ways that there are: some need a C++ compiler."""
         ways = ANYWHERE + (BY_COMPILER if any(map(shutil.which, COMPILERS)) else ())
-        return tuple(LibraryVariant(way, replace(self, way=way)) for way in ways)
+        return tuple(LibraryVariant(way, replace(self, way=way), is_slow=way in TUNED) for way in ways)
 
     def version(self) -> str:
         """Version of PyTorch, the instructions its kernels use, and whether it has MKL and oneDNN."""

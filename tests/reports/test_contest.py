@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from compare_support import TINY, installed
+from listener_support import Recorder
 from strange_support import Strange, StrangeVariants
 from tuning_support import contraction_payload
 
@@ -14,9 +15,10 @@ from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
+from autotune.core.plugs.comparator import LibraryVariant
 from autotune.core.trial import OUTCOMES
-from autotune.registry import load_payload
-from autotune.reports.contest import Contest, split_heats
+from autotune.registry import load_comparator, load_payload
+from autotune.reports.contest import Contest, split_heats, ways_of
 from autotune.reports.entries import Contender
 from autotune.worker import race
 from autotune.worker.bench import entry as entries
@@ -162,3 +164,29 @@ def test_slow_contestants_run_after_the_others_beside_the_row_that_ratios_are_to
     standings["best"] = Standing("ok", seconds=50.0)
     assert split_heats(right, "best", standings) == [right]
     assert split_heats([], None, {}) == []
+
+
+def test_ways_that_take_minutes_to_prepare_are_run_only_where_they_are_asked_for():
+    class Slow(Strange):
+        def variants(self):
+            return LibraryVariant("quick", self), LibraryVariant("tuned", self, is_slow=True)
+
+    slow = Slow("looks_around")
+    assert [way.name for way in ways_of(slow, thorough=False)] == ["quick"]
+    assert [way.name for way in ways_of(slow, thorough=True)] == ["quick", "tuned"]
+    assert [way.name for way in load_comparator("torch").variants() if way.is_slow] in (
+        [],
+        ["compiled with max-autotune"],
+    )
+
+
+def test_who_enters_is_told_with_how_many_and_how_the_one_before_did(ours):
+    listener, payload = Recorder(), load_payload(TINY)
+    names = ("raises", "looks_around")
+    libraries = [Contender(name, Entry(name, payload, Strange(name))) for name in names]
+    with Contest(MACHINE, ours, listener) as held:
+        held.enter([Contender("default", Entry("default", payload, Candidate(None, PLAIN))), *libraries])
+    first, second, third = (said for said in listener.stages if said.startswith("preparing"))
+    assert first == "preparing and verifying default, 1 of 3"
+    assert second.startswith("preparing and verifying raises, 2 of 3; default: about ")
+    assert third == "preparing and verifying looks_around, 3 of 3; raises: failed"
