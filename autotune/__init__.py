@@ -160,11 +160,25 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         return import_module("importlib.metadata").version("mlir-schedule-autotune")
     if name not in LAZY:
-        raise AttributeError(f"module 'autotune' has no attribute {name!r}")
+        return feature(name)
     module, _, other = LAZY[name].partition(":")
     value = getattr(import_module(f"autotune.{module}"), other or name)
     globals()[name] = value
     return value
+
+
+def feature(name: str) -> object:
+    """A module that a feature adds to this one, by its entry point of the group ``autotune.modules``.
+
+    Raises:
+        AttributeError: There is none of this name.
+    """
+    points = import_module("importlib.metadata").entry_points(group="autotune.modules", name=name)
+    if not points or name.startswith("_"):
+        raise AttributeError(f"module 'autotune' has no attribute {name!r}")
+    module: object = next(iter(points)).load()
+    globals()[name] = module
+    return module
 
 
 def __dir__() -> list[str]:

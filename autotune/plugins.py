@@ -21,6 +21,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.stages`` | `ShownStage` of `show` |
 | ``autotune.payload_stages`` | `PayloadStage` of `show` |
 | ``autotune.lists`` | `Listing` for `list` |
+| ``autotune.modules`` | module that is ``autotune.NAME`` then |
 | ``autotune.writers`` | function that writes a family's schedule of a task as a script |
 
 A feature may open groups of its own, as cost functions do (``autotune.costs``).

@@ -9,6 +9,7 @@ from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.compiler.codegen.fingerprint import Fingerprints
 from autotune.compiler.codegen.object_code import add_kernels, runner_libraries
+from autotune.compiler.codegen.object_code import object_code as object_of
 from autotune.compiler.ir.module import check_module, context, describe, symbol
 from autotune.compiler.lowering.part import Part, run_part
 from autotune.compiler.lowering.pipeline import run_pipeline
@@ -24,6 +25,7 @@ from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.printable import first_lines
 
 LOOP = "__autotune_calls"
+PACKED_ENTRY = f"_mlir__mlir_ciface_{LOOP}"  # in object code: takes the addresses of its arguments, in an array
 
 
 class Program:
@@ -64,6 +66,10 @@ class Program:
     def bind(self, arrays: Sequence[Array]) -> "BoundProgram":
         """Fix the arrays that calls read and write: in argument order, then those of `weights`."""
         return BoundProgram(self, self._function, arrays)
+
+    def object_code(self) -> bytes:
+        """Its object file, whose entry is `PACKED_ENTRY`; code of other compilers is not in it."""
+        return object_of(self._engine)
 
 
 class BoundProgram:

@@ -1,0 +1,244 @@
+"""Calls of a program on tensors: their addresses are written where the program reads them, and results are new tensors.
+
+A program's intermediates lie in one arena: so a call takes a context that nobody else uses, and threads that call at
+once have one each. What is made of weights, such as panels, is shared, and made again where a weight has changed.
+"""
+
+import ctypes
+import operator
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+
+from autotune.bundles.contexts import ContextPool
+from autotune.compiler.codegen.kernel_code import LinkedKernel
+from autotune.compiler.codegen.object_code import runner_libraries
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.contrib.torch_backend.kept import Kept, KeptArgument
+from autotune.core.host.cores import physical_cores
+from autotune.core.payload import DTYPES, Argument, Array
+from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject
+
+V = TypeVar("V")
+TORCH_DTYPES = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i8": torch.int8,
+}
+ADDRESS = torch.Tensor.data_ptr
+VERSION = operator.attrgetter("_version")
+ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class OutOfBoundsError(Exception):
+    """A whole number of an input is none that the program can take; PyTorch is to say what becomes of it."""
+
+
+class MadeOf(Generic[V]):
+    """Values that are made of tensors; made again where those are others, lie elsewhere or have been written.
+
+    Args:
+        make: Makes a value of tensors.
+    """
+
+    def __init__(self, make: Callable[[Sequence[torch.Tensor]], V]) -> None:
+        self._make = make
+        self._made: dict[tuple[int, ...], tuple[list[int], V, Any]] = {}
+
+    def of(self, tensors: Sequence[torch.Tensor]) -> V:
+        """The value of tensors; PyTorch counts what writes them, but for writes past it, such as by ``.data``."""
+        try:
+            state = [*map(ADDRESS, tensors), *map(VERSION, tensors)]
+        except RuntimeError:  # made under inference_mode: nobody counts
+            return self._make(tensors)
+        key = tuple(map(id, tensors))
+        if (known := self._made.get(key)) is not None and known[0] == state:
+            return known[1]
+        value = self._make(tensors)
+
+        def forget(_: object) -> None:
+            self._made.pop(key, None)
+
+        held = [weakref.ref(tensor, forget) for tensor in tensors]
+        self._made[key] = (state, value, held)
+        return value
+
+
+class Context:
+    """A program in this process, with the descriptors that it is called with; one call at a time."""
+
+    def __init__(self, kept: Kept) -> None:
+        for library in runner_libraries():
+            ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+        made = MadeObject(kept.program.symbol, kept.code)
+        self._linked = LinkedKernel(ForeignKernel("graph", "torch", (), made))
+        self._function = ENTRY(self._linked.value)
+        arguments = kept.program.arguments
+        self._descriptors = [descriptor(argument.shape) for argument in arguments]
+        self._addresses = [0] * len(arguments)
+        self._pointers = [ctypes.c_void_p(ctypes.addressof(each)) for each in self._descriptors]
+        self._calls = ctypes.c_int64(1)
+        given = [*map(ctypes.addressof, self._pointers), ctypes.addressof(self._calls)]
+        self._packed = (ctypes.c_void_p * len(given))(*given)
+
+    def run(self, addresses: list[int]) -> None:
+        """Call the program once on elements that lie at these addresses, an argument each."""
+        if addresses != self._addresses:
+            for each, address, before in zip(self._descriptors, addresses, self._addresses, strict=True):
+                if address != before:
+                    each[0] = each[1] = address
+            self._addresses = addresses
+        self._function(self._packed)
+
+
+def descriptor(shape: Sequence[int]) -> Any:  # noqa: ANN401 - an array of ctypes
+    """A memref's descriptor: two addresses, the offset, sizes and strides of elements in row-major order."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(range(len(shape))):
+        strides[axis], step = step, step * shape[axis]
+    return (ctypes.c_int64 * (3 + 2 * len(shape)))(0, 0, 0, *shape, *strides)
+
+
+class RegionProgram:
+    """A region's program, which any number of threads may call.
+
+    Args:
+        kept: The program.
+        likes: Results as PyTorch gives them, in shape, strides and element type.
+        threads: Threads that the program may use.
+    """
+
+    def __init__(self, kept: Kept, likes: Sequence[torch.Tensor], threads: int = 1) -> None:
+        self._kept, arguments = kept, kept.program.arguments
+        most = max(1, len(physical_cores()) // threads)
+        self._contexts = ContextPool(lambda: Context(kept), most)
+        self._contexts.put(self._contexts.get())  # what cannot be linked is told now
+        self._constants = {name: np.ascontiguousarray(array) for name, array in kept.constants.items()}
+        self._weights = [a.number for a in arguments if a.source == "weight"]
+        made = {a.number for a in arguments if a.source == "weight" and a.order}
+        made |= {arguments[panels.source].number for panels in kept.program.panels}
+        self._sources = sorted(made)
+        self._made = MadeOf(self._make)
+        self._inputs = [
+            (number, a.number, TORCH_DTYPES[a.dtype], a) for number, a in enumerate(arguments) if a.source == "input"
+        ]
+        self._bounded = [(a.number, *bounds) for a in arguments if (bounds := bounds_of(a)) is not None]
+        self._results = [(tuple(like.shape), like.dtype) for like in likes]
+        self._strided = {n: like.stride() for n, like in enumerate(likes) if not like.is_contiguous()}
+        self._sizes = [tuple(like.shape) for like in likes]
+        self._fixed = [self._constants[a.name].ctypes.data if a.source == "constant" else 0 for a in arguments]
+        self._in_place = [(n, a.number) for n, a in enumerate(arguments) if a.source == "weight" and not a.order]
+        self._seen = [0] * len(arguments)
+        self._outputs = [(n, a.number) for n, a in enumerate(arguments) if a.source == "output"]
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Compute once: new tensors of the region's results.
+
+        Args:
+            tensors: Inputs and weights of the region, in order.
+
+        Raises:
+            OutOfBoundsError: An index is none of the tensor that it is taken from.
+        """
+        for number, low, high in self._bounded:
+            whole = tensors[number]
+            least, most = torch.aminmax(whole.view(torch.int8) if whole.dtype is torch.bool else whole)
+            if least.item() < low or most.item() >= high:
+                raise OutOfBoundsError
+        made, made_addresses = self._made.of([tensors[number] for number in self._sources])
+        addresses = made_addresses.copy()
+        copies = []
+        for number, source in self._in_place:
+            address = tensors[source].data_ptr()
+            if address != self._seen[number]:  # the first time, and where somebody moved the weight
+                weight = tensors[source].contiguous()
+                if weight.data_ptr() == address:
+                    self._seen[number] = address
+                copies.append(weight)
+                address = weight.data_ptr()
+            addresses[number] = address
+        for number, source, _, _ in self._inputs:
+            tensor = tensors[source]
+            if not tensor.is_contiguous():
+                tensor = tensor.contiguous()
+                copies.append(tensor)
+            addresses[number] = tensor.data_ptr()
+        results = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in self._results]
+        for number, source in self._outputs:
+            addresses[number] = results[source].data_ptr()
+        context = self._contexts.get()
+        try:
+            context.run(addresses)
+        finally:
+            self._contexts.put(context)
+        for number, strides in self._strided.items():
+            plain = results[number]
+            results[number] = torch.empty_strided(self._sizes[number], strides, dtype=plain.dtype, device="cpu")
+            results[number].copy_(plain)
+        del made, copies  # which the program has read by now
+        return results
+
+    def _make(self, tensors: Sequence[torch.Tensor]) -> tuple[list[Array], list[int]]:
+        """Arrays that are made of weights, and addresses of all arguments that no call gives."""
+        values = dict(zip(self._sources, tensors, strict=True))
+        arguments, addresses = self._kept.program.arguments, self._fixed.copy()
+        arrays: list[Array] = []
+        for number, argument in enumerate(arguments):
+            if argument.source == "panels":
+                array = self._panels(argument, values)
+            elif argument.source == "weight" and argument.order:
+                array = arranged(argument, values[argument.number])
+            else:
+                continue
+            arrays.append(array)
+            addresses[number] = array.ctypes.data
+        return arrays, addresses
+
+    def _panels(self, argument: KeptArgument, values: dict[int, torch.Tensor]) -> Array:
+        """A weight in panels."""
+        known = self._kept.program.panels[argument.number]
+        source = self._kept.program.arguments[known.source]
+        packed = PanelWeight(**asdict(known)).pack(arranged(source, values[source.number]))
+        return aligned(packed, Argument("panels", "weight", argument.shape, argument.dtype))
+
+
+def bounds_of(argument: KeptArgument) -> tuple[int, int] | None:
+    """Bounds of an input's whole numbers that not all numbers of its type are within."""
+    if argument.source != "input" or argument.accepts is None:
+        return None
+    held = np.iinfo(DTYPES[argument.dtype])
+    low, high = argument.accepts
+    return None if low <= held.min and high > held.max else (low, high)
+
+
+def arranged(argument: KeptArgument, weight: torch.Tensor) -> Array:
+    """A weight's elements as an argument has them."""
+    turned = weight.detach().permute(argument.order) if argument.order else weight.detach()
+    return to_numpy(turned.contiguous()).reshape(argument.shape)
+
+
+def aligned(array: Array, argument: Argument) -> Array:
+    """A copy that begins where vectors may be loaded at once."""
+    from autotune.core.host.machine import this_machine
+    from autotune.core.host.pages import aligned_empty
+
+    mine = aligned_empty(argument, this_machine().pages)
+    mine[...] = array
+    return mine
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """Elements of a contiguous tensor, where they lie."""
+    name = {torch.bfloat16: "bf16", torch.bool: "i8"}.get(tensor.dtype)
+    if name is None:
+        return np.asarray(tensor.numpy())
+    plain = tensor.view(torch.int16 if name == "bf16" else torch.int8)
+    return np.asarray(plain.numpy()).view(DTYPES[name])

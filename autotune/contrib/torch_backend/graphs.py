@@ -1,0 +1,242 @@
+"""Functions of graphs: what a graph of aten ops becomes, prepared by the first call, whose tensors are real."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from autotune.contrib.torch_backend.calls import MadeOf, OutOfBoundsError, RegionProgram
+from autotune.contrib.torch_backend.held import split
+from autotune.contrib.torch_backend.kept import keep_uncovered, read_uncovered
+from autotune.contrib.torch_backend.options import BackendOptions
+from autotune.contrib.torch_backend.programs import GraphRegion, key_of, program_of
+from autotune.contrib.torch_backend.regions import (
+    has_known_types,
+    is_item,
+    partition,
+    refused_ops,
+    say_once,
+    supported,
+    why_not,
+)
+from autotune.core.errors import AutotuneError
+
+Tensors = Sequence[torch.Tensor]
+Run = Callable[[Tensors], Sequence[Any]]
+MOST_TURNS = 16  # of taking ops out that the importer refuses
+
+
+class GraphFunction:
+    """A graph as PyTorch calls it: a list of tensors in, which it empties, a list of results out.
+
+    Args:
+        module: The graph, functional.
+        kinds: ``"weight"``, ``"constant"``, or ``""`` for what calls give, a word each placeholder.
+        options: Options of the backend.
+    """
+
+    _boxed_call = True  # as PyTorch asks for functions that take one list
+
+    def __init__(self, module: GraphModule, kinds: Sequence[str], options: BackendOptions) -> None:
+        self._graph, self._lifted = lift(module)
+        self._kinds, self._options = (*kinds, *("constant" for _ in self._lifted)), options
+        self._lock = threading.Lock()
+        self._fixed = [number for number, kind in enumerate(kinds) if kind == "constant"]
+        self._run: Run | None = None
+
+    def __call__(self, arguments: list[torch.Tensor]) -> Sequence[Any]:
+        """Compute once."""
+        tensors = (*arguments, *self._lifted)
+        arguments.clear()
+        if self._run is None:
+            with self._lock:
+                if self._run is None:
+                    self._run = self._start(tensors)
+        return self._run(tensors)
+
+    def _start(self, tensors: Tensors) -> Run:
+        """What calls run from now on."""
+        with torch.no_grad():
+            run = prepare(self._graph, self._kinds, tensors, self._options)
+        if not self._fixed:
+            return run
+        first = MadeOf(lambda _: object())
+        state = first.of([tensors[number] for number in self._fixed])
+
+        def checked(given: Tensors) -> Sequence[Any]:
+            if first.of([given[number] for number in self._fixed]) is state:
+                return run(given)
+            kinds = ["" if kind == "constant" else kind for kind in self._kinds]
+            with self._lock, torch.no_grad():
+                self._fixed, self._run = [], prepare(self._graph, kinds, given, self._options)
+            return self._run(given)
+
+        return checked
+
+
+def lift(module: GraphModule) -> tuple[Graph, tuple[torch.Tensor, ...]]:
+    """A copy of a graph, and the tensors that it holds, which are its last placeholders now."""
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    last = next((node for node in reversed(graph.nodes) if node.op == "placeholder"), None)
+    held: list[torch.Tensor] = []
+    for node in [each for each in graph.nodes if each.op == "get_attr"]:
+        with graph.inserting_after(last) if last is not None else graph.inserting_before(next(iter(graph.nodes))):
+            last = graph.placeholder(f"lifted{len(held)}")
+        held.append(getattr(module, node.target))
+        last.meta["val"] = node.meta.get("val", held[-1])
+        node.replace_all_uses_with(last)
+        graph.erase_node(node)
+    return graph, tuple(held)
+
+
+def prepare(whole: Graph, kinds: Sequence[str], tensors: Tensors, options: BackendOptions) -> Run:
+    """A function of all tensors of a graph: one program, or a module of programs and of PyTorch's own ops.
+
+    Args:
+        whole: The graph.
+        kinds: Kinds of its placeholders, as in `GraphFunction`.
+        tensors: A tensor for each placeholder.
+        options: Options of the backend.
+    """
+    if not all(is_plain(each) for each in tensors if isinstance(each, torch.Tensor)):
+        say_once("backend autotune: tensors must be dense ones on the processor, one is not; PyTorch runs the graph")
+        return as_run(GraphModule(torch.nn.Module(), whole))
+    parts = split(whole, kinds)
+    compute = parts.held
+    if compute is None:
+        return prepare_rest(parts.graph, parts.kinds, tensors, options)
+    held, sources = MadeOf(lambda weights: compute(*weights)), parts.sources
+    values = (*tensors, *held.of([tensors[number] for number in sources]))
+    run = prepare_rest(parts.graph, parts.kinds, values, options)
+    return lambda given: run((*given, *held.of([given[number] for number in sources])))
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Tell whether programs can read a tensor: dense, on the processor, no subclass with a meaning of its own."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not tensor.is_neg()
+    )
+
+
+def as_run(module: torch.nn.Module) -> Run:
+    """A module as a function of a sequence."""
+    return lambda given: module(*given)
+
+
+def prepare_rest(graph: Graph, kinds: Sequence[str], tensors: Tensors, options: BackendOptions) -> Run:
+    """As `prepare`, of a graph that computes nothing of weights alone; ops that the importer refuses are left out."""
+    whole = GraphRegion(graph, tuple(kinds))
+    constants = [tensor for tensor, kind in zip(tensors, kinds, strict=True) if kind == "constant"]
+    record = options.folder / f"{key_of(whole, constants, options.threads)}.json"
+    uncovered = known = read_uncovered(record)
+    for _ in range(MOST_TURNS):
+        try:
+            run = build(whole, tensors, uncovered, options)
+        except RefusedError as error:
+            uncovered |= error.ops
+            continue
+        say_uncovered(graph, uncovered)
+        if uncovered != known:
+            keep_uncovered(record, uncovered)
+        return run
+    say_once(f"backend autotune: a graph of {len(graph.nodes)} nodes runs as PyTorch runs it, too many ops are refused")
+    return as_run(GraphModule(torch.nn.Module(), graph))
+
+
+class RefusedError(Exception):
+    """The importer refuses some ops.
+
+    Attributes:
+        ops: The ops.
+    """
+
+    def __init__(self, ops: frozenset[str]) -> None:
+        super().__init__(", ".join(sorted(ops)))
+        self.ops = ops
+
+
+def build(whole: GraphRegion, tensors: Tensors, uncovered: frozenset[str], options: BackendOptions) -> Run:
+    """A graph without some ops, in programs.
+
+    Raises:
+        RefusedError: More ops are refused.
+    """
+    if supported(whole.graph, uncovered):
+        return run_of(whole, tensors, options)
+    module = partition(whole.graph, uncovered)
+    kinds = dict(zip((node.name for node in whole.placeholders), whole.held, strict=True))
+    values = dict(zip(kinds, tensors, strict=True))
+    for node in [each for each in module.graph.nodes if each.op == "call_module"]:
+        part: Any = module.get_submodule(node.target)
+        names = [used.name for used in node.args]
+        is_single = isinstance(part.graph.output_node().args[0], Node)
+        region = as_region(part.graph, [kinds.get(name, "") for name in names])
+        run = run_of(region, [values[name] if kinds.get(name) else None for name in names], options)
+        module.set_submodule(node.target, RegionModule(run, is_single=is_single))
+    return as_run(module)
+
+
+def as_region(graph: Graph, held: Sequence[str]) -> GraphRegion:
+    """A submodule's graph as a region, whose output is a tuple."""
+    output = graph.output_node()
+    if isinstance(output.args[0], Node):
+        output.args = ((output.args[0],),)
+    return GraphRegion(graph, tuple(held))
+
+
+class RegionModule(torch.nn.Module):  # type: ignore[misc]
+    """A region in the module around it.
+
+    Args:
+        run: Function of the region's tensors.
+        is_single: Whether that module expects a tensor and no tuple.
+    """
+
+    def __init__(self, run: Run, *, is_single: bool) -> None:
+        super().__init__()
+        self._run, self._is_single = run, is_single
+
+    def forward(self, *tensors: torch.Tensor) -> Any:  # noqa: ANN401 - a tensor, or several
+        """What the region gives."""
+        results = self._run(tensors)
+        return results[0] if self._is_single else tuple(results)
+
+
+def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options: BackendOptions) -> Run:
+    """A region as a function of its tensors; PyTorch's own where it cannot be a program.
+
+    Raises:
+        RefusedError: The importer refuses some of its ops.
+    """
+    plainly = as_run(GraphModule(torch.nn.Module(), region.graph))
+    try:
+        program = RegionProgram(program_of(region, tensors, options), region.results, options.threads)
+    except AutotuneError as error:
+        if ops := refused_ops(error, region.graph):
+            raise RefusedError(ops) from error
+        say_once(f"backend autotune: a region of {len(region.graph.nodes)} ops runs as PyTorch runs it: {error}")
+        return plainly
+
+    def run(given: Tensors) -> Sequence[Any]:
+        try:
+            return program(given)
+        except OutOfBoundsError:
+            return plainly(given)
+
+    return run
+
+
+def say_uncovered(graph: Graph, uncovered: frozenset[str]) -> None:
+    """Say which ops run as PyTorch runs them, each once."""
+    for node in graph.nodes:
+        if node.op == "call_function" and not is_item(node):
+            why = "the importer does not cover it" if str(node.target) in uncovered else why_not(node)
+            why = why or ("" if has_known_types(node) else "programs have no tensors of its element type or size")
+            if why:
+                say_once(f"backend autotune: {node.target} runs as PyTorch runs it: {why}")

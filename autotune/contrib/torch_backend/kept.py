@@ -1,0 +1,176 @@
+"""Kept programs: object code on disk, with how it is called, by the key of what it computes; read as data, no pickle.
+
+    store/KEY/program.json, program.o, constants.safetensors      store/KEY.json: ops of a graph that PyTorch runs
+
+Whatever is damaged, of another format or of another machine counts as not there: it is compiled anew.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from autotune.core.host.files import read_file
+from autotune.core.payload import DTYPES, Array
+from autotune.store.bundle import replace_folder
+
+FORMAT = 1  # 1: the first
+PROGRAM, CODE, CONSTANTS = "program.json", "program.o", "constants.safetensors"
+MOST_JSON, MOST_CODE, MOST_CONSTANTS = 16 << 20, 256 << 20, 8 << 30
+Source = Literal["input", "weight", "constant", "panels", "output"]
+
+
+@dataclass(frozen=True)
+class KeptArgument:
+    """An argument of a program, in the order in which it takes them.
+
+    Attributes:
+        source: What it is given: an input or weight of the region, a constant, panels of a weight, or a result.
+        number: Which one: of the region's tensors, of `KeptProgram.panels`, or of the results.
+        shape: Sizes as the program has them.
+        dtype: MLIR element type, one of `DTYPES`.
+        name: Name of a constant.
+        order: Dimensions of the weight in the order in which the program has them; empty where it has them as they are.
+        accepts: Least whole number that an input may hold, and the one above the largest; `None` for any.
+    """
+
+    source: Source
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    name: str = ""
+    order: tuple[int, ...] = ()
+    accepts: tuple[int, int] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its elements."""
+        return prod(self.shape) * DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True)
+class KeptPanels:
+    """How a weight is stored in panels; the fields are those of `PanelWeight`."""
+
+    source: int
+    position: int
+    shape: tuple[int, ...]
+    columns: int
+    transposed: bool
+    precision: str = ""
+
+
+@dataclass(frozen=True)
+class KeptProgram:
+    """How object code is called.
+
+    Attributes:
+        arguments: Arguments of the entry, in order.
+        panels: Weights in panels.
+        symbol: Name of its entry.
+        searched: Candidates of the search that chose its schedules; 0 for the default ones.
+        error: What its outputs may be off.
+        sha256: Hashes of the files beside it, by name.
+        format: Version of the format.
+    """
+
+    arguments: tuple[KeptArgument, ...]
+    panels: tuple[KeptPanels, ...]
+    symbol: str
+    searched: int
+    error: float
+    sha256: Mapping[str, str]
+    format: int = FORMAT
+
+    def broken_constraint(self) -> str | None:
+        """What no program may say, as a sentence; `None` where it says nothing of the kind."""
+        if self.format != FORMAT:
+            return f"format must be {FORMAT}, got {self.format}"
+        if any(a.dtype not in DTYPES or any(size < 1 for size in a.shape) for a in self.arguments):
+            return "arguments must have known element types and sizes of at least 1"
+        if any(not 0 <= panels.source < len(self.arguments) for panels in self.panels):
+            return "panels must be of an argument"
+        counts = {"panels": len(self.panels)}
+        if any(not 0 <= a.number < counts.get(a.source, a.number + 1) for a in self.arguments):
+            return "arguments must have a number that there is"
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A program as it is kept.
+
+    Attributes:
+        program: How it is called.
+        code: The object file.
+        constants: Values of its constants, by name.
+    """
+
+    program: KeptProgram
+    code: bytes
+    constants: Mapping[str, Array]
+
+
+def read_kept(folder: Path) -> Kept | None:
+    """The program in a folder, if it was kept whole."""
+    from safetensors.numpy import load  # heavy
+
+    with suppress(OSError, ValidationError, ValueError, KeyError):
+        program = TypeAdapter(KeptProgram).validate_json(read_file(folder / PROGRAM, MOST_JSON))
+        code = read_file(folder / CODE, MOST_CODE)
+        data = read_file(folder / CONSTANTS, MOST_CONSTANTS)
+        if program.broken_constraint() is None and hashes(code, data) == dict(program.sha256):
+            return Kept(program, code, load(data))
+    return None
+
+
+def keep(
+    folder: Path,
+    arguments: Sequence[KeptArgument],
+    panels: Sequence[KeptPanels],
+    symbol: str,
+    code: bytes,
+    constants: Mapping[str, Array],
+    *,
+    searched: int = 0,
+    error: float = 0.0,
+) -> Kept:
+    """A program, kept in a folder if that can be written."""
+    from safetensors.numpy import save  # heavy
+
+    data = save(dict(constants))
+    program = KeptProgram(tuple(arguments), tuple(panels), symbol, searched, error, hashes(code, data))
+    with suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        files = {PROGRAM: json.dumps(asdict(program), indent=1) + "\n", CODE: code, CONSTANTS: data}
+        replace_folder(folder, files)
+    return Kept(program, code, constants)
+
+
+def hashes(code: bytes, constants: bytes) -> dict[str, str]:
+    """Hex sha256 of the files of a program, by name."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in ((CODE, code), (CONSTANTS, constants))}
+
+
+def read_uncovered(path: Path) -> frozenset[str]:
+    """Ops of a graph that PyTorch runs, as they were recorded; none where nothing was."""
+    with suppress(OSError, ValidationError):
+        return frozenset(TypeAdapter(list[str]).validate_json(read_file(path, MOST_JSON)))
+    return frozenset()
+
+
+def keep_uncovered(path: Path, ops: frozenset[str]) -> None:
+    """Record the ops of a graph that PyTorch runs."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False) as file:
+            file.write(json.dumps(sorted(ops)) + "\n")
+        os.replace(file.name, path)

@@ -1,0 +1,72 @@
+"""What may be asked of the backend: the ``options`` of `torch.compile`."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from autotune.core.errors import OptionError
+from autotune.core.host.cores import MOST_THREADS
+from autotune.core.options import MOST_COUNT, MOST_SECONDS, check_real, check_whole
+from autotune.worker.loading.paths import cache
+
+
+@dataclass(frozen=True)
+class BackendOptions:
+    """Options of the backend.
+
+    Attributes:
+        trials: Candidates of a search that is done before the first call; 0 for the default schedules.
+        seconds: Time after which the search of one program ends; `None` for no such limit.
+        error: What outputs may be off, of the largest of each; tasks may then round operands.
+        threads: Threads that a program may use.
+        store: Folder that programs, bundles and trials are kept in; empty for the user's cache.
+
+    Raises:
+        OptionError: An option is out of its range.
+    """
+
+    trials: int = 0
+    seconds: float | None = None
+    error: float = 0.0
+    threads: int = 1
+    store: str = ""
+
+    def __post_init__(self) -> None:
+        check_whole("trials", self.trials, 0, MOST_COUNT)
+        if self.seconds is not None:
+            check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
+        check_real("error", self.error, 0.0, 1.0, example=0.01)
+        check_whole("threads", self.threads, 1, MOST_THREADS)
+
+    @property
+    def folder(self) -> Path:
+        """Folder that programs are kept in."""
+        return Path(self.store) if self.store else cache() / "torch"
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """The options that a search takes."""
+        given = {name: value for name, value in asdict(self).items() if name != "store"}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> BackendOptions:
+    """The options that a user gives to `torch.compile`.
+
+    Args:
+        given: Values by name.
+        mode: A mode of `torch.compile`, of which the backend knows the default alone.
+
+    Raises:
+        OptionError: An option is unknown or out of its range, or a mode is asked for.
+    """
+    names = [each.name for each in fields(BackendOptions)]
+    if mode not in (None, "default"):
+        raise OptionError(f"backend autotune must be used without a mode, got {mode!r}; give options={{'trials': 100}}")
+    if unknown := set(given or {}) - set(names):
+        raise OptionError(f"options of backend autotune must be among {', '.join(names)}; got {', '.join(unknown)}")
+    values = dict(given or {})
+    if "store" in values:
+        values["store"] = str(values["store"])
+    return BackendOptions(**values)

@@ -1,0 +1,132 @@
+"""A graph in pieces: regions that become programs, and between them what PyTorch runs."""
+
+import operator
+import re
+import warnings
+from collections.abc import Mapping
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from autotune.contrib.torch_backend.calls import TORCH_DTYPES
+from autotune.contrib.torch_backend.held import VIEWS, is_random
+from autotune.core.errors import AutotuneError
+
+NAMED = re.compile(r"node \S+ \((aten\.[\w.]+|prims\.[\w.]+)\)|(?:torch\.)(aten\.[\w.]+|prims\.[\w.]+)")
+LEAST_OPS = 2  # that compute, in a region between ops of PyTorch's
+DTYPES = frozenset({*TORCH_DTYPES.values(), torch.bool} - {torch.float64})
+OPEN = (torch.SymInt, torch.SymFloat, torch.SymBool)
+SAID = set[str]()
+
+
+class BackendWarning(UserWarning):
+    """Something runs as PyTorch runs it, or is compiled more than once."""
+
+
+def say_once(sentence: str) -> None:
+    """Warn in one line, once a process."""
+    if sentence not in SAID:
+        SAID.add(sentence)
+        warnings.warn(sentence, BackendWarning, stacklevel=2)
+
+
+class Coverage(OperatorSupportBase):  # type: ignore[misc]
+    """Which nodes may be in a region.
+
+    Args:
+        uncovered: Ops that the importer refused.
+        views: Names of nodes that must stay views of others.
+    """
+
+    def __init__(self, uncovered: frozenset[str], views: frozenset[str] = frozenset()) -> None:
+        self._uncovered, self._views = uncovered, views
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        """Tell whether the importer may cover a node: an op of PyTorch's that changes nothing and draws nothing."""
+        if node.op != "call_function":
+            return False
+        if is_item(node):
+            return self.is_node_supported(submodules, node.all_input_nodes[0])
+        if str(node.target) in self._uncovered or node.name in self._views or why_not(node):
+            return False
+        return has_known_types(node)
+
+
+def why_not(node: Node) -> str:
+    """Why an op is in no region, whatever the importer says; empty where it may be in one."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace not in ("aten", "prims"):
+        return "it is no op of PyTorch's own"
+    if op._schema.is_mutable:
+        return "it changes a tensor in place"
+    return "it draws random numbers" if is_random(node) else ""
+
+
+def has_known_types(node: Node) -> bool:
+    """Tell whether programs have tensors of the kinds that a node reads and gives."""
+    if any(isinstance(each.meta.get("val"), OPEN) for each in node.all_input_nodes):
+        return False
+    return all(is_known(value) for each in (node, *node.all_input_nodes) for value in values_of(each))
+
+
+def values_of(node: Node) -> list[torch.Tensor]:
+    """Tensors without elements that a node gives, those that somebody reads."""
+    if isinstance(value := node.meta.get("val"), torch.Tensor):
+        return [value]
+    return [each.meta["val"] for each in node.users if isinstance(each.meta.get("val"), torch.Tensor) and is_item(each)]
+
+
+def is_item(node: Node) -> bool:
+    """Tell whether a node is one of the results of another."""
+    return node.target is operator.getitem
+
+
+def is_known(value: torch.Tensor) -> bool:
+    """Tell whether programs have tensors of this kind."""
+    return value.dtype in DTYPES and value.device.type == "cpu" and value.numel() > 0
+
+
+def supported(graph: Graph, uncovered: frozenset[str]) -> bool:
+    """Tell whether a whole graph may become one program."""
+    coverage = Coverage(uncovered, shared_views(graph))
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    results = graph.output_node().args[0]
+    plain = all(isinstance(node, Node) and node.op == "call_function" for node in results)
+    distinct = len(set(results)) == len(results)
+    return bool(calls) and plain and distinct and all(coverage.is_node_supported({}, node) for node in calls)
+
+
+def shared_views(graph: Graph) -> frozenset[str]:
+    """Names of views by which two results of a graph are the same elements: who writes one writes the other."""
+    chains = dict[Node, list[list[Node]]]()
+    for result in {node for node in graph.output_node().args[0] if isinstance(node, Node)}:
+        chain, base = list[Node](), result
+        while base.op == "call_function" and base.target in VIEWS:
+            chain.append(base)
+            base = base.all_input_nodes[0]
+        chains.setdefault(base, []).append(chain)
+    return frozenset(node.name for found in chains.values() if len(found) > 1 for chain in found for node in chain)
+
+
+def refused_ops(error: AutotuneError, graph: Graph) -> frozenset[str]:
+    """The ops of a graph that an error names."""
+    names = {name for found in NAMED.finditer(str(error)) for name in found.groups() if name}
+    targets = {str(node.target) for node in graph.nodes if node.op == "call_function"}
+    return frozenset(target for target in targets if any(target == n or target.startswith(f"{n}.") for n in names))
+
+
+def partition(graph: Graph, uncovered: frozenset[str]) -> GraphModule:
+    """A graph as a module of regions, each a call of a module, and the ops between them."""
+    copied = Graph()
+    copied.output(copied.graph_copy(graph, {}))
+    module, coverage = GraphModule(torch.nn.Module(), copied), Coverage(uncovered, shared_views(copied))
+    parts = CapabilityBasedPartitioner(module, coverage, allows_single_node_partition=False)
+    found = [part for part in parts.propose_partitions() if sum(map(computes, part.nodes)) >= LEAST_OPS]
+    return parts.fuse_partitions(found)
+
+
+def computes(node: Node) -> bool:
+    """Tell whether a node computes something, and is no view."""
+    return node.op == "call_function" and node.target not in VIEWS and not is_item(node)

@@ -1,0 +1,83 @@
+"""Kept programs are data: what is damaged, of another format or impossible counts as not there."""
+
+import json
+
+import numpy as np
+import pytest
+
+from autotune.contrib.torch_backend.kept import (
+    CODE,
+    CONSTANTS,
+    PROGRAM,
+    KeptArgument,
+    keep,
+    keep_uncovered,
+    read_kept,
+    read_uncovered,
+)
+from autotune.contrib.torch_backend.options import read_options
+from autotune.core.errors import OptionError
+
+ARGUMENTS = (
+    KeptArgument("input", 0, (2, 3), "i64", accepts=(0, 5)),
+    KeptArgument("constant", 0, (3,), "f32", "c"),
+    KeptArgument("output", 0, (2,), "f32"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    keep(tmp_path / "a", ARGUMENTS, (), "entry", b"code", {"c": np.arange(3, dtype=np.float32)}, searched=7, error=0.1)
+    return tmp_path / "a"
+
+
+def test_what_is_kept_is_read_again(folder):
+    kept = read_kept(folder)
+    assert (kept.program.arguments, kept.program.searched, kept.program.error) == (ARGUMENTS, 7, 0.1)
+    assert kept.code == b"code"
+    np.testing.assert_array_equal(kept.constants["c"], [0, 1, 2])
+
+
+@pytest.mark.parametrize("name", [PROGRAM, CODE, CONSTANTS])
+def test_what_is_damaged_or_missing_is_not_there(folder, name):
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[:-3])
+    assert read_kept(folder) is None
+    (folder / name).unlink()
+    assert read_kept(folder) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("format", 2), ("symbol", 3), ("arguments", [{**vars(ARGUMENTS[0]), "dtype": "i3"}]), ("panels", [{}])],
+)
+def test_what_no_program_may_say_is_not_there(folder, field, value):
+    said = json.loads((folder / PROGRAM).read_text())
+    (folder / PROGRAM).write_text(json.dumps({**said, field: value}))
+    assert read_kept(folder) is None
+
+
+def test_ops_that_are_left_out_are_recorded(tmp_path):
+    assert read_uncovered(tmp_path / "b.json") == frozenset()
+    keep_uncovered(tmp_path / "b.json", frozenset({"aten.x.default"}))
+    assert read_uncovered(tmp_path / "b.json") == {"aten.x.default"}
+    (tmp_path / "b.json").write_text("{")
+    assert read_uncovered(tmp_path / "b.json") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("given", "mode", "said"),
+    [
+        ({"trails": 3}, None, "must be among trials, seconds, error, threads, store; got trails"),
+        ({"trials": -1}, None, "trials must be from 0"),
+        ({"error": 2}, None, "error must be from 0 to 1"),
+        ({}, "max-autotune", "without a mode, got 'max-autotune'"),
+    ],
+)
+def test_options_that_are_refused(given, mode, said):
+    with pytest.raises(OptionError, match=said):
+        read_options(given, mode)
+
+
+def test_a_store_may_be_named(tmp_path):
+    assert read_options({"store": tmp_path}).folder == tmp_path

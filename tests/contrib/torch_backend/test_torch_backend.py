@@ -1,0 +1,299 @@
+"""Modules under `torch.compile(.., backend="autotune")` give what PyTorch gives in float64, and change what it does."""
+
+import copy
+import threading
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+from torch import nn  # noqa: E402
+
+import autotune as at  # noqa: E402
+from autotune.contrib.torch_backend.calls import MadeOf  # noqa: E402
+from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
+from autotune.contrib.torch_backend.regions import SAID, BackendWarning  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def inference():
+    torch._dynamo.reset()
+    SAID.clear()
+    torch.manual_seed(0)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", BackendWarning)
+        yield said
+
+
+def sentences(said):
+    return [str(each.message) for each in said if each.category is BackendWarning]
+
+
+def compiled(function):
+    return torch.compile(function, backend="autotune")
+
+
+def assert_close(ours, theirs, tolerance=2e-5):
+    assert ours.shape == theirs.shape
+    apart = (ours.double() - theirs.double()).abs().max().item()
+    assert apart <= tolerance * max(1.0, theirs.double().abs().max().item())
+
+
+def assert_right(function, *inputs):
+    """A function of tensors is right against itself in float64, with weights of that type."""
+    exact = copy.deepcopy(function).double() if isinstance(function, nn.Module) else function
+    ours = compiled(function)(*inputs)
+    assert_close(ours, exact(*(each.double() if each.is_floating_point() else each for each in inputs)))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.all, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x):
+        q, k, v = (each.unflatten(-1, (4, 8)).transpose(1, 2) for each in self.all(self.norm(x)).chunk(3, -1))
+        return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+
+class Sums(nn.Module):
+    """Buffers that calls change, a mask, and a weight that is computed of another."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(4, 4).tril() == 0)
+        self.register_buffer("total", torch.zeros(1))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.weight = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        self.total.add_(x.sum())
+        self.calls += 1
+        return (x @ F.normalize(self.weight)).masked_fill(self.mask, -1) + self.total * self.calls
+
+
+def convolutions():
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1)).eval()
+    net[1].running_mean.normal_()
+    net[1].running_var.uniform_(1, 2)
+    return net
+
+
+def test_layers_whose_weights_change():
+    net, x = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.Linear(32, 8)).eval(), torch.randn(6, 20)
+    ours = compiled(net)
+    assert_close(ours(x), copy.deepcopy(net).double()(x.double()))
+    other = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.Linear(32, 8))
+    net.load_state_dict(other.state_dict())
+    assert_close(ours(x), other(x))
+    net[0].weight.data = torch.ones(32, 20)
+    assert_close(ours(x), net(x))
+
+
+def test_convolutions_whose_statistics_change():
+    net, x = convolutions(), torch.randn(2, 3, 8, 8)
+    ours = compiled(net)
+    assert_close(ours(x), copy.deepcopy(net).double()(x.double()))
+    net[1].running_mean.add_(1)
+    assert_close(ours(x), net(x))
+    turned = x.to(memory_format=torch.channels_last)
+    assert_close(ours(turned), net(turned))
+    assert ours(turned).stride() == net(turned).stride()
+
+
+def test_attention_on_other_sizes(inference):
+    block = Attention().eval()
+    ours, exact = compiled(block), copy.deepcopy(block).double()
+    for tokens in (5, 6, 7):
+        x = torch.randn(2, tokens, 32)
+        assert_close(ours(x), exact(x.double()))
+    assert "compiled for each" in " ".join(sentences(inference))
+
+
+def test_ops_that_the_importer_does_not_cover(inference):
+    def function(x):
+        return torch.linalg.cholesky(torch.relu(x @ x.T) + 10 * torch.eye(4)).sum(0) * 2 + 1
+
+    assert_right(function, torch.randn(4, 4))
+    (line,) = [each for each in sentences(inference) if "cholesky" in each]
+    assert "runs as PyTorch runs it" in line
+    assert "\n" not in line
+
+
+def test_a_graph_in_two():
+    def function(x):
+        y = torch.relu(x @ x) + 1
+        torch._dynamo.graph_break()
+        return (y @ x).softmax(-1) * 2
+
+    assert_right(function, torch.randn(8, 8))
+
+
+def test_inputs_that_are_changed_and_views_that_are_returned():
+    def function(x, y):
+        x.add_(1)
+        z = x @ y
+        y.mul_(z.sum())
+        return z, x[1:], y, z.t()
+
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    a, b = x.clone(), y.clone()
+    ours, theirs = compiled(function)(x, y), function(a, b)
+    for one, other in zip((*ours, x, y), (*theirs, a, b), strict=True):
+        assert_close(one, other)
+        assert one.stride() == other.stride()
+    assert ours[2] is y
+    ours[1].zero_()
+    assert not x[1:].any()
+    ours[3].zero_()
+    assert not ours[0].any()
+
+
+def test_buffers_that_calls_change():
+    ours, theirs = Sums(), Sums()
+    theirs.load_state_dict(ours.state_dict())
+    called, x = compiled(ours), torch.randn(4, 4)
+    for _ in range(3):
+        assert_close(called(x), theirs(x))
+    assert ours.calls == theirs.calls == 3
+    ours.mask.zero_()
+    theirs.mask.zero_()
+    assert_close(called(x), theirs(x))
+
+
+def test_numbers_beside_tensors():
+    def function(x, whole, real, flag):
+        y = (x * real + whole).tanh()
+        return (y + 1 if flag else y), whole + 1
+
+    ours, x = compiled(function), torch.randn(5, 7)
+    for numbers in ((1, 2.5, True), (1, 3.5, True), (3, 1.5, False)):
+        result, whole = ours(x, *numbers)
+        exact, expected = function(x.double(), *numbers)
+        assert_close(result, exact)
+        assert whole == expected
+
+
+def test_whole_numbers_and_truth_values():
+    table = nn.Embedding(10, 8)
+
+    def function(places, mask):
+        return table(places) * mask[..., None], places.sum(), places.to(torch.int32) * 2, places > 3
+
+    ours = compiled(function)
+    places, mask = torch.randint(0, 10, (2, 5)), torch.rand(2, 5) > 0.5
+    for one, other in zip(ours(places, mask), function(places, mask), strict=True):
+        assert one.dtype == other.dtype
+        assert_close(one, other)
+    with pytest.raises(IndexError):
+        ours(places + 5, mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_element_types(dtype):
+    layer, x = nn.Sequential(nn.Linear(16, 16), nn.SiLU()).to(dtype), torch.randn(6, 16).to(dtype)
+    ours = compiled(layer)(x)
+    assert ours.dtype == dtype
+    assert_close(ours, layer(x), 1e-14 if dtype == torch.float64 else 2e-2)
+
+
+def test_arrays_that_lie_otherwise():
+    def function(x):
+        return (x + 1).t(), x * 2
+
+    ours = compiled(function)
+    for x in (torch.randn(6, 5), torch.randn(5, 6).t(), torch.randn(12, 5)[::2]):
+        for one, other in zip(ours(x), function(x), strict=True):
+            assert_close(one, other)
+            assert one.stride() == other.stride()
+
+
+def test_results_that_are_computed_of_nothing_or_given():
+    def function(x, y):
+        return x, y * 2, y * 2, x.view(-1), None, 3, torch.arange(3), y + torch.tensor([1.0, 2.0])
+
+    x, y = torch.randn(3, 4), torch.randn(2)
+    ours = compiled(function)(x, y)
+    assert ours[0] is x
+    assert ours[3].data_ptr() == x.data_ptr()
+    assert ours[4:6] == (None, 3)
+    for number in (1, 2, 6, 7):
+        assert_close(ours[number], function(x, y)[number])
+
+
+def test_what_draws_and_what_is_empty_is_left_to_pytorch(inference):
+    ours, x = compiled(lambda x: F.dropout(x, 0.5, True) @ x), torch.ones(8, 8)
+    assert not torch.equal(ours(x), ours(x))
+    assert "it draws random numbers" in " ".join(sentences(inference))
+    assert compiled(lambda x: x.relu() + 1)(torch.ones(0, 4)).shape == (0, 4)
+
+
+def test_threads_that_call_at_once_and_modules_that_share_a_graph():
+    nets = [nn.Sequential(nn.Linear(24, 24), nn.BatchNorm1d(24), nn.ReLU()).eval() for _ in range(2)]
+    for net in nets:
+        net[1].running_mean.normal_()
+    ours = [compiled(net) for net in nets]
+    inputs = [torch.randn(16, 24) for _ in nets]
+    expected = [copy.deepcopy(net).double()(x.double()) for net, x in zip(nets, inputs, strict=True)]
+    wrong = []
+
+    def call(number):
+        with torch.no_grad():
+            for _ in range(50):
+                if (ours[number](inputs[number]) - expected[number]).abs().max() > 1e-4:
+                    wrong.append(number)
+
+    call(0)
+    call(1)
+    threads = [threading.Thread(target=call, args=(number,)) for number in (0, 1, 0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_weights_that_nobody_counts_changes_of():
+    with torch.inference_mode():
+        net, x = nn.Linear(20, 32).eval(), torch.randn(6, 20)
+        ours = compiled(net)
+        ours(x)
+        net.weight.mul_(2)
+        assert_close(ours(x), net(x))
+
+
+def test_graphs_for_training_are_refused():
+    with torch.enable_grad(), pytest.raises(Exception, match=r"gradients are enabled here; call the model under"):
+        compiled(nn.Linear(4, 4))(torch.randn(2, 4))
+
+
+def test_exported_programs_and_programs_that_are_kept(monkeypatch):
+    net, x = nn.Sequential(nn.Linear(12, 20), nn.Tanh()).eval(), torch.randn(3, 12)
+    exported = torch.export.export(net, (x,))
+    assert_close(at.torch.compile(exported)(x), net(x))
+    torch._dynamo.reset()
+    monkeypatch.setattr("autotune.contrib.torch_backend.programs.import_model", None)  # it is not imported again
+    assert program_of.__module__ == "autotune.contrib.torch_backend.programs"
+    assert_close(at.torch.compile(exported)(x), net(x))
+
+
+def test_a_search_is_kept(tmp_path):
+    net, x = nn.Sequential(nn.Linear(12, 20), nn.ReLU()).eval(), torch.randn(3, 12)
+    ours = torch.compile(net, backend="autotune", options={"trials": 2, "store": tmp_path})
+    assert_close(ours(x), copy.deepcopy(net).double()(x.double()))
+    assert (tmp_path / "trials.journal").is_file()
+    (searched,) = tmp_path.glob("*-search")
+    assert (tmp_path / searched.name.removesuffix("-search") / "program.json").is_file()
+
+
+def test_values_are_made_again_of_tensors_that_changed():
+    made = []
+    values = MadeOf(lambda tensors: made.append(1) or tensors[0].sum().item())
+    tensor = torch.ones(3)
+    assert [values.of([tensor]), values.of([tensor])] == [3, 3]
+    tensor.add_(1)
+    assert values.of([tensor]) == 6
+    tensor.data = torch.zeros(3)
+    assert values.of([tensor]) == 0
+    assert len(made) == 3
