@@ -12,6 +12,7 @@ from statistics import median
 
 from autotune.core.stats import Interval, median_interval
 
+STEADY_SHARE = 0.7  # of its best: a kernel that usually was below it shared the core, and times say nothing
 ROOF_ERROR = 1.03  # of a roof: a share above it is no error of measuring
 
 

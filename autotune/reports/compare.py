@@ -35,9 +35,9 @@ from autotune.reports.entries import (
 from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Standing
-from autotune.worker.bench.noise import PAIRS, measure_noise
 from autotune.worker.isolation.environment import only_threads
 from autotune.worker.isolation.limits import check_memory
+from autotune.worker.kept_roofs import limits_of
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
@@ -113,7 +113,8 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
         told.stage("measuring roofs and noise of this machine")
-        roofs, floor = worker.roofs(machine), measure_noise(machine, worker, PAIRS)
+        limits = limits_of(machine, worker)
+        roofs, floor = limits.roofs, limits.floor
         roof = roof_contenders(payload, parts, flops, roofs, machine=machine, seed=options.seed)
         plain = baseline_contenders(
             payload, baseline, flops, machine=machine, seed=options.seed, worker=worker, listener=told

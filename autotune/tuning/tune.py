@@ -37,7 +37,8 @@ from autotune.tuning.stages.summary import Proof, Searched, Winners, fronts_of, 
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.user_script import parts_of, read_own, rehearse_all
 from autotune.tuning.stages.workplace import Workplace, check_means, open_workplace
-from autotune.worker.bench.noise import PAIRS, measure_noise
+from autotune.worker.bench.noise import PAIRS
+from autotune.worker.kept_roofs import limits_of
 from autotune.worker.remote.team import Team
 
 
@@ -119,8 +120,8 @@ def open_run(
     parts = parts_of(payload, own)
     notes = rewriter().prove(payload, parts, machine, options.seed, worker)
     listener.stage("measuring roofs and noise of this machine")
-    roofs = worker.roofs(machine)
-    floor = max(least_floor, measure_noise(machine, worker, PAIRS))
+    limits = limits_of(machine, worker, PAIRS)
+    roofs, floor = limits.roofs, max(least_floor, limits.floor)
     if own is None:
         payload, parts, chosen = rewriter().choose(
             payload, parts, machine, floor=floor, seed=options.seed, worker=worker

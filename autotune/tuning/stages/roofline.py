@@ -7,13 +7,12 @@ from autotune.core.host.machine import Machine
 from autotune.core.scripts.user_family import WHOLE
 from autotune.core.task import Member, Task
 from autotune.core.trial import Samples
-from autotune.core.winner_time import ROOF_ERROR
+from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE
 from autotune.store.bundle import SCHEDULE, BundleFiles
 from autotune.worker.bench.roofs import reference_flops
 
 QUIET_SHARE = 0.95  # of the roof: an FMA kernel below it was disturbed
 NARROW = ("f16", "bf16", "i8")
-STEADY_SHARE = 0.7  # of its best: an FMA kernel that usually was below it shared the core, and times say nothing
 
 
 def share_of_roof(flops: float, samples: Samples, machine: Machine) -> float:
