@@ -32,6 +32,7 @@ from autotune.reports.entries import (
     read_contender,
     weight_bytes,
 )
+from autotune.store.bundle import read_bundle
 from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Standing
@@ -88,6 +89,8 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     """
     libraries = [load_comparator(name) for name in dict.fromkeys(options.against)]
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
+    if options.bundle is not None:
+        read_bundle(options.bundle)  # which is refused before anything takes its time
     for each in (payload, *options.beside):
         check_memory(each)
     told = NoteKeeper(listener)

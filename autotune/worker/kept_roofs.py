@@ -24,11 +24,11 @@ NEAR = 0.95  # of the kept rate: a sample above it is as fast
 
 
 @dataclass(frozen=True)
-class Limits:
+class MachineLimits:
     """What a machine does at best, and how little it can tell apart.
 
     Attributes:
-        roofs: Its highest rates.
+        roofs: Highest rates of the machine.
         floor: Relative difference that an A/A comparison stays below in 95 of 100 cases.
     """
 
@@ -36,7 +36,7 @@ class Limits:
     floor: float
 
 
-def limits_of(machine: Machine, bench: Bench, pairs: int = PAIRS) -> Limits:
+def limits_of(machine: Machine, bench: Bench, pairs: int = PAIRS) -> MachineLimits:
     """Roofs and noise, as they are kept for this machine or else measured; those of others are always measured.
 
     Args:
@@ -51,7 +51,7 @@ def limits_of(machine: Machine, bench: Bench, pairs: int = PAIRS) -> Limits:
     kept = read_limits(machine) if is_here else None
     if kept is not None and is_valid(kept.roofs.flops, bench.call(sample_rate, machine, ROOF_SECONDS)):
         return kept
-    found = Limits(bench.roofs(machine), measure_noise(machine, bench, pairs))
+    found = MachineLimits(bench.roofs(machine), measure_noise(machine, bench, pairs))
     if is_here:
         write_limits(machine, found)
     return found
@@ -80,7 +80,7 @@ def limits_file(machine: Machine) -> Path:
     return cache() / "limits" / f"{machine.fingerprint}-{machine.pages}.json"
 
 
-def read_limits(machine: Machine) -> Limits | None:
+def read_limits(machine: Machine) -> MachineLimits | None:
     """What was kept; `None` where nothing was, or it is older than an hour or of another format."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         data = json.loads(limits_file(machine).read_text())
@@ -88,11 +88,11 @@ def read_limits(machine: Machine) -> Limits | None:
         if data["format_version"] == FORMAT_VERSION and is_young:
             roofs = Roofs(**{name: float(rate) for name, rate in data["roofs"].items()})
             if min(asdict(roofs).values()) > 0:
-                return Limits(roofs, float(data["floor"]))
+                return MachineLimits(roofs, float(data["floor"]))
     return None
 
 
-def write_limits(machine: Machine, found: Limits) -> None:
+def write_limits(machine: Machine, found: MachineLimits) -> None:
     """Keep them; where nothing can be written, the next command measures again."""
     data = {
         "format_version": FORMAT_VERSION,

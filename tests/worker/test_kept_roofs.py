@@ -7,10 +7,10 @@ import pytest
 
 from autotune.core.host.machine import Roofs, this_machine
 from autotune.worker import kept_roofs
-from autotune.worker.kept_roofs import HOUR, Limits, limits_file, limits_of, read_limits, write_limits
+from autotune.worker.kept_roofs import HOUR, MachineLimits, limits_file, limits_of, read_limits, write_limits
 from autotune.worker.worker import Worker
 
-FOUND = Limits(Roofs(1e11, 1e10, 5e10), 0.02)
+FOUND = MachineLimits(Roofs(1e11, 1e10, 5e10), 0.02)
 
 
 @pytest.fixture(autouse=True)
