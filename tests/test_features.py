@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from warm_pythons import WITHOUT_CARE
 
 ROOT = Path(__file__).parent.parent
 FEATURES = sorted(path.parent.name for path in (ROOT / "autotune" / "contrib").glob("*/__init__.py"))
@@ -26,7 +27,7 @@ def write_points(about, name, points):
 def install_without(removed, folder):
     """An installation of the packages in a folder, without some features and their entry points."""
     for package in ("autotune", "payload", "schedules"):
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, folder / package)  # with what is compiled
     for name in removed:
         shutil.rmtree(folder / "autotune" / "contrib" / name)
     gone = tuple(f"autotune.contrib.{name}." for name in removed)
@@ -47,7 +48,7 @@ def run_in(folder, *words):
     work = folder / "work"
     work.mkdir(exist_ok=True)
     code = f"import sys; sys.path.insert(0, {str(folder)!r}); from autotune.cli import main; main()"
-    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(folder), str(WITHOUT_CARE)))}
     done = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=work, env=environment, capture_output=True, text=True, check=False
     )
