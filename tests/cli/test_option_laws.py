@@ -23,6 +23,7 @@ VERBS = {
     "compare": ["nosuch"],
     "demo": ["nosuch"],
     "show": ["nosuch"],
+    "emit": [NOWHERE],
     "explain": [NOWHERE],
     "report": [NOWHERE],
     "generate": ["nosuch", "--prompt-tokens", "1"],

@@ -43,3 +43,7 @@ def test_a_bundle_of_a_busy_core_says_so_wherever_it_is_shown():
     assert busy.roof_fraction > 1
     assert "something else worked the core" in busy.unsteady
     assert not describe(bundle).unsteady
+
+
+def test_a_share_above_a_roof_that_is_unknown_has_a_reason():
+    assert "the core was busy all along" in why_above(1.2, 1e-4, this_machine(), 0.0)

@@ -7,5 +7,5 @@ import sys
 def run(text):
     """Run a block, which must succeed; but a replay that is right may not find its speed-up again beside other work."""
     done = subprocess.run(text, shell=True, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode and not (done.returncode == 1 and "right, max error" in done.stdout):
+    if done.returncode and not (done.returncode == 1 and "verified, max error" in done.stdout):
         sys.exit(f"exit code {done.returncode} of {text}{done.stdout}")

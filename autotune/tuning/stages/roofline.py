@@ -32,12 +32,12 @@ def why_above(share: float | None, reference_seconds: float | None, machine: Mac
         share: Share of the FMA roof; `None` where it is unknown.
         reference_seconds: Seconds a call of the FMA kernel beside the program; `None` where it was not run.
         machine: The host.
-        roof: Operations a second of the FMA kernel when the roofs were measured.
+        roof: Operations a second of the FMA kernel when the roofs were measured; 0 where that is unknown.
     """
     if share is None or share <= 1.0:
         return ""
     above = "it would be faster than the FMA roof, which is all there is"
-    reached = reference_flops(machine) / reference_seconds / roof if reference_seconds else 1.0
+    reached = reference_flops(machine) / reference_seconds / roof if reference_seconds and roof else 1.0
     if reached < QUIET_SHARE:
         return (
             f"{above}: the FMA kernel beside it reached {reached:.0%} of what it did at the start, so that something "
@@ -77,7 +77,7 @@ def why_unsteady(
         drift: Usual time of the FMA kernel beside the program over its best.
         reference_seconds: Seconds a call of the FMA kernel beside the program; `None` where it was not run.
         machine: The host.
-        roof: Operations a second of the FMA kernel when the roofs were measured.
+        roof: Operations a second of the FMA kernel when the roofs were measured; 0 where that is unknown.
     """
     reached = 1 / drift
     if reference_seconds and roof:
