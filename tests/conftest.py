@@ -5,6 +5,7 @@
 
 import gc
 import os
+import signal
 import sys
 from itertools import count
 
@@ -18,6 +19,11 @@ from autotune import cli
 
 DATABASES = count()
 LONG = ("test_wheel.py", "test_pages.py")  # half a minute each: begun last, they would keep one process busy alone
+
+
+def pytest_configure():
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a shell's background job: programs would ignore it, too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
