@@ -1,0 +1,169 @@
+"""`torch.compile(model, backend="autotune")` beside Inductor and eager, in docs/results.md: `measure`, then `render`.
+
+Models of timm and transformers with random weights (`foreign_zoo`), none of them all zeros; on one thread, with default
+schedules, without a search. Each runs in a process of its own, twice: the first compiles and keeps the programs, the
+second starts from them, checks results against float64 and lets the three ways take turns. Needs the extras
+`foreign-models` and `torch`.
+"""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+from blocks import Only, keep, read, serve, table
+
+MODELS = {
+    "FULL": ("convnext-tiny", "regnety-008", "swin-tiny", "t5-small encoder", "clip text", "pythia-70m"),
+    "SMALL": (
+        "convnext",
+        "regnetx",
+        "densenet",
+        "efficientnet",
+        "mobilenetv3",
+        "vit",
+        "deit",
+        "mixer",
+        "resmlp",
+        "seresnet",
+        "repvgg",
+        "bert",
+        "gpt2",
+        "llama",
+    ),
+}
+TINY = "one layer of 4x4"  # whose call is nothing but overhead
+ROUNDS, ROUND_SECONDS = 15, 0.03
+TOLERANCE = 1e-3  # of the largest value; or four times the error of PyTorch's own float32
+AS_PYTORCH = 4.0
+
+
+def make(name: str) -> tuple[Any, tuple[Any, ...]]:
+    """A model in eval mode, and its inputs; the same each time."""
+    import foreign_zoo
+    import torch
+
+    torch.manual_seed(0)
+    if name == TINY:
+        return torch.nn.Linear(4, 4).eval(), (torch.randn(4, 4),)
+    model, inputs = {**foreign_zoo.FULL, **foreign_zoo.SMALL}[name]()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if not weight.any():  # a model of zeros, as some begin, would give zeros whatever it computes
+                weight.normal_(0, 0.02)
+    return model.eval(), inputs
+
+
+def run_model(name: str, target: Path, *, timed: bool) -> None:
+    """Compile a model in this process; write what was found."""
+    import torch
+
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    model, inputs = make(name)
+    with torch.inference_mode(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        ours = torch.compile(model, backend="autotune")
+        begun = time.perf_counter()
+        result = ours(*inputs)
+        found: dict[str, Any] = {"warm_seconds" if timed else "cold_seconds": time.perf_counter() - begun}
+        found["said"] = sorted({str(each.message) for each in said if "backend autotune" in str(each.message)})
+        if timed:
+            found |= check(model, inputs, result)
+            torch._dynamo.reset()
+            inductor = torch.compile(model)
+            begun = time.perf_counter()
+            inductor(*inputs)
+            found["inductor_seconds"] = time.perf_counter() - begun
+            ways = {"ours": ours, "inductor": inductor, "eager": model}
+            found["seconds"] = take_turns({way: lambda f=f: f(*inputs) for way, f in ways.items()})
+    target.write_text(json.dumps(found))
+
+
+def check(model: Any, inputs: tuple[Any, ...], result: Any) -> dict[str, Any]:  # noqa: ANN401 - of torch
+    """Largest errors of ours and of PyTorch's float32, relative to the largest value of float64."""
+    exact = copy.deepcopy(model).double()(*(x.double() if x.is_floating_point() else x for x in inputs))
+    largest = exact.abs().max().item()
+    errors = [((each.double() - exact).abs().max() / largest).item() for each in (result, model(*inputs))]
+    return {"error": errors[0], "eager_error": errors[1], "right": errors[0] <= max(TOLERANCE, AS_PYTORCH * errors[1])}
+
+
+def take_turns(ways: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Median seconds of a call by each way, round by round in turn."""
+    for way in ways.values():
+        for _ in range(3):
+            way()
+    calls = {name: max(1, int(ROUND_SECONDS / seconds_of(way, 2))) for name, way in ways.items()}
+    rounds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            rounds[name].append(seconds_of(way, calls[name]))
+    return {name: median(each) for name, each in rounds.items()}
+
+
+def seconds_of(way: Callable[[], Any], calls: int) -> float:
+    """Seconds of a call, of so many in a row."""
+    begun = time.perf_counter()
+    for _ in range(calls):
+        way()
+    return (time.perf_counter() - begun) / calls
+
+
+def measure(only: Only = "", again: bool = False) -> None:
+    """Record every model that contains `only`."""
+    for name in (TINY, *MODELS["FULL"], *MODELS["SMALL"]):
+        if only not in name:
+            continue
+        found: dict[str, Any] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for timed in (False, True):
+                target = Path(folder) / "found.json"
+                command = [sys.executable, __file__, "one", name, str(target), *(["timed"] if timed else [])]
+                subprocess.run(command, check=True)
+                found |= json.loads(target.read_text())
+        keep("torch_backend", name.replace(" ", "_"), {"model": name, **found})
+
+
+def part(folder: Path) -> str:
+    """The table of a machine."""
+    names = (TINY, *MODELS["FULL"], *MODELS["SMALL"])
+    found = [each for name in names if (each := read(folder, name.replace(" ", "_")))]
+    models = [each for each in found if each["model"] != TINY]
+    if not models:
+        return ""
+    ratios = {way: [each["seconds"][way] / each["seconds"]["ours"] for each in models] for way in ("inductor", "eager")}
+    right = sum(each["right"] for each in models)
+    rows = [
+        f"| `{each['model']}` | {each['seconds']['ours'] * 1e3:.3g} ms | "
+        + " | ".join(f"{each['seconds'][way] / each['seconds']['ours']:.2f} x" for way in ratios)
+        + f" | {each['error']:.1g} | {each['warm_seconds']:.1f} s | {each['inductor_seconds']:.1f} s |"
+        for each in models
+    ]
+    lines = [
+        f"\nIn `results/{folder.parent.name}`: {right} of {len(models)} right; geometric mean "
+        f"{geometric_mean(ratios['inductor']):.2f} x Inductor (worst {min(ratios['inductor']):.2f}), "
+        f"{geometric_mean(ratios['eager']):.2f} x eager (worst {min(ratios['eager']):.2f})."
+    ]
+    for each in found:
+        if each["model"] == TINY:
+            took = {way: f"{seconds * 1e6:.0f} us" for way, seconds in each["seconds"].items()}
+            lines.append(
+                f"A call of {TINY} takes {took['ours']}, Inductor's {took['inductor']}, eager's {took['eager']}."
+            )
+    head = ("model", "a call", "Inductor / ours", "eager / ours", "error", "first call, kept", "first call, Inductor")
+    return "\n".join(lines) + "\n\n" + table(head, rows)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["one"]:
+        run_model(sys.argv[2], Path(sys.argv[3]), timed=sys.argv[4:] == ["timed"])
+    else:
+        serve("torch_backend", measure, part)
