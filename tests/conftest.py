@@ -22,7 +22,7 @@ LONG = ("test_wheel.py", "test_pages.py")  # half a minute each: begun last, the
 
 
 def pytest_configure():
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a shell's background job: programs would ignore it, too
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job: children would, too
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
