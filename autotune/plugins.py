@@ -12,7 +12,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |
-| ``autotune.backends`` | `OpenBackend`: external code generation |
+| ``autotune.rivals`` | `Rivals`, called ``code``: code of others, which competes with schedules |
 | ``autotune.techniques`` | tuple of `Technique`, which `explain` ablates |
 | ``autotune.baselines`` | `Baseline`, a pipeline to race against |
 | ``autotune.comparators`` | `Comparator`, a library that `compare` times beside |
@@ -24,41 +24,40 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.modules`` | module that is ``autotune.NAME`` then |
 | ``autotune.writers`` | function that writes a family's schedule of a task as a script |
 
-A feature may open groups of its own, as cost functions do (``autotune.costs``).
+A feature may open groups of its own, as cost functions (``autotune.costs``) and back ends (``autotune.backends``) do.
 """
 
 from collections.abc import Callable
 
 from autotune.core.ops.dialect import Dialect
 from autotune.core.payload import Argument, Payload
-from autotune.core.plugs.backend import Backend
 from autotune.core.plugs.comparator import Comparator
 from autotune.core.plugs.family import Baseline, Family
 from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import Rewriter
 from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.plugs.rivals import OpenRivals, Rivals
 from autotune.core.plugs.verb import Arguments, Listing, PayloadStage, ShownStage, Verb, VerbOption, option
 from autotune.core.scripts.technique import Technique
 
 PayloadFactory = Callable[[dict[str, str]], Payload]  # parameters by name
-OpenBackend = Callable[[str], Backend]  # of what follows the colon of `--backend NAME:ARGUMENT`
 
 __all__ = [
     "Argument",
     "Arguments",
-    "Backend",
     "Baseline",
     "Comparator",
     "Dialect",
     "Family",
     "Importer",
     "Listing",
-    "OpenBackend",
+    "OpenRivals",
     "Payload",
     "PayloadFactory",
     "PayloadStage",
     "Rewriter",
     "Rewrites",
+    "Rivals",
     "ShownStage",
     "Technique",
     "Verb",

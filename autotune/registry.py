@@ -20,6 +20,7 @@ from autotune.core.plugs.family import Baseline, Family
 from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import NO_REWRITER, Rewriter
+from autotune.core.plugs.rivals import NO_RIVALS, Rivals
 from autotune.core.plugs.verb import Listing, Verb, VerbOption
 from autotune.core.scripts.technique import Technique
 from autotune.core.space import Config
@@ -35,19 +36,20 @@ STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
 SAMPLERS = "autotune.samplers"
 REWRITES = "autotune.rewrites"  # of compiled code
 REWRITERS, RULES = "autotune.rewriters", "rules"
-BACKENDS, PRECISIONS = "autotune.backends", "autotune.precisions"
+RIVALS, CODE = "autotune.rivals", "code"
+PRECISIONS = "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-SEARCHED = (SCHEDULES, PRECISIONS, BACKENDS)  # whatever may compute a task
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, *SEARCHED, TECHNIQUES, BASELINES, COMPARATORS)
-OF_COMMANDS = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS)  # of the command line, which no payload needs
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, TECHNIQUES, BASELINES, COMPARATORS)
+# Groups of which nobody names a member.
+UNNAMED = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, REWRITERS, REWRITES, RIVALS, SAMPLERS)
 
 
 def groups() -> tuple[str, ...]:
     """Groups of what payloads, searches and comparisons name: our own first, then those that features open."""
     opened = {group for group in every_point().groups if group.startswith("autotune.")}
-    return (*GROUPS, *sorted(opened - {*GROUPS, *OF_COMMANDS, REWRITERS, REWRITES, SAMPLERS}))
+    return (*GROUPS, *sorted(opened - {*GROUPS, *UNNAMED}))
 
 
 @cache
@@ -310,6 +312,13 @@ def rewriter() -> Rewriter:
     """What applies rewrite rules to payloads; where none is installed, one that changes nothing."""
     points = registered(REWRITERS)
     return cast(Rewriter, points[RULES].load()) if RULES in points else NO_REWRITER
+
+
+@cache
+def rivals() -> Rivals:
+    """Code of others in searches; where nothing that makes such is installed, none."""
+    points = registered(RIVALS)
+    return cast(Rivals, points[CODE].load()) if CODE in points else NO_RIVALS
 
 
 def load_writer() -> Callable[[Family, Task, Machine, Config], str]:

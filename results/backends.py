@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import typer
 from blocks import home, keep, serve, table
 
+from autotune.contrib.backends.makers import open_makers
 from autotune.core.task_names import readable_names
 from autotune.registry import load_baseline
 from autotune.reports.format import duration
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.backends import open_makers, refusals
 from autotune.tuning.stages.choose import Choice, choose_all
 from autotune.tuning.stages.opening import open_searches
 from autotune.tuning.stages.task_search import TaskSearch
@@ -53,8 +53,8 @@ def measure(
             open_makers((backend,), SECONDS) as makers,
         ):
             wanted = [task for task in tasks if only in task.tag]
-            rivals = makers.families((backend,), wanted, place.machine)
-            searches = open_searches(payload, wanted, place.machine, store, TuneOptions(), backends=rivals)
+            rivals, left_out = makers.families(wanted, place.machine)
+            searches = open_searches(payload, wanted, place.machine, store, TuneOptions(), competing=rivals)
             bench = place.benches()[0]
             for search in searches:
                 while len(search.trials) < trials and search.step(bench) is not None:
@@ -68,7 +68,7 @@ def measure(
         found = [row_of(choice, [s for s in searches if s.task.tag == choice.search.task.tag]) for choice in choices]
         names = readable_names({task.tag: task.payload.text for task in tasks})
         kept = {"payload": name, "backend": rivals[0].version, "trials": trials, "floor": floor}
-        kept |= {"tasks": [{"name": names[row["tag"]], **row} for row in found], "left_out": list(refusals(rivals))}
+        kept |= {"tasks": [{"name": names[row["tag"]], **row} for row in found], "left_out": list(left_out)}
         keep("backends", name, kept)
         typer.echo(part(home() / "backends"))
 

@@ -14,8 +14,8 @@ from autotune.core.listener import SILENT, Listener, tell_stage, telling
 from autotune.core.payload import Array, Payload
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.default_program import default_candidate
-from autotune.tuning.stages.backends import check_own_code
 from autotune.tuning.tunable import payload as payload_of
+from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
 
 

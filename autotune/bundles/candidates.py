@@ -22,8 +22,8 @@ from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.default_program import default_candidate
-from autotune.tuning.stages.backends import strangers
 from autotune.worker.isolation.sandbox import available_walls
+from autotune.worker.loading.own_code import strangers
 from autotune.worker.loading.reading import partition
 from autotune.worker.loading.resolve import is_same
 

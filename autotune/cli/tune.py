@@ -60,8 +60,6 @@ def tune(
 
     With --beside, once or more, another family competes with the one that is searched, task by task.
 
-    With --backend, once or more, code that others make of a task competes with schedules, verified and timed alike.
-
     With --error or --agreement, tasks may compute in int16, bf16 or int8 as far as outputs keep it, on fresh inputs.
 
     With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.

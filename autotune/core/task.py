@@ -7,7 +7,6 @@ crosses them as text, so that everything here pickles to workers, hashes, and im
 from dataclasses import dataclass
 from math import prod
 
-from autotune.core.ops.computation import Computation
 from autotune.core.ops.loop_nest import Contraction, Lanes, LoopNest
 from autotune.core.payload import Payload
 
@@ -84,8 +83,6 @@ class Task:
         periods: Steps of every loop after which an element-wise op that reads neighbours, in steps, or places that
             repeat reads as before, further on: tiles begin there. Empty of any other op.
         counts: Whether the task's op computes with the count of a loop that it reduces, as an argmax does.
-        computation: What the task computes as data, where a back end is asked; `None` elsewhere, and where an op is
-            of a kind that is not described.
     """
 
     tag: str
@@ -102,7 +99,6 @@ class Task:
     turned: int | None = None
     periods: tuple[int, ...] = ()
     counts: bool = False
-    computation: Computation | None = None
 
     @property
     def grows(self) -> bool:

@@ -17,7 +17,7 @@ from autotune.core.errors import BundleError
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject, kernel_files
 from autotune.core.scripts.rules import NO_RULES, Rules
-from autotune.registry import BASELINES, is_registered, load_baseline, registered
+from autotune.registry import BASELINES, RIVALS, is_registered, load_baseline, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
 from autotune.store.manifest_checks import check_manifest
 from autotune.worker.loading.reading import check_bundle
@@ -152,8 +152,13 @@ def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ForeignKernel:
     """The code of a back end for a task; nothing looks into it but the process that runs it.
 
     Raises:
-        BundleError: A file is missing or edited.
+        BundleError: A file is missing or edited, or nothing is installed here that puts it in a program.
     """
+    if not registered(RIVALS):
+        raise BundleError(
+            f"{folder}: code of a back end needs an entry point of {RIVALS}, none is installed; install one, or tune "
+            "the payload again"
+        )
     record, (code, source) = manifest.kernels[tag], kernel_files(tag)
     text = read_text(folder / source, manifest.sha256[source])
     made = MadeObject(

@@ -26,7 +26,7 @@ from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.places import bundle_folder
 from autotune.tensor.kept import keep, key_of, read_kept
 from autotune.tuning.default_program import default_candidate
-from autotune.tuning.stages.backends import check_own_code
+from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
 
 KEPT = 256  # functions of `numpy` in memory

@@ -8,7 +8,7 @@ A field's metadata says how it looks on the command line; its checks are `TuneOp
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from autotune.core.errors import OptionError
@@ -24,6 +24,7 @@ from autotune.core.options import (
     read_real,
     read_whole,
 )
+from autotune.registry import RIVALS, registered
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -43,17 +44,19 @@ class CommandOption:
         flag: The option, with its dashes.
         metavar: What stands for its value; empty for the kind of value.
         group: Heading that it stands below; empty for the first one.
+        needs: Group of entry points without any of which there is no such option; empty for none.
     """
 
     help: str
     flag: str = ""
     metavar: str = ""
     group: str = ""
+    needs: str = ""
 
 
-def option(default: object, text: str, *, flag: str = "", metavar: str = "", group: str = "") -> Any:  # noqa: ANN401
-    """A field of `TuneOptions`, with how it looks on the command line."""
-    return field(default=default, metadata={"option": CommandOption(text, flag, metavar, group)})
+def option(default: object, text: str, **shown: str) -> Any:  # noqa: ANN401
+    """A field of `TuneOptions`, with how it looks on the command line: attributes of `CommandOption`."""
+    return field(default=default, metadata={"option": CommandOption(text, **shown)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +104,11 @@ class TuneOptions:
     )
     backends: tuple[str, ...] = option(
         (),
-        "Another compiler that competes for tasks; see `list`.",
+        "Another compiler that competes for tasks, verified and timed alike; see `list`.",
         flag="--backend",
         metavar="NAME[:ARGUMENT]",
         group=SEARCH,
+        needs=RIVALS,
     )
     rules: str = option(
         "",
@@ -180,10 +184,11 @@ class TuneOptions:
 
 
 def command_options() -> Iterator[tuple["Field[Any]", CommandOption]]:
-    """Fields of `TuneOptions`, and how each looks on the command line."""
+    """Fields of `TuneOptions` that there are here, and how each looks on the command line."""
     for each in fields(TuneOptions):
         shown: CommandOption = each.metadata["option"]
-        yield each, CommandOption(shown.help, shown.flag or f"--{each.name}", shown.metavar, shown.group)
+        if not shown.needs or registered(shown.needs):
+            yield each, replace(shown, flag=shown.flag or f"--{each.name}")
 
 
 def parse_command(words: Sequence[str]) -> TuneOptions:
@@ -233,7 +238,7 @@ def with_options(function: F) -> F:
     kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     keywords = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
-        for each in fields(TuneOptions)
+        for each, _ in command_options()
         if each.name not in own.parameters and each.default is not MISSING
     ]
     lines = "\n".join(f"    {each.name}: {shown.help}" for each, shown in command_options())
@@ -248,7 +253,7 @@ def options_given(arguments: Mapping[str, object]) -> TuneOptions:
     Raises:
         OptionError: An option is out of its range, or two exclude each other.
     """
-    names = [each.name for each in fields(TuneOptions)]
+    names = [each.name for each, _ in command_options()]
     return options_from({name: arguments[name] for name in names if arguments.get(name) is not None})
 
 
@@ -259,7 +264,7 @@ def options_from(words: Mapping[str, object]) -> TuneOptions:
         TypeError: There is no option of a name.
         OptionError: An option is out of its range, or two exclude each other.
     """
-    known = {each.name: each for each in fields(TuneOptions)}
+    known = {each.name: each for each, _ in command_options()}
     unknown = words.keys() - known.keys()
     if unknown:
         raise TypeError(f"tune() got an unexpected keyword argument {min(unknown)!r}; options are {', '.join(known)}")

@@ -12,9 +12,10 @@ from pathlib import Path
 from autotune.core.host.machine import Roofs
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
+from autotune.core.plugs.rivals import OpenRivals
 from autotune.core.scripts.rules import NONE
 from autotune.core.scripts.user_family import OwnFamily
-from autotune.registry import load_baseline, load_family, rewriter, ties
+from autotune.registry import load_baseline, load_family, rewriter, rivals, ties
 from autotune.store.bundle import check_target, write_bundle
 from autotune.store.room import with_room
 from autotune.store.store import Store
@@ -22,7 +23,6 @@ from autotune.tuning.options import TuneOptions
 from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.agreement import Allowed, Errors
 from autotune.tuning.stages.assemble import assemble_model
-from autotune.tuning.stages.backends import Makers, open_makers, refusals
 from autotune.tuning.stages.budget import rounding_here, spend
 from autotune.tuning.stages.choose import choose_all
 from autotune.tuning.stages.forecast import Forecast
@@ -78,10 +78,10 @@ def tune(
     own = read_own(payload, start.script, options.task, family=options.family)
     with (
         open_workplace(options.threads, options.timeout, team, options.jobs) as place,
-        open_makers(options.backends, options.timeout) as makers,
+        rivals().open(options.backends, options.timeout) as others,
     ):
         run, roofs, notes = open_run(payload, options, place, listener, own=own, least_floor=start.least_floor)
-        searched = search(run, store, place, makers=makers, own=own, allowed=allowed, start=start)
+        searched = search(run, store, place, others=others, own=own, allowed=allowed, start=start)
         winners = choose(run, searched.searches, place, allowed)
         run = replace(
             run, payload=replace(run.payload, error=winners.spent.error if winners.spent is not None else 0.0)
@@ -137,25 +137,25 @@ def search(
     store: Store,
     place: Workplace,
     *,
-    makers: Makers,
+    others: OpenRivals,
     own: OwnFamily | None,
     allowed: Allowed,
     start: Start,
 ) -> Searched:
-    """Search schedules of all tasks, by every family and back end that competes.
+    """Search schedules of all tasks, by every family that competes and by code of others.
 
     Args:
         run: The run.
         store: Receives trials, and holds those of earlier runs.
         place: Slots that evaluate them.
-        makers: Back ends.
+        others: Code of others, which competes.
         own: The user's own script; `None` for families.
         allowed: What rounding may do.
         start: What is known before the first trial.
     """
     options, tasks = run.options, run.parts.tasks
     wanted = own or (load_family(options.family) if options.family else None)
-    rivals = makers.families(options.backends, tasks, run.machine)
+    competing, left_out = others.families(tasks, run.machine)
     coarse, lacking = rounding_here(allowed.room)
     searches = open_searches(
         run.payload,
@@ -165,13 +165,13 @@ def search(
         options,
         wanted=wanted,
         rules=run.fired_rules,
-        backends=rivals,
+        competing=competing,
         rounding=coarse,
         error=allowed.room,
         start=start,
     )
     ours = rehearse_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)
-    notes = ours + refusals(rivals) + lacking
+    notes = (*ours, *left_out, *lacking)
     for note in (*notes, *filter(None, [say_sampler(options.sampler, searches)])):
         run.listener.note(note)
     unlike = store.count_incomparable(each.sweep for each in searches)

@@ -4,7 +4,8 @@ import re
 
 from autotune.compiler.ir.module import run_passes
 from autotune.compiler.ir.packs import lower_packs
-from autotune.compiler.lowering.rewrites import ARENA, KERNEL_CALLS, REGIONS, Unit, rewrites_on
+from autotune.compiler.lowering.rewrites import ARENA, REGIONS, Unit, rewrites_on
+from autotune.compiler.lowering.steps import PARTS
 from autotune.compiler.tasks.carried import BUFFERIZE
 from autotune.core.arena_plan import BufferPlan
 
@@ -90,8 +91,9 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
     unit.threads = threads_of(pipeline)
     if plans_arena(pipeline):
         ARENA.apply(unit)
-    if KERNEL_CALLS.needed(unit):
-        KERNEL_CALLS.apply(unit)
+    for part in PARTS:
+        if part.behind == ARENA.name and part.needed(unit):
+            part.apply(unit)
     if unit.buffers is not None:
         rest = pipeline.removeprefix(_WITH_ARENA)
         if not unit.buffers.others:

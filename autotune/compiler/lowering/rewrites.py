@@ -16,7 +16,6 @@ from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
-from autotune.compiler.passes.kernels import call_kernels, close_gaps, stand_in_for_tasks
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -140,7 +139,7 @@ class Rewrite:
         apply: Changes a unit in place.
         before: Step that it is the first part of. A rewrite that is part of a step does nothing but what a script or
             a candidate asks for, which names it and its version: other trials keep their identity.
-        behind: Step that it is the last part of, likewise.
+        behind: Step that it is the last part of, likewise; behind the arena it is applied where there is none, too.
         needed: Whether a unit asks for it.
     """
 
@@ -208,24 +207,6 @@ ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
 REGIONS = Rewrite("regions", 1, lambda unit: share_regions(unit.module))  # within a pass pipeline
 FORALLS = Rewrite("foralls", 1, arena)  # what the arena does besides where there are several threads
 THREADS = (FORALLS, REGIONS)
-# What code of others needs: ops stand for its calls, operands without gaps, and the calls, within a pass pipeline.
-STAND_INS = Rewrite(
-    "kernels",
-    1,
-    lambda unit: stand_in_for_tasks(unit.function, unit.kernels),
-    before=BEFORE_SCRIPT[0].name,
-    needed=lambda unit: bool(unit.kernels),
-)
-GAPS = Rewrite(
-    "kernels",
-    1,
-    lambda unit: close_gaps(unit.module),
-    behind=AFTER_SCRIPT[-1].name,
-    needed=lambda unit: bool(unit.kernels),
-)
-KERNEL_CALLS = Rewrite(
-    "kernels", 1, lambda unit: call_kernels(unit.module, unit.kernels), needed=lambda unit: bool(unit.kernels)
-)
 # Products of rounded operands.
 DOTS = Rewrite(
     "dots",
@@ -234,7 +215,7 @@ DOTS = Rewrite(
     before=AFTER_SCRIPT[-1].name,
     needed=lambda unit: bool(unit.precisions),
 )
-OPTIONAL = (STAND_INS, DOTS, GAPS)
+OPTIONAL = (DOTS,)
 REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
 
 

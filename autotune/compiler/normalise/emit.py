@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from mlir import ir
-from mlir.dialects import linalg, tensor
+from mlir.dialects import arith, linalg, tensor
 
 Element = Callable[..., ir.Value]
 
@@ -78,3 +78,27 @@ def part_read(value: ir.Value, amap: ir.AffineMap, sizes: Sequence[int]) -> ir.V
         return value
     kind = ir.RankedTensorType.get(shape, value.type.element_type)
     return tensor.extract_slice(kind, value, [], [], [], [0] * len(shape), shape, [1] * len(shape))
+
+
+def read_all(*elements: ir.Value) -> ir.Value:
+    """A number that all but the last element decide, of the last one's type."""
+    *read, into = elements
+    total = as_kind(read[0], into.type)
+    for element in read[1:]:
+        more = as_kind(element, into.type)
+        total = arith.addf(total, more) if isinstance(into.type, ir.FloatType) else arith.addi(total, more)
+    return total
+
+
+def as_kind(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """A number as one of another type."""
+    if value.type == kind:
+        return value
+    mine, theirs = isinstance(value.type, ir.FloatType), isinstance(kind, ir.FloatType)
+    if mine and theirs:
+        return arith.extf(kind, value) if value.type.width < kind.width else arith.truncf(kind, value)
+    if mine:
+        return arith.fptosi(kind, value)
+    if theirs:
+        return arith.sitofp(kind, value)
+    return arith.extsi(kind, value) if value.type.width < kind.width else arith.trunci(kind, value)

@@ -11,8 +11,7 @@ from mlir import ir
 from mlir.dialects import tensor
 
 from autotune.compiler.ir.extents import static_shape
-from autotune.compiler.normalise.emit import dims, generic
-from autotune.compiler.passes.kernels import read_all
+from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.core.precision import Precision
 from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF
 

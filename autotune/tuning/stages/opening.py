@@ -1,4 +1,4 @@
-"""Opening searches: one for every task and whoever competes for it, a family of schedules and back ends."""
+"""Opening searches: one for every task and what competes for it, a family of schedules and code of others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
-from autotune.core.plugs.backend import BackendFamily
 from autotune.core.plugs.family import Family
 from autotune.core.task import Task
-from autotune.registry import BACKENDS, family_for, find_point, load_baseline, load_family
+from autotune.registry import family_for, load_baseline, load_family, rivals
 from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
@@ -49,8 +48,7 @@ def check_names(options: TuneOptions) -> None:
     check_sampler(options.sampler)
     for name in (*([options.family] if options.family else []), *options.beside):
         load_family(name)
-    for spec in options.backends:
-        find_point(BACKENDS, "back end", spec.partition(":")[0], ScheduleError)
+    rivals().check(options.backends)
     load_baseline(options.baseline)
 
 
@@ -63,7 +61,7 @@ def open_searches(
     *,
     wanted: Family | None = None,
     rules: dict[str, str] | None = None,
-    backends: Sequence[BackendFamily] = (),
+    competing: Sequence[Family] = (),
     rounding: Sequence[Family] = (),
     error: float = 0.0,
     start: Start = NOTHING_KNOWN,
@@ -78,7 +76,7 @@ def open_searches(
         options: Options of the run.
         wanted: Family that comes before others.
         rules: Rewrite rules that the payload was changed by, as stores keep them.
-        backends: Back ends that compete with families.
+        competing: Code of others, which competes with families.
         rounding: Families that round operands, and compete.
         error: Error that those may make, relative to the largest result.
         start: What is known beforehand.
@@ -95,10 +93,11 @@ def open_searches(
     for task in tasks:
         first = wanted if wanted is not None and wanted.covers(task) else family_for(task)
         others = [family for family in beside if first is None or family.name != first.name]
-        rivals = [family for family in (*others, *backends) if family.covers(task)]
+        beside_it = [(task, family) for family in (*others, *competing) if family.covers(task)]
         allowed = replace(task, payload=replace(task.payload, error=error))
         able = [(allowed, family) for family in rounding if family.covers(task)]
-        for found, family in [*([(task, first)] if first is not None else []), *((task, r) for r in rivals), *able]:
+        first_of = [(task, first)] if first is not None else []
+        for found, family in (*first_of, *beside_it, *able):
             opened = TaskSearch.open(
                 found,
                 family,

@@ -46,7 +46,6 @@ from autotune.store.room import Pause, with_room
 from autotune.store.sessions import speedup_of
 from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.assemble import Assembly, script_steps
-from autotune.tuning.stages.backends import remember_kernels
 from autotune.tuning.stages.choose import Choice
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline
@@ -55,6 +54,7 @@ from autotune.tuning.stages.user_script import written
 from autotune.tuning.stages.warm_start import sizes_of, structure_of
 from autotune.worker.bench.proof import OutputError, Transformed, hash_stages, measure_errors, transform
 from autotune.worker.isolation.limits import MODEL_SECONDS
+from autotune.worker.loading.own_code import remember_kernels
 
 T = TypeVar("T")
 DISTRIBUTION = "mlir-schedule-autotune"

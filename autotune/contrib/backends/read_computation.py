@@ -8,7 +8,7 @@ from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.ir.nests import indexing_maps, loop_nest
 from autotune.compiler.ir.values import fill_of, is_constant
 from autotune.compiler.tasks.outline import is_fresh
-from autotune.core.ops.computation import ArrayRead, Computation, ComputedOp, LinearIndex, Number, ScalarOp
+from autotune.contrib.backends.computation import ArrayRead, Computation, ComputedOp, LinearIndex, Number, ScalarOp
 from autotune.core.payload import Payload
 
 PASSED_OVER = (

@@ -23,6 +23,12 @@ from bundle_support import edit_file, make_bundle, no_care
 from autotune.bundles.bundle import Bundle
 from autotune.bundles.emit import emit_bundle
 from autotune.bundles.replay import replay
+from autotune.compiler.lowering.steps import PARTS
+from autotune.contrib.backends.backend import CALLS
+from autotune.contrib.backends.external_code import open_backend
+from autotune.contrib.backends.library import open_library
+from autotune.contrib.backends.makers import open_makers
+from autotune.contrib.backends.rewrites.kernels import GAPS, KERNEL_CALLS, STAND_INS
 from autotune.core.errors import BundleError, MachineError, ScheduleError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
@@ -31,17 +37,20 @@ from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.backends import open_makers, strangers
 from autotune.tuning.tunable import payload as open_payload
 from autotune.tuning.tune import tune
-from autotune.worker.loading.external_code import open_backend
+from autotune.worker.loading.own_code import strangers
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
-from schedules.backends.library import open_library
 
 SPEC = "matmul,m=24,n=32,k=40"
 EFFORT = Effort(samples=3, seconds=0.05, sample_seconds=1e-4)
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+def test_rewrites_are_named_by_what_asks_for_them():
+    assert {str(each) for each in (STAND_INS, GAPS, KERNEL_CALLS)} == {CALLS}
+    assert {STAND_INS, GAPS, KERNEL_CALLS} <= set(PARTS)
 
 
 def task_of(spec=SPEC):
@@ -53,7 +62,7 @@ def evaluate(spec, task, *configs):
     """What becomes of a back end's code for a task, by config."""
     machine = this_machine()
     with open_makers((spec,), 30) as makers, Worker(30) as worker:
-        (family,) = makers.families((spec,), [task], machine)
+        ((family,), _) = makers.families([task], machine)
         kernels = [family.kernel(task, config, machine) for config in configs or (family.default(task, machine),)]
         candidates = tuple(candidate_alone(Step(task.tag, 1, "", kernel=kernel)) for kernel in kernels)
         return worker.evaluate(Job(task.payload, candidates, machine, effort=EFFORT))

@@ -5,15 +5,15 @@ from importlib.util import find_spec
 import pytest
 
 from autotune.compiler.lowering.pipeline import TAIL
+from autotune.contrib.backends.external_code import open_backend
+from autotune.contrib.backends.makers import open_makers
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import Step, assemble, kernels_of
 from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.stages.backends import open_makers
 from autotune.tuning.tunable import payload as open_payload
-from autotune.worker.loading.external_code import open_backend
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
@@ -47,7 +47,7 @@ def makers():
 def test_what_tvm_makes_of_a_task_is_right(makers, spec):
     machine = this_machine()
     (task,) = partition(open_payload(spec)).tasks
-    (family,) = makers.families(("tvm",), [task], machine)
+    ((family,), _) = makers.families([task], machine)
     assert family.offers[task.tag].refusal == ""
     kernel = family.kernel(task, family.default(task, machine), machine)
     with Worker(30) as worker:
@@ -60,7 +60,7 @@ def test_what_tvm_makes_of_a_task_is_right(makers, spec):
 def test_a_whole_of_which_tvm_computes_what_it_covers_is_right(makers):
     machine, payload = this_machine(), open_payload(NANO)
     parts = partition(payload)
-    (family,) = makers.families(("tvm",), parts.tasks, machine)
+    ((family,), _) = makers.families(parts.tasks, machine)
     covered = [task for task in parts.tasks if family.covers(task)]
     steps = [
         Step(task.tag, task.ops, "", kernel=family.kernel(task, family.default(task, machine), machine))

@@ -1,22 +1,21 @@
 """Back ends in a tuning run: asked what they have for its tasks, and for code, in a process of their own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from autotune.compiler.tasks.computation import read_computation
-from autotune.core.errors import BundleError, KernelError, MachineError, PayloadError, ScheduleError
+from autotune.contrib.backends.backend import BackendFamily
+from autotune.contrib.backends.computation import DescribedTask
+from autotune.contrib.backends.external_code import Order, Question, ask_offers, make
+from autotune.contrib.backends.read_computation import read_computation
+from autotune.core.errors import KernelError, MachineError, PayloadError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.backend import BackendFamily
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.space import Config, config_key
 from autotune.core.task import Task
-from autotune.worker.loading.external_code import Order, Question, ask_offers, make
-from autotune.worker.loading.paths import cache
 from autotune.worker.loading.reading import bare, read_apart
 from autotune.worker.worker import Worker
 
@@ -36,7 +35,7 @@ def open_makers(specs: Sequence[str], seconds: float) -> Iterator["Makers"]:
         The back ends.
     """
     with Worker(seconds, library=True) if specs else nullcontext() as worker:
-        yield Makers(worker, seconds)
+        yield Makers(tuple(specs), worker, seconds)
 
 
 @dataclass
@@ -44,23 +43,30 @@ class Makers:
     """The back ends of a run; they live as long as their process.
 
     Attributes:
+        specs: The back ends.
         worker: Process that they run in; `None` where there are none.
         seconds: Seconds that making one task's code may take.
         made: Code so far, by back end, task and config.
     """
 
+    specs: tuple[str, ...]
     worker: Worker | None
     seconds: float
     made: dict[tuple[str, str, str], ForeignKernel] = field(default_factory=dict)
-    _tasks: dict[str, Task] = field(default_factory=dict)
+    _tasks: dict[str, DescribedTask] = field(default_factory=dict)
 
-    def families(self, specs: Sequence[str], tasks: Sequence[Task], machine: Machine) -> tuple[BackendFamily, ...]:
-        """Back ends for some tasks, as searches know them; raises as `family`, and where two have one name."""
-        found = tuple(self.family(spec, tasks, machine) for spec in specs)
+    def families(self, tasks: Sequence[Task], machine: Machine) -> tuple[tuple[BackendFamily, ...], tuple[str, ...]]:
+        """Back ends for some tasks, as searches know them, and what they leave out, a sentence each.
+
+        Raises:
+            ScheduleError: As `family`; or two have one name.
+            MachineError: As `family`.
+        """
+        found = tuple(self.family(spec, tasks, machine) for spec in self.specs)
         names = [family.name for family in found]
         if len(set(names)) < len(names):
-            raise ScheduleError(f"back ends must have names that differ, got {', '.join(names)}; leave one out")
-        return found
+            raise ScheduleError(f"back ends must have distinct names, got {', '.join(names)}; leave one out")
+        return found, refusals(found)
 
     def family(self, spec: str, tasks: Sequence[Task], machine: Machine) -> BackendFamily:
         """A back end for some tasks, as searches know it.
@@ -89,12 +95,12 @@ class Makers:
             self.made[key] = found
         return self.made[key]
 
-    def _described(self, task: Task) -> Task:
+    def _described(self, task: Task) -> DescribedTask:
         """A task as back ends see it: what it computes as data, without functions, which would bring MLIR along."""
         if task.tag not in self._tasks:
             payload = bare(task.payload)
             computes = read_apart(read_computation, payload, task.tag, PayloadError)
-            self._tasks[task.tag] = replace(task, payload=payload, computation=computes)
+            self._tasks[task.tag] = DescribedTask.of(task, payload, computes)
         return self._tasks[task.tag]
 
     def _call(self, function: Callable[[A], T], argument: A) -> T | Evaluation:
@@ -111,35 +117,3 @@ def refusals(families: Sequence[BackendFamily]) -> tuple[str, ...]:
         for tag, offer in family.offers.items()
         if offer.refusal
     )
-
-
-def remember_kernels(kernels: Sequence[ForeignKernel]) -> None:
-    """Record that code was made here; where nothing can be written, it counts as a stranger's."""
-    with suppress(OSError):
-        for kernel in kernels:
-            path = made_here(kernel)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
-
-
-def strangers(kernels: Sequence[ForeignKernel]) -> tuple[ForeignKernel, ...]:
-    """Code that was not made on this account."""
-    return tuple(kernel for kernel in kernels if not made_here(kernel).exists())
-
-
-def check_own_code(kernels: Sequence[ForeignKernel]) -> None:
-    """Refuse machine code of a stranger in one's own process.
-
-    Raises:
-        BundleError: Code was not made on this account.
-    """
-    for kernel in strangers(kernels):
-        raise BundleError(
-            f"code of {kernel.tag} by back end {kernel.backend} must be made here to run in your own process, it was "
-            "not; `autotune replay` runs it in the sandbox; tune it again to use it here"
-        )
-
-
-def made_here(kernel: ForeignKernel) -> Path:
-    """A file that is there if the code was made on this account."""
-    return cache() / "kernels" / kernel.sha256

@@ -7,16 +7,17 @@ it computes says nothing. When buffers have their places it becomes a call of a 
     %c = linalg.generic {autotune.kernel = "tag"} ins(%a, %b) outs(%empty)   ->   func.call @call_0(%a, %b, %c)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from mlir import ir
-from mlir.dialects import arith, func, linalg, memref, tensor
+from mlir.dialects import func, linalg, memref, tensor
 
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.module import every_op, symbol
 from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.values import fill_of
-from autotune.compiler.normalise.emit import dims, generic
+from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, Rewrite, Unit
+from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.outline import is_fresh, taken
 from autotune.core.arena_plan import ALIGNMENT
@@ -95,30 +96,6 @@ def destination(root: ir.Operation) -> ir.Value:
         return tensor.empty(static_shape(into), into.type.element_type)
     fill = fill_of(into)
     return fill.operands[1] if fill is not None else into
-
-
-def read_all(*elements: ir.Value) -> ir.Value:
-    """A number that all but the last element decide, of the last one's type."""
-    *read, into = elements
-    total = as_kind(read[0], into.type)
-    for element in read[1:]:
-        more = as_kind(element, into.type)
-        total = arith.addf(total, more) if isinstance(into.type, ir.FloatType) else arith.addi(total, more)
-    return total
-
-
-def as_kind(value: ir.Value, kind: ir.Type) -> ir.Value:
-    """A number as one of another type."""
-    if value.type == kind:
-        return value
-    mine, theirs = isinstance(value.type, ir.FloatType), isinstance(kind, ir.FloatType)
-    if mine and theirs:
-        return arith.extf(kind, value) if value.type.width < kind.width else arith.truncf(kind, value)
-    if mine:
-        return arith.fptosi(kind, value)
-    if theirs:
-        return arith.sitofp(kind, value)
-    return arith.extsi(kind, value) if value.type.width < kind.width else arith.trunci(kind, value)
 
 
 def stands_in(module: ir.Module) -> list[ir.Operation]:
@@ -222,3 +199,13 @@ def wrapper(name: str, kernel: ForeignKernel, types: Sequence[str]) -> Iterator[
     taken_kinds = ["!llvm.ptr"] * len(types) + ["i64"] * len(kernel.made.sizes)
     yield f"llvm.call @{kernel.symbol}({', '.join(given)}) : ({', '.join(taken_kinds)}) -> ()"
     yield "return }"
+
+
+def rewrite(apply: Callable[[Unit], None], *, before: str = "", behind: str = "") -> Rewrite:
+    """A part of what puts code of others in a program, where a unit has such code."""
+    return Rewrite("kernels", 1, apply, before=before, behind=behind, needed=lambda unit: bool(unit.kernels))
+
+
+STAND_INS = rewrite(lambda unit: stand_in_for_tasks(unit.function, unit.kernels), before=BEFORE_SCRIPT[0].name)
+GAPS = rewrite(lambda unit: close_gaps(unit.module), behind=AFTER_SCRIPT[-1].name)
+KERNEL_CALLS = rewrite(lambda unit: call_kernels(unit.module, unit.kernels), behind=ARENA.name)

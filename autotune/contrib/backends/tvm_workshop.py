@@ -9,13 +9,13 @@ from itertools import count
 from types import ModuleType
 from typing import Any
 
+from autotune.contrib.backends.computation import DescribedTask
+from autotune.contrib.backends.tvm_code import SYMBOL, write_llvm
+from autotune.contrib.backends.tvm_decisions import KINDS, SKETCH, Decision, read_decisions, space_of
+from autotune.contrib.backends.tvm_te import TensorExpressions, UntranslatedOpError
 from autotune.core.errors import CompileError
 from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.space import Config, Space, Value
-from autotune.core.task import Task
-from schedules.backends.tvm_code import SYMBOL, write_llvm
-from schedules.backends.tvm_decisions import KINDS, SKETCH, Decision, read_decisions, space_of
-from schedules.backends.tvm_te import TensorExpressions, UntranslatedOpError
 
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 MOST_VECTOR = 64
@@ -52,8 +52,8 @@ class Workshop:
     def __init__(self) -> None:
         """Load TVM, but for its instructions for tensors, which take 15 s and no rule here uses."""
         sys.modules.setdefault(INTRINSICS, ModuleType(INTRINSICS))
-        import tvm  # noqa: PLC0415 - comes with an extra
-        from tvm.s_tir import meta_schedule  # noqa: PLC0415
+        import tvm
+        from tvm.s_tir import meta_schedule
 
         self._tvm, self._ms = tvm, meta_schedule
         self._language = TensorExpressions()
@@ -62,7 +62,7 @@ class Workshop:
         )
         self._known: dict[str, Sketches] = {}
 
-    def refusal(self, task: Task) -> str:
+    def refusal(self, task: DescribedTask) -> str:
         """Why there is no sketch of a task; empty if there is one."""
         if task.computation is None:
             return "computes what is not described op by op"
@@ -74,7 +74,7 @@ class Workshop:
             return f"is refused by TVM: {type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}"
         return ""
 
-    def sketches(self, task: Task) -> Sketches:
+    def sketches(self, task: DescribedTask) -> Sketches:
         """The design space of a task.
 
         Raises:
@@ -84,7 +84,7 @@ class Workshop:
             self._known[task.tag] = self._sketch(task)
         return self._known[task.tag]
 
-    def _sketch(self, task: Task) -> Sketches:
+    def _sketch(self, task: DescribedTask) -> Sketches:
         if task.computation is None:
             raise UntranslatedOpError("an op")
         function = self._language.function_of(task.computation, task.payload.arguments)
@@ -145,7 +145,7 @@ class Workshop:
             process.RewriteReductionBlock(),
         ]
 
-    def make(self, task: Task, config: Config) -> MadeObject:
+    def make(self, task: DescribedTask, config: Config) -> MadeObject:
         """The code of a config.
 
         Raises:

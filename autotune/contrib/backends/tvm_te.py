@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from autotune.core.ops.computation import Computation, ComputedOp, LinearIndex, ScalarOp
+from autotune.contrib.backends.computation import Computation, ComputedOp, LinearIndex, ScalarOp
 from autotune.core.payload import Argument
 
 Tensor = Any
@@ -47,7 +47,7 @@ class TensorExpressions:
 
     def __init__(self) -> None:
         """Load TVM."""
-        from tvm import te, tirx  # noqa: PLC0415 - comes with an extra
+        from tvm import te, tirx
 
         self.te, self.tirx = te, tirx
 

@@ -4,7 +4,10 @@ An op runs over its loops; at each point it reads elements of arrays, computes a
 result, over the number that is there where it sums. Indices are sums of loops with coefficients.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from autotune.core.payload import Payload
+from autotune.core.task import Task
 
 Number = int | float | bool
 
@@ -102,3 +105,20 @@ class Computation:
 
     arguments: tuple[str, ...]
     ops: tuple[ComputedOp, ...]
+
+
+@dataclass(frozen=True)
+class DescribedTask(Task):
+    """A task as back ends are asked for it.
+
+    Attributes:
+        computation: What it computes; `None` where an op is of a kind that is not described.
+    """
+
+    computation: Computation | None = None
+
+    @classmethod
+    def of(cls, task: Task, payload: Payload, computation: Computation | None) -> "DescribedTask":
+        """A task with another payload, and what it computes."""
+        values = {each.name: getattr(task, each.name) for each in fields(Task)}
+        return cls(**{**values, "payload": payload, "computation": computation})

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import cast
 
 from autotune.compiler.codegen.llvm_tools import find_tool
+from autotune.contrib.backends.backend import BACKENDS, Backend, Offer
+from autotune.contrib.backends.computation import DescribedTask
 from autotune.core.c_names import identifier
 from autotune.core.errors import AutotuneError, CompileError, MachineError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.backend import Backend, Offer
 from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject, operand_types
 from autotune.core.printable import first_lines
 from autotune.core.space import Config
-from autotune.core.task import Task
 from autotune.core.trial import Outcome
-from autotune.registry import BACKENDS, find_point
+from autotune.registry import find_point
 
 ELF = b"\x7fELF"
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
@@ -40,7 +40,7 @@ class Question:
     """
 
     spec: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[DescribedTask, ...]
     machine: Machine
 
 
@@ -64,7 +64,7 @@ class Order:
     """Code that a back end is to make."""
 
     spec: str
-    task: Task
+    task: DescribedTask
     config: Config
     machine: Machine
 
@@ -100,7 +100,7 @@ def ask_offers(question: Question) -> Offers:
         raise ScheduleError(f"back end {question.spec} must not fail, it raised {told(error)}") from error
 
 
-def offer_of(backend: Backend, task: Task, machine: Machine) -> Offer:
+def offer_of(backend: Backend, task: DescribedTask, machine: Machine) -> Offer:
     """What a back end has for a task that is one output of inputs of known sizes; for others none has anything."""
     if len(task.payload.outputs) != 1 or task.grows or task.gathers or len(task.payload.arguments) < 2:
         return Offer("takes tasks of one output whose sizes and places are known alone")

@@ -1,0 +1,1 @@
+"""The rewrites by which code of others computes tasks; in a folder of their own, as their code is versioned."""
