@@ -59,8 +59,8 @@ class Makers:
         """Back ends for some tasks, as searches know them, and what they leave out, a sentence each.
 
         Raises:
-            ScheduleError: As `family`; or two have one name.
-            MachineError: As `family`.
+            ScheduleError: A back end is not installed or fails, or two have one name.
+            MachineError: Something that one needs is missing, or it ends its process.
         """
         found = tuple(self.family(spec, tasks, machine) for spec in self.specs)
         names = [family.name for family in found]

@@ -41,7 +41,7 @@ class Rivals(Protocol):
         """Those of a run, until the block ends.
 
         Args:
-            names: As `tune` is given them.
+            names: Values of ``--backend``.
             seconds: Seconds that making one task's code may take.
         """
         ...
