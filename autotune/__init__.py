@@ -168,7 +168,7 @@ def __getattr__(name: str) -> object:
 
 
 def feature(name: str) -> object:
-    """A module that a feature adds to this one, by its entry point of the group ``autotune.modules``.
+    """A module or function that a feature adds to this one, by its entry point of the group ``autotune.modules``.
 
     Raises:
         AttributeError: There is none of this name.

@@ -1,0 +1,167 @@
+"""What is known of a script before it runs: names of its handles, which operands ops consume, which are used later."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.passmanager import PassManager
+
+from autotune.compiler.ir.module import copy_module, every_op, symbol
+from autotune.compiler.script.user_module import symbols_in
+
+PROBE = "autotune.probe."
+PLACE = re.compile(r'"-":(\d+):(\d+)')
+FREED = re.compile(r"operand #0 may be used after free")
+RESULTS = re.compile(r"((?:%[\w.$-]+(?::\d+)?\s*,\s*)*%[\w.$-]+(?::\d+)?)\s*=\s*$")
+VALUE = re.compile(r"%([\w.$-]+)(?::(\d+))?")
+MATCHERS = ("transform.foreach_match", "transform.collect_matching")
+QUERIES = (  # ops that leave the payload alone; the rest of a name may follow
+    *("transform.match.", "transform.param.", "transform.debug.", "transform.get_", "transform.structured.match"),
+    *("transform.split_handle", "transform.merge_handles", "transform.num_associations", "transform.cast"),
+    *("transform.print", "transform.select", "transform.replicate", "transform.tune.", "transform.verify"),
+)
+
+
+@dataclass
+class ScriptFacts:
+    """A script with what is known of it.
+
+    Attributes:
+        module: The script.
+        lines: Lines of its text, whose places its locations are.
+        consumed: Operands that each op consumes, by index.
+        sequences: Named sequences of the script, by name.
+    """
+
+    module: ir.Module
+    lines: list[str]
+    consumed: dict[ir.Operation, set[int]]
+    sequences: dict[str, ir.Operation]
+
+    @classmethod
+    def read(cls, module: ir.Module, text: str) -> "ScriptFacts":
+        """What is known of a script."""
+        sequences = {str(symbol(op)): op.operation for op in module.body.operations if symbol(op) is not None}
+        return cls(module, text.splitlines(), consumed_in(module), sequences)
+
+    def names_of(self, op: ir.Operation) -> list[str]:
+        """Names of an op's results as the text has them; of the compiler where the text does not say."""
+        line, column = place_of(op)
+        before = self.lines[line - 1][: column - 1] if 0 < line <= len(self.lines) else ""
+        found = RESULTS.search(before)
+        names: list[str] = []
+        for name, count in VALUE.findall(found[1]) if found else []:
+            names += [f"%{name}#{index}" for index in range(int(count))] if count else [f"%{name}"]
+        return names if len(names) == len(op.results) else [str(result.get_name()) for result in op.results]
+
+    def argument_names(self, block: ir.Block, op: ir.Operation) -> list[str]:
+        """Names of a block's arguments as the text has them."""
+        line, column = place_of(op)
+        if not 0 < line <= len(self.lines) or not len(block.arguments):
+            return [str(argument.get_name()) for argument in block.arguments]
+        text = "\n".join(self.lines[line - 1 : line + 9])[column - 1 :]
+        begin = text.find("^bb") if op.name != "transform.named_sequence" else text.find("@")
+        names = re.findall(r"(%[\w.$-]+)\s*:", text[max(begin, 0) :])[: len(block.arguments)]
+        if begin < 0 or len(names) < len(block.arguments):
+            return [str(argument.get_name()) for argument in block.arguments]
+        return names
+
+
+def place_of(op: ir.Operation) -> tuple[int, int]:
+    """Line and column of an op in the text of the script; zeros where it is of another text."""
+    found = PLACE.search(str(op.location))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def consumed_in(module: ir.Module) -> dict[ir.Operation, set[int]]:
+    """Operands that every op of a script consumes: upstream's check of uses says so of probes behind each of them."""
+    copy = copy_module(module)
+    ops, matchers = every_op(module), matchers_in(module)
+    for number, op in enumerate(every_op(copy)):
+        if probes_fit(op) and sequence_of(op) not in matchers:
+            for index, operand in enumerate(op.operands):
+                if "param" not in str(operand.type) and "value" not in str(operand.type):
+                    probe(op, operand, f"{PROBE}{number}.{index}")
+    freed: list[str] = []
+
+    def note(diagnostic: ir.Diagnostic) -> bool:
+        if FREED.match(diagnostic.message) and diagnostic.location.is_a_name():
+            freed.append(diagnostic.location.name_str)
+        return True
+
+    handler = module.context.attach_diagnostic_handler(note)
+    try:
+        passes = PassManager.parse("builtin.module(transform-dialect-check-uses)")
+        passes.enable_verifier(False)
+        passes.run(copy.operation)
+    finally:
+        handler.detach()
+    found: dict[ir.Operation, set[int]] = {}
+    for name in freed:
+        if name.startswith(PROBE):
+            place, _, operand_index = name.removeprefix(PROBE).partition(".")
+            found.setdefault(ops[int(place)], set()).add(int(operand_index))
+    return found
+
+
+def matchers_in(module: ir.Module) -> set[str]:
+    """Names of sequences that match, in which nothing may be written."""
+    return {name for op in every_op(module) if op.name in MATCHERS for name in symbols_in(op)}
+
+
+def sequence_of(op: ir.Operation) -> str:
+    """Name of the sequence that an op is in."""
+    while op.parent is not None and op.name != "transform.named_sequence":
+        op = op.parent.operation
+    return str(symbol(op)) if "sym_name" in op.attributes else ""
+
+
+def probes_fit(op: ir.Operation) -> bool:
+    """Whether something can be written behind an op."""
+    parent = op.parent.name if op.parent is not None else ""
+    if parent.startswith("transform.apply_patterns") or parent == "transform.apply_conversion_patterns":
+        return False
+    return op.name.startswith("transform.") and not op.name.endswith((".yield", ".named_sequence"))
+
+
+def probe(op: ir.Operation, operand: ir.Value, name: str) -> None:
+    """Read an operand of an op behind it."""
+    block = op.block
+    following = list(block.operations)
+    place = next(index for index, each in enumerate(following) if each.operation == op)
+    point = ir.InsertionPoint(following[place + 1])
+    attributes = {"name": ir.StringAttr.get(name)}
+    ir.Operation.create(
+        "transform.annotate", operands=[operand], attributes=attributes, loc=ir.Location.name(name), ip=point
+    )
+
+
+def uses_of(value: ir.Value) -> Iterator[ir.Operation]:
+    """Ops that use a value."""
+    return (use.owner.operation for use in value.uses)
+
+
+def is_used_behind(value: ir.Value, op: ir.Operation) -> bool:
+    """Whether a value is used behind an op or by one around it, as upstream decides it: in the order of the text."""
+    return any(is_behind(user, op) for user in uses_of(value))
+
+
+def is_behind(user: ir.Operation, op: ir.Operation) -> bool:
+    """Whether an op comes behind another one in the text, or is around it."""
+    around = {each.block: each for each in holders(op)}
+    if any(user == each for each in list(around.values())[1:]):
+        return True
+    for each in holders(user):
+        if each.block in around:
+            other = around[each.block]
+            return other != each and bool(other.is_before_in_block(each))
+    return False
+
+
+def holders(op: ir.Operation) -> Iterator[ir.Operation]:
+    """An op and those around it, as far as its sequence."""
+    at: ir.Operation | None = op
+    while at is not None and at.name not in ("transform.named_sequence", "builtin.module"):
+        yield at
+        at = at.parent.operation if at.parent is not None else None

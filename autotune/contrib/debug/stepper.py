@@ -1,0 +1,401 @@
+"""The steps of a script, one after the other: sequences, loops and includes are walked, other ops applied and recorded.
+
+What the interpreter would do with control flow is done here, so that nothing of the payload or of a handle is lost in
+between: `transform.include`, `transform.foreach` and `transform.sequence` are entered; `transform.foreach_match`,
+`transform.alternatives` and all else are one step each.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mlir import ir
+
+from autotune.compiler.script.apply import without_preamble
+from autotune.compiler.script.user_module import MAIN
+from autotune.contrib.debug.differ import changes_between
+from autotune.contrib.debug.leaf import OPS, PARAM, VALUE, Held, Leaf, LeafError, kind_of
+from autotune.contrib.debug.marks import marks_of
+from autotune.contrib.debug.named_ops import NamedOps
+from autotune.contrib.debug.recording import (
+    CONSUMED,
+    EMPTY,
+    FAILED,
+    GONE,
+    HOLDS,
+    INVALID,
+    SKIPPED,
+    Change,
+    Handle,
+    Mark,
+    TransformStep,
+)
+from autotune.contrib.debug.script_facts import QUERIES, ScriptFacts, is_used_behind, place_of
+from autotune.core.printable import first_lines
+
+INCLUDE, FOREACH, SEQUENCE = "transform.include", "transform.foreach", "transform.sequence"
+ENTERED = (INCLUDE, FOREACH, SEQUENCE)
+SUPPRESS = 2  # of `failures`
+LOCATED = re.compile(r'loc\("(\w+)"\)')
+WHERE = re.compile(r'(?:at )?loc\((?:"[^"]*"(?::\d+:\d+)?|unknown)\):\s*')
+
+
+class Ended(Exception):  # noqa: N818 - not an error of ours: the script ended early
+    """The script ended early; its step says why."""
+
+
+@dataclass
+class Frame:
+    """A call of a sequence, or of a region.
+
+    Attributes:
+        number: Number of the call of a sequence; a region has that of the sequence around it.
+        values: What its handles hold.
+        at: Op that is run.
+        waiting: Handles that a loop is still to be run over.
+    """
+
+    number: int
+    values: dict[ir.Value, Held] = field(default_factory=dict)
+    at: ir.Operation | None = None
+    waiting: list[Held] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DebugLimits:
+    """How much is recorded.
+
+    Attributes:
+        seconds: Time after which the rest of the script is applied without a look at single steps.
+        characters: Text of changes after which the same happens.
+        skip: Numbers of steps to leave out.
+    """
+
+    seconds: float = 120.0
+    characters: int = 48_000_000
+    skip: tuple[int, ...] = ()
+
+
+class Stepper:
+    """A script applied to a payload step by step, in the current context.
+
+    Attributes:
+        steps: Steps so far.
+        named: The payload.
+        thinned: Number of the step from which on steps are whole calls; 0 where all are single.
+    """
+
+    def __init__(self, module: ir.Module, facts: ScriptFacts, limits: DebugLimits) -> None:
+        self.named, self._facts, self._limits = NamedOps(module), facts, limits
+        self.steps: list[TransformStep] = []
+        self.thinned = 0
+        self._lines, self._ops = self.named.text()
+        self.before = (tuple(self._lines), tuple(self._ops))
+        self._frames: list[Frame] = []
+        self._path: list[str] = []
+        self._sequences = 0
+        self._said: dict[tuple[int, str], tuple[tuple[str, ...], str]] = {}
+        self._characters = 0
+        self._deadline = time.monotonic() + limits.seconds
+
+    def run(self) -> None:
+        """Apply the script.
+
+        Raises:
+            Ended: The script ended early.
+        """
+        entry = self._facts.sequences[MAIN]
+        block = entry.regions[0].blocks[0]
+        held = Held("", OPS, block.arguments[0].type, [self.named.root])
+        self._call(entry, [held])
+
+    def _call(self, sequence: ir.Operation, arguments: Sequence[Held]) -> list[Held]:
+        """Run a named sequence; gives what it yields."""
+        self._sequences += 1
+        frame = Frame(self._sequences)
+        return self._enter(sequence, sequence.regions[0].blocks[0], frame, arguments, f"@{symbol_of(sequence)}")
+
+    def _enter(
+        self, op: ir.Operation, block: ir.Block, frame: Frame, arguments: Sequence[Held], where: str
+    ) -> list[Held]:
+        """Run a block of ops; gives what it yields."""
+        self._frames.append(frame)
+        self._path.append(where)
+        for value, name, given in zip(block.arguments, self._facts.argument_names(block, op), arguments, strict=False):
+            frame.values[value] = Held(name, given.kind, value.type, list(given.ops), list(given.values))
+        try:
+            *ops, end = [each.operation for each in block.operations]
+            self._run_ops(ops)
+            frame.at = end
+            return [self._held(value) for value in end.operands]
+        finally:
+            self._path.pop()
+            self._frames.pop()
+
+    def _run_ops(self, ops: list[ir.Operation]) -> None:
+        """Run ops of a block; those that give values of the payload together with those that use them."""
+        frame = self._frames[-1]
+        while ops:
+            frame.at = ops[0]
+            if ops[0].name in ENTERED and not self._is_late():
+                self._container(ops.pop(0))
+                continue
+            count = together(ops) if len(self._frames) == 1 or not self._is_late() else len(ops)
+            frame.at = ops[count - 1]
+            self._leaf(ops[:count])
+            ops = ops[count:]
+
+    def _is_late(self) -> bool:
+        """Whether the rest is applied without a look at single steps; only calls in the entry itself are then apart."""
+        late = time.monotonic() > self._deadline or self._characters > self._limits.characters
+        if late and not self.thinned:
+            self.thinned = len(self.steps) + 1
+        return late
+
+    def _container(self, op: ir.Operation) -> None:
+        """An op that runs others."""
+        operands = [self._held(value) for value in op.operands]
+        self._check(op)
+        self._spend(op)
+        if op.name == FOREACH:
+            results = self._foreach(op, operands)
+        elif op.name == INCLUDE:
+            callee = self._facts.sequences[str(op.attributes["target"].value)]
+            results = self._caught(op, lambda: self._call(callee, operands))
+        else:
+            block = op.regions[0].blocks[0]
+            given = operands or [Held("", OPS, block.arguments[0].type, [self.named.root])]
+            frame = Frame(self._frames[-1].number)
+            results = self._caught(op, lambda: self._enter(op, block, frame, given, "sequence"))
+        for value, name, held in zip(op.results, self._facts.names_of(op), results, strict=False):
+            self._frames[-1].values[value] = Held(name, held.kind, value.type, list(held.ops), list(held.values))
+
+    def _caught(self, op: ir.Operation, run: Callable[[], list[Held]]) -> list[Held]:
+        """What a region gives; handles of nothing where it fails and the script says to go on."""
+        mode, depth = op.attributes["failure_propagation_mode"], (len(self._frames), len(self._path))
+        try:
+            return run()
+        except Ended:
+            if int(mode) != SUPPRESS:
+                raise
+            del self._frames[depth[0] :], self._path[depth[1] :]
+            return [Held("", kind_of(value.type), value.type) for value in op.results]
+
+    def _foreach(self, op: ir.Operation, operands: Sequence[Held]) -> list[Held]:
+        """A loop over the ops of handles; gives what its turns yield, one after the other."""
+        counts = [len(held.values if held.kind == PARAM else held.ops) for held in operands]
+        if not counts or not min(counts):
+            self._note(op, "it runs over nothing")
+        results = [Held("", kind_of(value.type), value.type) for value in op.results]
+        rest = [Held("", held.kind, held.type, list(held.ops), list(held.values)) for held in operands]
+        self._frames[-1].waiting += rest
+        count = min(counts, default=0)
+        for turn in range(1, count + 1):
+            given = [first_of(held) for held in rest]
+            frame = Frame(self._frames[-1].number)
+            given_back = self._enter(op, op.regions[0].blocks[0], frame, given, f"foreach {turn} of {count}")
+            for held, more in zip(results, given_back, strict=False):
+                held.ops += more.ops
+                held.values += more.values
+        self._frames[-1].waiting = [held for held in self._frames[-1].waiting if all(held is not each for each in rest)]
+        return results
+
+    def _note(self, op: ir.Operation, sentence: str) -> None:
+        """A step that only says something."""
+        self._add(op, str(op).split("{", maxsplit=1)[0].strip(), (), (Mark(EMPTY, sentence),), 0.0)
+
+    def _held(self, value: ir.Value) -> Held:
+        """What a value of the script holds."""
+        return next(frame.values[value] for frame in reversed(self._frames) if value in frame.values)
+
+    def _check(self, op: ir.Operation) -> None:
+        """End where an op uses a handle that is not valid any more."""
+        for value in op.operands:
+            held = self._held(value)
+            if held.invalid:
+                said = f"{held.name} may not be used any more: {held.invalid}"
+                self._add(op, str(op), (), (Mark(CONSUMED, said),), 0.0)
+                raise Ended(said)
+
+    def _spend(self, op: ir.Operation) -> None:
+        """Make handles invalid: those that an op consumes, and all that point at the same ops or into them."""
+        spent = [self._held(op.operands[index]) for index in sorted(self._facts.consumed.get(op, ()))]
+        number, line = len(self.steps) + 1, place_of(op)[0]
+        where = f"step {number} ({op.name.removeprefix('transform.')}{f', line {line}' if line else ''})"
+        for held in spent:
+            gone, name = set(held.ops), held.name
+            if held.invalid or held.kind != OPS:
+                continue
+            held.invalid = f"{where} consumed it"
+            for other in self._all_held():
+                if not other.invalid and any(self._is_inside(each, gone) for each in other.ops):
+                    other.invalid = f"{where} consumed {name}, which is or holds its ops"
+
+    def _is_inside(self, op: str, ops: set[str]) -> bool:
+        return any(each in ops for each in self.named.around(op))
+
+    def _all_held(self) -> Iterator[Held]:
+        """All handles of the calls that the script is in."""
+        for frame in self._frames:
+            yield from frame.values.values()
+            yield from frame.waiting
+
+    def _live(self) -> list[Held]:
+        """Handles that may be used again."""
+        found: list[Held] = []
+        for frame in self._frames:
+            at = frame.at
+            for value, held in frame.values.items():
+                if held.kind == OPS and not held.invalid and at is not None and is_used_behind(value, at):
+                    found.append(held)
+            found += [held for held in frame.waiting if held.kind == OPS and held.ops]
+        return found
+
+    def _leaf(self, ops: list[ir.Operation]) -> None:
+        """Apply ops as one step."""
+        number = len(self.steps) + 1
+        for op in ops:
+            self._check_known(op, ops)
+        used = {value: self._held(value) for op in ops for value in operands_of(op) if not is_made_by(value, ops)}
+        results = self._results(ops)
+        text = "\n".join(str(op) for op in ops)
+        if number in self._limits.skip:
+            self._leave_out(ops, results, text)
+            return
+        for op in ops:
+            if not any(is_made_by(value, ops) for value in op.operands):
+                self._spend(op)
+        live = self._live()
+        try:
+            seconds = Leaf(self.named, self._facts.module, ops, used, live, results).apply()
+        except LeafError as error:
+            self._fail(ops[0], text, str(error))
+        self._frames[-1].values |= results
+        changes = () if all(op.name.startswith(QUERIES) for op in ops) else self._look()
+        marks = marks_of(ops, changes, results, used, self._facts)
+        self._add(ops[0], text, changes, marks, seconds)
+
+    def _check_known(self, op: ir.Operation, ops: Sequence[ir.Operation]) -> None:
+        for value in op.operands:
+            if not is_made_by(value, ops) and self._held(value).invalid:
+                self._check(op)
+
+    def _results(self, ops: Sequence[ir.Operation]) -> dict[ir.Value, Held]:
+        """What results of ops are to hold that can be used behind them."""
+        found = {}
+        for op in ops:
+            for value, name in zip(op.results, self._facts.names_of(op), strict=True):
+                held = Held(name, kind_of(value.type), value.type)
+                if op is ops[-1] or held.kind == PARAM or is_used_behind(value, ops[-1]):
+                    found[value] = held
+        return found
+
+    def _leave_out(self, ops: Sequence[ir.Operation], results: dict[ir.Value, Held], text: str) -> None:
+        """Skip a step: its first result holds what its first operand held."""
+        given = [self._held(value) for value in ops[0].operands]
+        for held, same in zip(results.values(), given, strict=False):
+            if held.kind == same.kind:
+                held.ops, held.values = list(same.ops), list(same.values)
+        self._frames[-1].values |= results
+        self._add(ops[0], text, (), (Mark(SKIPPED, "this step was left out"),), 0.0)
+
+    def _fail(self, op: ir.Operation, text: str, said: str) -> None:
+        """End with an error of the interpreter."""
+        message, about = read_error(said, self.named.spots)
+        self.named.renew()
+        changes = self._look()
+        self._add(op, text, changes, (Mark(FAILED, message, about),), 0.0)
+        raise Ended(message)
+
+    def _look(self) -> tuple[Change, ...]:
+        """What changed in the payload since the last look."""
+        lines, ops = self.named.text()
+        changes = changes_between(self._lines, lines, ops)
+        self._lines, self._ops = lines, ops
+        self._characters += sum(len(line) for change in changes for line in change.added)
+        return changes
+
+    def _add(
+        self, op: ir.Operation, text: str, changes: tuple[Change, ...], marks: tuple[Mark, ...], seconds: float
+    ) -> None:
+        frame = self._frames[-1].number if self._frames else 0
+        line = place_of(op)[0]
+        step = TransformStep(
+            op.name,
+            text,
+            line,
+            tuple(self._path),
+            frame,
+            changes,
+            self._changed_handles(),
+            marks,
+            tuple(self.named.origins) if changes else (),
+            seconds,
+        )
+        self.steps.append(step)
+
+    def _changed_handles(self) -> tuple[Handle, ...]:
+        """Handles that are not as they were when they were last told."""
+        now: dict[tuple[int, str], Handle] = {}
+        for frame in self._frames:
+            for held in frame.values.values():
+                if held.kind != VALUE:
+                    ops = tuple(map(str, held.values)) if held.kind == PARAM else tuple(held.ops)
+                    state = INVALID if held.invalid else HOLDS
+                    now[frame.number, held.name] = Handle(held.name, frame.number, ops, state, held.kind == PARAM)
+        found = [handle for key, handle in now.items() if self._said.get(key) != (handle.ops, handle.state)]
+        found += [Handle(name, frame, (), GONE) for frame, name in self._said if (frame, name) not in now]
+        self._said = {key: (handle.ops, handle.state) for key, handle in now.items()}
+        return tuple(found)
+
+
+def symbol_of(sequence: ir.Operation) -> str:
+    """Name of a sequence."""
+    return str(sequence.attributes["sym_name"].value)
+
+
+def first_of(held: Held) -> Held:
+    """Take the first op, or value, off a handle."""
+    if held.kind == PARAM:
+        return Held("", held.kind, held.type, values=[held.values.pop(0)])
+    return Held("", held.kind, held.type, [held.ops.pop(0)])
+
+
+def together(ops: Sequence[ir.Operation]) -> int:
+    """Number of ops from the first on that only work together: up to the last use of what cannot be held."""
+    count = 1
+    for index, op in enumerate(ops):
+        if index >= count:
+            return count
+        for result in op.results:
+            if kind_of(result.type) == VALUE:
+                users = [place for place, other in enumerate(ops) if result in set(operands_of(other))]
+                count = max([count, *(place + 1 for place in users)])
+    return count
+
+
+def operands_of(op: ir.Operation) -> list[ir.Value]:
+    """Values that an op uses, itself or in its regions, of those defined outside of it."""
+    found, own = list(op.operands), set[ir.Value]()
+    waiting = [op]
+    while waiting:
+        at = waiting.pop()
+        for block in (block for region in at.regions for block in region.blocks):
+            own.update(block.arguments)
+            for each in block.operations:
+                own.update(each.operation.results)
+                found += each.operation.operands
+                waiting.append(each.operation)
+    return [value for value in dict.fromkeys(found) if value not in own]
+
+
+def is_made_by(value: ir.Value, ops: Sequence[ir.Operation]) -> bool:
+    """Whether a value is a result of one of some ops."""
+    return any(value in list(op.results) for op in ops)
+
+
+def read_error(said: str, spots: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    """What the interpreter said of a failure, in a line, and the payload ops that it named."""
+    about = tuple(dict.fromkeys(name for name in LOCATED.findall(said) if name in spots))
+    return first_lines(WHERE.sub("", without_preamble(said))), about

@@ -1,0 +1,155 @@
+"""Steps in a terminal of 80 columns."""
+
+from collections import Counter
+from collections.abc import Iterator
+from difflib import unified_diff
+from textwrap import wrap
+
+from autotune.contrib.debug.recording import INVALID, DebugRecording, Handle, TransformStep
+from autotune.core.printable import lines as printable
+
+WIDTH = 80
+MOST_HANDLES = 12
+CONTEXT = 2  # lines around a change
+
+
+def overview(recording: DebugRecording, grep: str = "") -> Iterator[str]:
+    """A line a step, then what is to be said of all; with `grep`, only steps with that text."""
+    yield cut(f"{recording.payload}: {len(recording.steps)} steps of {recording.source}")
+    for number, step in enumerate(recording.steps, 1):
+        if not grep or is_about(step, grep):
+            yield from step_line(number, step)
+    yield from ending(recording)
+
+
+def is_about(step: TransformStep, text: str) -> bool:
+    """Whether a text stands in a step: in its ops, its changes or its marks."""
+    added = (line for change in step.changes for line in change.added)
+    return any(text in part for part in (step.text, step.op, *added, *(mark.sentence for mark in step.marks)))
+
+
+def step_line(number: int, step: TransformStep) -> Iterator[str]:
+    """A step in a line, and one for each of its marks."""
+    depth = max(len(step.path) - 1, 0)
+    added, removed = (sum(counts) for counts in zip((0, 0), *sizes(step), strict=True))
+    change = f"+{added} -{removed}" if added or removed else ""
+    where = f"line {step.line}" if step.line else ""
+    name = f"{'  ' * min(depth, 6)}{short(step)}"
+    yield cut(f"{number:>4}  {name:<46.46} {where:<9} {change:>15}")
+    for mark in step.marks:
+        yield from wrapped(f"{mark.kind}: {mark.sentence}", "        ! ", "          ")
+
+
+def sizes(step: TransformStep) -> list[tuple[int, int]]:
+    """Lines added and removed by each change of a step."""
+    return [(len(change.added), change.removed) for change in step.changes]
+
+
+def ending(recording: DebugRecording) -> Iterator[str]:
+    """What is to be said of all steps."""
+    for mark in recording.marks:
+        yield from wrapped(f"{mark.kind}: {mark.sentence}", "! ", "  ")
+    for note in recording.notes:
+        yield from wrapped(note, "", "  ")
+    if recording.message:
+        yield from wrapped(f"failed: {recording.message}", "", "  ")
+
+
+def details(recording: DebugRecording, number: int, *, diff: bool = False) -> Iterator[str]:
+    """A step: where it is, what it did, what its marks say, which handles changed."""
+    step = recording.steps[number - 1]
+    yield cut(f"step {number} of {len(recording.steps)}: {short(step)}{f', line {step.line}' if step.line else ''}")
+    yield cut("in " + " > ".join(step.path))
+    yield from (cut(f"  {line}") for line in script_lines(recording, step))
+    yield from changed(recording, number)
+    for mark in step.marks:
+        about = f" ({', '.join(f'%{op}' for op in mark.ops[:4])})" if mark.ops else ""
+        yield from wrapped(f"{mark.kind}: {mark.sentence}{about}", "! ", "  ")
+    yield from handle_lines(step.handles)
+    if diff:
+        yield from difference(recording, number)
+
+
+def script_lines(recording: DebugRecording, step: TransformStep) -> list[str]:
+    """A step's op as the script has it; as MLIR prints it where it is of another text."""
+    if not step.line:
+        return plain(step.text).splitlines()
+    lines = plain(recording.script).splitlines()[step.line - 1 :][:3]
+    own = lines[0].partition(" //")[0]
+    return [own.strip(), *([lines[1].strip()] if len(lines) > 1 and own.count("(") > own.count(")") else [])]
+
+
+def changed(recording: DebugRecording, number: int) -> Iterator[str]:
+    """How many ops of each kind a step added and removed."""
+    step = recording.steps[number - 1]
+    if not step.changes:
+        yield "the payload is as it was"
+        return
+    before = recording.payload_after(number - 1)
+    old = (before.lines[c.first : c.first + c.removed] for c in step.changes)
+    new = (c.added for c in step.changes)
+    counts, were = (Counter(kind for part in parts for kind in kinds(part)) for parts in (new, old))
+    more, less = counts - were, were - counts
+    said = [f"{sign}{count} {kind}" for sign, part in (("+", more), ("-", less)) for kind, count in part.most_common()]
+    yield from wrapped(", ".join(said) or "ops are the same, with other operands or attributes", "payload: ", "  ")
+
+
+def kinds(part: tuple[str, ...]) -> Iterator[str]:
+    """Kinds of the ops that begin at lines."""
+    for line in part:
+        word = line.partition(" = ")[2] if line.lstrip().startswith("%") else line.strip()
+        kind = word.split("(")[0].split(" ")[0].strip('"')
+        if "." in kind and kind[0].isalpha():
+            yield kind
+
+
+def handle_lines(handles: tuple[Handle, ...]) -> Iterator[str]:
+    """Handles with what they point at; those that may not be used are said to be so."""
+    shown = [handle for handle in handles if handle.name]
+    shown = [handle for handle in shown if handle.state != "out of scope"]
+    for handle in shown[:MOST_HANDLES]:
+        about = handle.ops[0] if handle.is_param and handle.ops else ", ".join(f"%{op}" for op in handle.ops)
+        yield cut(f"  {handle.name}: {'invalidated' if handle.state == INVALID else about or 'nothing'}")
+    if len(shown) > MOST_HANDLES:
+        yield f"  and {len(shown) - MOST_HANDLES} more"
+
+
+def difference(recording: DebugRecording, number: int) -> Iterator[str]:
+    """What a step did to the payload, as a unified diff; lines are whole."""
+    before, after = recording.payload_after(number - 1), recording.payload_after(number)
+    step = recording.steps[number - 1]
+    if sum(map(sum, sizes(step))) > 2000:  # as it was recorded: comparing again would take long
+        for change in step.changes:
+            yield f"@@ -{change.first + 1},{change.removed} +{len(change.added)} @@"
+            yield from (f"-{plain(line)}" for line in before.lines[change.first : change.first + change.removed])
+            yield from (f"+{plain(line)}" for line in change.added)
+        return
+    names = (f"before step {number}", f"after step {number}")
+    yield from map(plain, unified_diff(before.lines, after.lines, *names, n=CONTEXT, lineterm=""))
+
+
+def find_step(recording: DebugRecording, until: str) -> int:
+    """Number of the first step of a transform op, by its name with or without the dialect; 0 where there is none."""
+    names = (until, f"transform.{until}", f"transform.structured.{until}")
+    return next((number for number, step in enumerate(recording.steps, 1) if step.op in names), 0)
+
+
+def short(step: TransformStep) -> str:
+    """Name of a step's op without the dialect."""
+    return step.op.removeprefix("transform.")
+
+
+def wrapped(text: str, first: str, more: str) -> Iterator[str]:
+    """A sentence in lines of the terminal's width."""
+    yield from wrap(plain(text), WIDTH, initial_indent=first, subsequent_indent=more)
+
+
+def cut(text: str) -> str:
+    """A line that fits."""
+    text = plain(text).replace("\n", " ").rstrip()
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+
+
+def plain(text: str) -> str:
+    """A text that a terminal only prints."""
+    return printable(text)

@@ -1,0 +1,254 @@
+"""A schedule step by step: what is shown is what upstream's interpreter does."""
+
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from debug_support import as_printed, match, payload_file, printed_by_upstream, script, tile
+
+from autotune.contrib.debug.debugged import debug, open_source
+from autotune.contrib.debug.record import DebugRequest, record_here
+from autotune.contrib.debug.recording import (
+    CONSUMED,
+    EMPTY,
+    FAILED,
+    IDLE,
+    INVALID,
+    REMAINDER,
+)
+from autotune.contrib.debug.stepper import DebugLimits
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "schedules" / "examples"
+
+# Scripts as the chapters of upstream's tutorial build them up: tile, fuse, outline into sequences, match, lower.
+TUTORIAL = {
+    "tile": script(f"""
+    {match("mm", "linalg.matmul")}
+    {tile("%tiled, %i, %j", "%mm", "[8, 16]")}
+    {tile("%inner, %k", "%tiled", "[0, 0, 4]")}
+    """),
+    "fuse": script(f"""
+    {match("twice", "linalg.elementwise")}
+    {match("mm", "linalg.matmul")}
+    %tile, %loop = transform.structured.tile_using_forall %twice tile_sizes [8, 8]
+      : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %fused, %loop2 = transform.structured.fuse_into_containing_op %mm into %loop
+      : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    """),
+    "sequences": script(
+        f"""
+    {match("all", "linalg.matmul")}
+    transform.foreach %all : !transform.any_op {{
+    ^bb0(%one: !transform.any_op):
+      transform.include @tile_and_vectorize failures(propagate) (%one) : (!transform.any_op) -> ()
+    }}
+    {match("functions", "func.func")}
+    transform.apply_patterns to %functions {{
+      transform.apply_patterns.canonicalization
+    }} : !transform.any_op
+    """,
+        more=f"""
+  transform.named_sequence @tile_and_vectorize(%op: !transform.any_op {{transform.consumed}}) {{
+    {tile("%tiled, %i, %j, %k", "%op", "[4, 8, 1]")}
+    transform.structured.vectorize %tiled : !transform.any_op
+    transform.loop.unroll %k {{factor = 2}} : !transform.any_op
+    transform.yield
+  }}""",
+    ),
+    "matchers": script(
+        f"""
+    {match("functions", "func.func")}
+    %all = transform.foreach_match in %functions @is_matmul -> @tile : (!transform.any_op) -> !transform.any_op
+    """,
+        more=f"""
+  transform.named_sequence @is_matmul(%op: !transform.any_op {{transform.readonly}}) -> !transform.any_op {{
+    transform.match.operation_name %op ["linalg.matmul"] : !transform.any_op
+    transform.yield %op : !transform.any_op
+  }}
+  transform.named_sequence @tile(%op: !transform.any_op {{transform.consumed}}) {{
+    {tile("%tiled, %i", "%op", "[8]")}
+    transform.yield
+  }}""",
+    ),
+    "navigation": script(f"""
+    {match("twice", "linalg.elementwise")}
+    %mm = transform.get_producer_of_operand %twice[0] : (!transform.any_op) -> !transform.any_op
+    %value = transform.get_operand %mm[2] : (!transform.any_op) -> !transform.any_value
+    %fill = transform.get_defining_op %value : (!transform.any_value) -> !transform.any_op
+    %both = transform.merge_handles %fill, %mm : !transform.any_op
+    %first, %second = transform.split_handle %both : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    {tile("%tiled, %i", "%first", "[8]")}
+    {tile("%other, %j", "%second", "[8]")}
+    transform.apply_cse to %module : !transform.any_op
+    """),
+}
+
+
+def look(source, schedule=None, *, lowering=False):
+    """A recording made here, and what upstream prints at each of its steps."""
+    payload, candidate = open_source(source, schedule, None, "")
+    found = record_here(DebugRequest(payload, candidate, lowering))
+    return found, printed_by_upstream(payload, candidate, lowering=lowering)
+
+
+def check_every_step(found, printed):
+    """Hold every step against upstream's own print."""
+    assert not found.message
+    assert not found.notes
+    counts = [sum(line.startswith(("%", "transform.")) for line in step.text.splitlines()) for step in found.steps]
+    assert len(printed) == sum(counts)
+    printed = [printed[place - 1] for place in accumulate(counts)]
+    shown = [str(found.payload_after(number)) for number in range(1, len(found.steps) + 1)]
+    assert len(shown) == len(printed)
+    assert as_printed(shown) == as_printed(printed)
+
+
+@pytest.mark.parametrize("name", TUTORIAL)
+def test_steps_of_tutorial_scripts_are_what_upstream_prints(name, tmp_path):
+    check_every_step(*look(payload_file(tmp_path), TUTORIAL[name]))
+
+
+@pytest.mark.parametrize(
+    ("payload", "name"),
+    [
+        ("matmul,m=256,n=256,k=256", "matmul"),
+        ("matmul,m=64,n=64,k=64", "two_vectorizations"),
+        ("attention,seq=32,d=16", "attention"),
+        (str(EXAMPLES / "convolution.mlir"), "convolution"),
+        (str(EXAMPLES / "fuse_a_consumer.mlir"), "fuse_a_consumer"),
+    ],
+)
+def test_steps_of_the_examples_are_what_upstream_prints(payload, name):
+    check_every_step(*look(payload, EXAMPLES / f"{name}.mlir"))
+
+
+def test_steps_of_a_family_and_the_lowering_are_what_upstream_prints():
+    check_every_step(*look("matmul,m=16,n=32,k=8", lowering=True))
+
+
+def test_handles_point_at_ops_in_order(tmp_path):
+    found = debug(payload_file(tmp_path), TUTORIAL["navigation"])
+    last = {handle.name: handle for handle in found.handles_after(5)}
+    assert last["%both"].ops == ("fill", "matmul")
+    ends = {handle.name: handle for handle in found.handles_after(len(found.steps) - 1)}
+    assert ends["%first"].state == INVALID
+    assert ends["%tiled"].ops == ("fill",)
+    assert found.maker("for") == 6
+    assert found.maker("fill") == 0
+
+
+def test_params_have_values_and_paths_say_where(tmp_path):
+    text = script(f"""
+    {match("mm", "linalg.matmul")}
+    %size = transform.param.constant 8 : i64 -> !transform.param<i64>
+    transform.foreach %mm : !transform.any_op {{
+    ^bb0(%one: !transform.any_op):
+      %tiled, %i = transform.structured.tile_using_for %one tile_sizes [%size]
+        : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    }}
+    """)
+    found = debug(payload_file(tmp_path), text)
+    (size,) = (handle for handle in found.handles_after(2) if handle.name == "%size")
+    assert (size.ops, size.is_param) == (("8 : i64",), True)
+    assert found.steps[-1].path[-1] == "foreach 1 of 1"
+    assert found.script.splitlines()[found.steps[-1].line - 1].lstrip().startswith("%tiled")
+
+
+MM = match("mm", "linalg.matmul")
+FAULTY = {
+    "a handle is used after it was consumed": (
+        f"{MM}\n{tile('%a, %i', '%mm', '[8]')}\n{tile('%b, %j', '%mm', '[4]')}",
+        CONSUMED,
+        "%mm may not be used any more: step 2 (structured.tile_using_for, line 5) consumed it",
+    ),
+    "an op inside a consumed one is used": (
+        f'{MM}\n{match("f", "func.func")}\n%g = transform.apply_registered_pass "canonicalize" to %f'
+        f" : (!transform.any_op) -> !transform.any_op\n{tile('%b, %j', '%mm', '[4]')}",
+        CONSUMED,
+        "consumed %f, which is or holds its ops",
+    ),
+    "a match of nothing": (
+        f"{match('mm', 'linalg.conv_2d')}\n{tile('%a, %i', '%mm', '[8]')}",
+        EMPTY,
+        "%mm points at no op, and structured.tile_using_for uses it",
+    ),
+    "a transform of nothing": (
+        f"{match('mm', 'linalg.conv_2d')}\n{tile('%a, %i', '%mm', '[8]')}",
+        IDLE,
+        "%mm points at no op",
+    ),
+    "a tile that does not divide": (
+        f"{MM}\n{tile('%a, %i', '%mm', '[7]')}",
+        REMAINDER,
+        "a tile size does not divide its loop",
+    ),
+    "a vectorization of an open size": (
+        f"{MM}\n{tile('%a, %i', '%mm', '[7]')}\ntransform.structured.vectorize %a : !transform.any_op",
+        FAILED,
+        "vectorize",
+    ),
+    "an op without tiles": (
+        f"{match('c', 'arith.constant')}\n{tile('%a, %i', '%c', '[8]')}",
+        FAILED,
+        "only ops implementing TilingInterface are supported",
+    ),
+    "an order that prevents fusion": (
+        f"{MM}\n{match('twice', 'linalg.elementwise')}\n{tile('%a, %i', '%mm', '[8]')}\n"
+        f"{tile('%b, %j', '%twice', '[8]')}\n"
+        "%f, %l = transform.structured.fuse_into_containing_op %a into %j"
+        " : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)",
+        FAILED,
+        "could not find next producer to fuse",
+    ),
+    "too many tile sizes": (f"{MM}\n{tile('%a, %i, %j, %k, %l', '%mm', '[8, 8, 8, 8]')}", FAILED, "too many tiles"),
+    "cleaning that cleans nothing": (
+        f"{match('f', 'func.func')}\ntransform.apply_cse to %f : !transform.any_op\n"
+        "transform.apply_cse to %f : !transform.any_op",
+        IDLE,
+        "the payload is as it was",
+    ),
+    "a handle that is split into too many": (
+        f"{MM}\n%a, %b = transform.split_handle %mm : (!transform.any_op) -> (!transform.any_op, !transform.any_op)",
+        FAILED,
+        "expected to contain 2 payloads but it contains 1",
+    ),
+    "a loop over nothing": (
+        f"{match('mm', 'linalg.conv_2d')}\ntransform.foreach %mm : !transform.any_op {{\n^bb0(%x: !transform.any_op):\n"
+        f"{tile('%a, %i', '%x', '[8]')}\n}}",
+        EMPTY,
+        "it runs over nothing",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_what_is_marked_in_a_faulty_script_leads_to_the_cause(fault, tmp_path):
+    body, kind, sentence = FAULTY[fault]
+    found = debug(payload_file(tmp_path), script(body))
+    marks = [mark for step in found.steps for mark in step.marks]
+    assert any(mark.kind == kind and sentence in mark.sentence for mark in marks), marks
+    assert not found.notes
+    assert bool(found.message) == (kind in (FAILED, CONSUMED))
+
+
+def test_a_failure_names_the_op_that_did_not_match(tmp_path):
+    found = debug(payload_file(tmp_path), script(f"{match('c', 'arith.constant')}\n{tile('%a, %i', '%c', '[8]')}"))
+    (mark,) = found.steps[-1].marks
+    assert mark.ops == ("cst",)
+
+
+def test_a_step_can_be_left_out(tmp_path):
+    whole = debug(payload_file(tmp_path), TUTORIAL["tile"])
+    without = debug(payload_file(tmp_path), TUTORIAL["tile"], skip=[2])
+    assert "scf.for" in str(whole.payload_after(2))
+    assert "scf.for" not in str(without.payload_after(2))
+    assert "scf.for" in str(without.payload_after(3))
+
+
+def test_steps_are_joined_where_there_are_too_many(tmp_path):
+    payload, candidate = open_source(payload_file(tmp_path), TUTORIAL["sequences"], None, "")
+    found = record_here(DebugRequest(payload, candidate, limits=DebugLimits(seconds=0.0)))
+    assert "from step 1 on" in found.notes[-1]
+    assert str(found.payload_after(len(found.steps))) != str(found.payload_after(0))
+    assert len(found.notes) == 1  # and the result is that of one run
