@@ -1,6 +1,8 @@
 """Modules under `torch.compile(.., backend="autotune")` give what PyTorch gives in float64, and change what it does."""
 
 import copy
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -273,9 +275,22 @@ def test_exported_programs_and_programs_that_are_kept(monkeypatch):
     exported = torch.export.export(net, (x,))
     assert_close(at.torch.compile(exported)(x), net(x))
     torch._dynamo.reset()
-    monkeypatch.setattr("autotune.contrib.torch_backend.programs.import_model", None)  # it is not imported again
+    monkeypatch.setattr("autotune.contrib.torch_backend.making.import_model", None)  # it is not imported again
     assert program_of.__module__ == "autotune.contrib.torch_backend.programs"
     assert_close(at.torch.compile(exported)(x), net(x))
+
+
+def test_a_process_that_starts_from_kept_programs_imports_no_importer_and_no_search(tmp_path):
+    program = (
+        "import sys, torch; torch.manual_seed(0); "
+        "net, x = torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.ReLU()).eval(), torch.randn(3, 12); "
+        f"ours = torch.compile(net, backend='autotune', options={{'store': {str(tmp_path)!r}}}); "
+        "torch.set_grad_enabled(False); assert torch.allclose(ours(x), net(x), atol=1e-5); "
+        "print(sorted({'torch_mlir', 'optuna', 'pandas', 'autotune.contrib.torch_backend.making'} & {*sys.modules}))"
+    )
+    runs = [subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True) for _ in "12"]
+    assert "'autotune.contrib.torch_backend.making'" in runs[0].stdout
+    assert runs[1].stdout == "[]\n"
 
 
 def test_a_search_is_kept(tmp_path):
