@@ -9,6 +9,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.dialects`` | `Dialect` of payload files |
 | ``autotune.schedules`` | `Family` of schedules |
 | ``autotune.samplers`` | `autotune.tuning.samplers.sampler.SamplerKind`, chosen by ``--sampler`` |
+| ``autotune.lessons`` | function, called ``spaces``, from folders to what they teach samplers of a family |
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |

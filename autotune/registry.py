@@ -34,6 +34,7 @@ VERBS, OPTIONS = "autotune.verbs", "autotune.options"
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
 SAMPLERS = "autotune.samplers"
+LESSONS, SPACES = "autotune.lessons", "spaces"
 REWRITES = "autotune.rewrites"  # of compiled code
 REWRITERS, RULES = "autotune.rewriters", "rules"
 RIVALS, CODE = "autotune.rivals", "code"
@@ -43,7 +44,7 @@ PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parame
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, TECHNIQUES, BASELINES, COMPARATORS)
 # Groups of which nobody names a member.
-UNNAMED = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, REWRITERS, REWRITES, RIVALS, SAMPLERS)
+UNNAMED = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, REWRITERS, REWRITES, RIVALS, SAMPLERS, LESSONS)
 
 
 def groups() -> tuple[str, ...]:

@@ -20,11 +20,11 @@ from unittest.mock import patch
 import typer
 from blocks import PAGE, ROOT, Check, replace_block, table
 
+from autotune.contrib.spaces.rerun import Ground
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction
 from autotune.registry import load_family
 from autotune.store.recording import read_recording
-from autotune.tuning.rerun import Ground
 from autotune.tuning.stages.warm_start import fit
 from autotune.worker.loading.reading import open_payload, partition
 from schedules import matmul_model

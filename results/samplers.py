@@ -25,11 +25,11 @@ import numpy.typing as npt  # noqa: E402
 import typer  # noqa: E402
 from blocks import ROOT, Only, serve, table  # noqa: E402
 
+from autotune.contrib.spaces.lessons import lessons_for  # noqa: E402
+from autotune.contrib.spaces.rerun import Ground, Rerun  # noqa: E402
 from autotune.registry import load_family  # noqa: E402
 from autotune.store.recording import Recording, read_recording  # noqa: E402
-from autotune.tuning.rerun import Ground, Rerun  # noqa: E402
 from autotune.tuning.samplers.sampler import Lesson  # noqa: E402
-from autotune.tuning.samplers.transfer import lessons_for  # noqa: E402
 
 SEEDS = 50
 TRIALS = 40

@@ -23,10 +23,10 @@ from fleet import Fleet, Parts, Run  # noqa: E402
 from large_models import large_models  # noqa: E402
 from scale_parts import SHARE, costs_of, measure_parts, search_again  # noqa: E402
 
+from autotune.contrib.spaces.rerun import Ground  # noqa: E402
 from autotune.core.host.machine import this_machine  # noqa: E402
 from autotune.core.payload import Payload  # noqa: E402
 from autotune.store.recording import Recording, read_recording  # noqa: E402
-from autotune.tuning.rerun import Ground  # noqa: E402
 from autotune.worker.bench.measure import LEAST_SAMPLES  # noqa: E402
 from autotune.worker.loading.reading import partition  # noqa: E402
 

@@ -16,13 +16,13 @@ from fleet import Parts
 from own_cluster import COMMAND, processes
 from own_postgres import own_postgres
 
+from autotune.contrib.spaces.rerun import Ground
 from autotune.core.evaluator import Job
 from autotune.core.scripts.assembly import write_step
 from autotune.core.space import Value
 from autotune.registry import load_family
 from autotune.store.recording import Recording
 from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.rerun import Ground
 from autotune.tuning.samplers.search import Search
 from autotune.tuning.stages.task_search import SEARCH_EFFORT
 from autotune.worker.remote.slot import SlotRequest

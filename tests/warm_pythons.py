@@ -53,7 +53,7 @@ COMMAND = (
     "autotune.reports.show",
     "autotune.reports.task_lines",
     "autotune.reports.versus",
-    "autotune.tuning.record_space",
+    "autotune.contrib.spaces.measure",
     "autotune.tuning.tune",
     "matplotlib.pyplot",
     "payload.kernels",

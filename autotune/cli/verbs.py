@@ -19,7 +19,6 @@ from autotune.cli import (
     inspect,
     join,
     list_names,
-    record,
     regress,
     replay,
     report,
@@ -54,7 +53,6 @@ VERBS: dict[str, Verb] = {
     "replay": Verb(replay.replay, "Keep and check", "Build a bundle again, verify it and time it; or emit it."),
     "regress": Verb(regress.regress, "Keep and check", "Check bundles for regressions, as a CI gate does."),
     "reproduce": Verb(reproduce.reproduce, "Keep and check", "Write the files of one trial, and run it again."),
-    "record": Verb(record.record, "Keep and check", "Measure a part of a space completely, for benchmarks."),
     "doctor": Verb(doctor.doctor, "Machines", "Say what this machine can do: roofs, noise, sandbox."),
     "join": Verb(join.join, "Machines", "Let this machine measure for a cluster."),
 }

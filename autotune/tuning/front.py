@@ -12,7 +12,7 @@ from autotune.store.places import bundle_folder, home, recorded_folders, recorde
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, options_from, with_options
 from autotune.tuning.result import TuneResult
-from autotune.tuning.samplers.transfer import recordings_for
+from autotune.tuning.samplers.search import lessons_from
 from autotune.tuning.stages.opening import Start
 from autotune.tuning.stages.user_script import own_script
 from autotune.tuning.stages.warm_start import read_known
@@ -85,7 +85,7 @@ def start_of(payload: Payload, options: TuneOptions, given: ScriptFile | None, m
     """
     return Start(
         known=() if options.cold else tuple(read_known(recorded_folders(), payload.name)),
-        recordings=() if options.cold else recordings_for(options.sampler, recorded_spaces()),
+        lessons=None if options.cold else lessons_from(recorded_spaces(), options.sampler),
         least_floor=read_floor(home(), machine),
         script=own_script(payload, given) if not options.family else None,
     )

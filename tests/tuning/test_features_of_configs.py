@@ -1,17 +1,13 @@
-"""What samplers that model are told: features of configs, and lessons of recorded spaces."""
+"""What samplers that model are told: features of configs."""
 
 import math
 
 import pytest
-from recording_support import made_up_recording
 from tuning_support import MACHINES, random_configs
 
-from autotune.core.plugs.family import Family
 from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.registry import family_for
-from autotune.store.recording import write_recording
 from autotune.tuning.samplers.features import features_of, knob_features
-from autotune.tuning.samplers.transfer import lessons_for, read_recordings, recordings_for
 from autotune.worker.loading.reading import open_payload, partition
 from schedules.matmul import MATMUL
 
@@ -46,27 +42,3 @@ def test_a_guarded_family_without_features_has_its_knobs():
     assert features_of(task, family, machine)(config) == knob_features(config)
     (task,) = partition(open_payload("matmul,m=64,n=64,k=64")).tasks
     assert "fmas_a_load" in features_of(task, GuardedFamily(MATMUL), machine)(MATMUL.default(task, machine))
-
-
-def test_recordings_teach_only_their_own_family_and_only_samplers_that_listen(tmp_path):
-    write_recording(tmp_path / "a.xz", made_up_recording())
-    (tmp_path / "b.xz").write_bytes(b"none")
-    assert [recording.payload for recording in read_recordings([tmp_path])] == ["mine"]
-    assert recordings_for("tpe", [tmp_path]) == ()
-    (recording,) = recordings_for("model", [tmp_path])
-    (other,) = partition(open_payload("gelu,rows=8,cols=64")).tasks
-    assert lessons_for(family_for(other), [recording]) == []
-
-
-def test_lessons_are_logarithms_over_the_best_and_failures_are_infinite():
-    recording = made_up_recording()
-
-    class Plain(Family):
-        name = "matmul"
-
-    lessons = lessons_for(Plain(), [recording])
-    excess = sorted(lesson.excess for lesson in lessons)
-    assert excess[0] == 0
-    assert math.isinf(excess[-1])
-    assert len(lessons) == len(recording.trials)
-    assert {"tile_m", "pack_b"} <= set(lessons[0].features)

@@ -14,6 +14,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from autotune.core.plugs.family import Family
+
 Index = tuple[int, ...]
 
 # Seconds a call told for a config that failed. TPE and CMA-ES only rank, so that any time beyond every real one
@@ -49,6 +51,9 @@ class Lesson:
     features: Mapping[str, float]
     excess: float
     least: float = 0.0
+
+
+Lessons = Callable[[Family], Sequence[Lesson]]  # of the family whose configs are searched
 
 
 @dataclass(frozen=True)

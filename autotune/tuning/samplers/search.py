@@ -7,14 +7,16 @@ recorded spaces: `results/samplers.py`, docs/results.md.
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from typing import cast
 
 from autotune.core.errors import SpaceError
 from autotune.core.space import Config, Space, Value
 from autotune.core.trial import Reason
-from autotune.registry import SAMPLERS, complain, loaded_points
+from autotune.registry import LESSONS, SAMPLERS, SPACES, complain, loaded_points, registered
 from autotune.tuning.samplers.features import Features, feature_names, is_ordered, knob_features
 from autotune.tuning.samplers.named_samplers import HUB, ask_by_name, class_of, is_named, is_optunas
 from autotune.tuning.samplers.objectives import AskingBoth
@@ -24,6 +26,7 @@ from autotune.tuning.samplers.sampler import (
     FAILED_SECONDS,
     Index,
     Lesson,
+    Lessons,
     Sampler,
     SamplerKind,
     Terrain,
@@ -55,6 +58,14 @@ def samplers() -> tuple[str, ...]:
 def takes_lessons(name: str) -> bool:
     """Whether a sampler learns from recorded spaces."""
     return name in learning() and learning()[name].takes_lessons
+
+
+def lessons_from(folders: Sequence[Path], sampler: str) -> Lessons | None:
+    """What recorded spaces in some folders teach a sampler; `None` where it takes no lessons, or nothing reads them."""
+    points = registered(LESSONS)
+    if not takes_lessons(sampler) or SPACES not in points:
+        return None
+    return cast(Callable[[Sequence[Path]], Lessons | None], points[SPACES].load())(folders)
 
 
 def check_sampler(name: str) -> None:

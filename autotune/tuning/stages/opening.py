@@ -9,9 +9,9 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.family import Family
 from autotune.core.task import Task
 from autotune.registry import family_for, load_baseline, load_family, rivals
-from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
+from autotune.tuning.samplers.sampler import Lessons
 from autotune.tuning.samplers.search import DEFAULT, check_sampler, learning
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.warm_start import KnownConfig
@@ -24,13 +24,13 @@ class Start:
 
     Attributes:
         known: Recorded configs; each task starts from the nearest.
-        recordings: Recorded spaces that samplers which model learn from.
+        lessons: What recorded spaces teach samplers that model; `None` for nothing.
         least_floor: Relative differences below it are ties, however quiet the machine seems; `doctor --noise` keeps it.
         script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
     """
 
     known: tuple[KnownConfig, ...] = ()
-    recordings: tuple[Recording, ...] = ()
+    lessons: Lessons | None = None
     least_floor: float = 0.0
     script: ScriptFile | None = None
 
@@ -107,7 +107,7 @@ def open_searches(
                 sampler=options.sampler,
                 seed=options.seed,
                 known=start.known,
-                recordings=start.recordings,
+                lessons=start.lessons,
                 rules=rules,
                 objective=options.goal,
                 unproved=payload.unproved,

@@ -16,13 +16,12 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from autotune.core.task_names import readable_name
 from autotune.core.trial import Trial, trial_key
-from autotune.store.recording import Recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.samplers.features import features_of
+from autotune.tuning.samplers.sampler import Lessons
 from autotune.tuning.samplers.search import Search
-from autotune.tuning.samplers.transfer import lessons_for
 from autotune.tuning.stages.requests import SAME_SCRIPT, Asked, identity_of, shared, unmade
 from autotune.tuning.stages.warm_start import KnownConfig, starts
 from autotune.worker.isolation.limits import learn_time_limits
@@ -83,7 +82,7 @@ class TaskSearch:
         sampler: str,
         seed: int,
         known: Sequence[KnownConfig] = (),
-        recordings: Sequence[Recording] = (),
+        lessons: Lessons | None = None,
         rules: dict[str, str] | None = None,
         objective: Objective = PLAIN,
         unproved: bool | None = None,
@@ -112,7 +111,7 @@ class TaskSearch:
             seed=seed,
             starts=starts(known, task, family, space, machine),
             features=features_of(task, family, machine),
-            lessons=lessons_for(family, recordings),
+            lessons=lessons(family) if lessons is not None else (),
             has_joules=objective.has_joules,
         )
         return cls(task, family, machine, space, search, sweep, seed, objective=objective)

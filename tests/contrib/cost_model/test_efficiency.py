@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from autotune.contrib.cost_model.model import CostModel
+from autotune.contrib.spaces.rerun import Ground
 from autotune.store.recording import read_recording
-from autotune.tuning.rerun import Ground
 from autotune.tuning.samplers import search
 
 RESULTS = Path(__file__).parents[3] / "results"

@@ -7,6 +7,7 @@ import typer
 
 from autotune.cli.options import real, whole
 from autotune.cli.say import complain
+from autotune.core.plugs.verb import Verb
 from autotune.store.places import home, slug
 
 
@@ -31,7 +32,7 @@ def record(
     Example: autotune record matmul,m=512,n=512,k=512 --share 0.2 -o space.xz
     """
     from autotune.cli.progress import ProgressLine, read_payloads
-    from autotune.tuning.record_space import RecordOptions, check_timeout, record_space, task_named
+    from autotune.contrib.spaces.measure import RecordOptions, check_timeout, record_space, task_named
     from autotune.worker.isolation.limits import check_memory
     from autotune.worker.loading.reading import partition
     from autotune.worker.worker import Worker
@@ -47,3 +48,6 @@ def record(
         found = record_space(opened, wanted, family, file=file, options=options, evaluator=worker, listener=line)
     right = sum(trial.samples is not None for trial in found.trials)
     complain(f"{len(found.trials)} trials, {right} of them timed, in {file}; see `autotune inspect {file}`")
+
+
+VERB = Verb(record, "Keep and check", "Measure a part of a space completely, for benchmarks.", after="reproduce")

@@ -3,14 +3,14 @@
 import math
 import random
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from autotune.core.errors import StoreError
 from autotune.core.plugs.family import Family
 from autotune.store.recording import Recording, read_recording
 from autotune.tuning.samplers.features import features_of
-from autotune.tuning.samplers.sampler import DELAY, Lesson
-from autotune.tuning.samplers.search import takes_lessons
+from autotune.tuning.samplers.sampler import DELAY, Lesson, Lessons
 
 MOST_LESSONS = 600  # of all recordings together: to learn from as many takes 50 ms
 
@@ -26,9 +26,10 @@ def read_recordings(folders: Iterable[Path]) -> list[Recording]:
     return found
 
 
-def recordings_for(sampler: str, folders: Iterable[Path]) -> tuple[Recording, ...]:
-    """The recordings that a sampler learns from; none where it takes no lessons."""
-    return tuple(read_recordings(folders)) if takes_lessons(sampler) else ()
+def read_lessons(folders: Iterable[Path]) -> Lessons | None:
+    """What the recordings in some folders teach of a family; `None` where there are none: an entry point."""
+    found = read_recordings(folders)
+    return partial(lessons_for, recordings=found) if found else None
 
 
 def lessons_for(family: Family, recordings: Sequence[Recording]) -> list[Lesson]:

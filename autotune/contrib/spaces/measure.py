@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from autotune.contrib.spaces.part import PartFamily, part_of
 from autotune.core.errors import ScheduleError, StoreError
 from autotune.core.evaluator import Effort, Evaluation, Evaluator, Job
 from autotune.core.host.machine import Machine, this_machine
@@ -14,7 +15,6 @@ from autotune.core.task import Task
 from autotune.registry import family_for
 from autotune.store.recording import Recording, write_recording
 from autotune.store.store import Store
-from autotune.tuning.samplers.space_part import PartFamily, part_of
 from autotune.tuning.stages.record import versions
 from autotune.tuning.stages.task_search import TaskSearch
 

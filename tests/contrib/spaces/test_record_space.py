@@ -6,12 +6,12 @@ import pytest
 from recording_support import CountingEvaluator
 from tuning_support import MACHINES
 
+from autotune.contrib.spaces.measure import RecordOptions, record_space, task_named
+from autotune.contrib.spaces.part import part_of
 from autotune.core.errors import OptionError, ScheduleError, StoreError
 from autotune.core.listener import NoteKeeper
 from autotune.core.space import Condition, Constraint, Knob, Space
 from autotune.store.recording import read_recording
-from autotune.tuning.record_space import RecordOptions, record_space, task_named
-from autotune.tuning.samplers.space_part import part_of
 from autotune.worker.loading.reading import open_payload, partition
 from schedules.matmul import MATMUL
 
