@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import importlib.util
 import re
 import subprocess
 import sys
@@ -159,7 +160,8 @@ import {", ".join(blocks)}
 
 
 def test_every_entry_point_loads():
-    for group in PROJECT["project"]["entry-points"]:
+    of_torch = {"torch_dynamo_backends"} if importlib.util.find_spec("torch") is None else set()  # it alone loads them
+    for group in set(PROJECT["project"]["entry-points"]) - of_torch:
         for point in importlib.metadata.entry_points(group=group):
             assert point.load() is not None
 
