@@ -23,6 +23,7 @@ VERBS = {
     "compare": ["nosuch"],
     "demo": ["nosuch"],
     "show": ["nosuch"],
+    "debug": ["nosuch"],
     "emit": [NOWHERE],
     "explain": [NOWHERE],
     "report": [NOWHERE],
