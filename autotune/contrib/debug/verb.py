@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.options import whole
 from autotune.plugins import Verb
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ def debug(
     ] = None,
     task: Annotated[str | None, typer.Option(metavar="TAG", help="One task alone.")] = None,
     knobs: Annotated[str, typer.Option("--set", metavar="K=V,...", help="Knobs of that task.")] = "",
-    skip: Annotated[list[int] | None, typer.Option(metavar="N", help="Leave out step N; may be repeated.")] = None,
-    step: Annotated[int, typer.Option(metavar="N", help="Step N alone.")] = 0,
+    skip: Annotated[
+        list[int] | None, typer.Option(parser=whole, metavar="N", help="Leave out step N; may be repeated.")
+    ] = None,
+    step: Annotated[int, typer.Option(parser=whole, metavar="N", help="Step N alone.")] = 0,
     until: Annotated[str, typer.Option(metavar="OP", help="The first step of a transform op.")] = "",
     grep: Annotated[str, typer.Option(metavar="TEXT", help="Only steps with that text.")] = "",
     diff: Annotated[bool, typer.Option("--diff", help="What the step did to the payload, as a diff.")] = False,
@@ -42,8 +45,12 @@ def debug(
     from autotune.contrib.debug.debugged import debug as record
     from autotune.contrib.debug.terminal import details, overview
     from autotune.contrib.debug.whatif import compare
+    from autotune.core.options import MOST_COUNT, check_whole
 
     schedules, skipped = schedule or [], skip or []
+    check_whole("step", step, 0, MOST_COUNT)
+    for number in skipped:
+        check_whole("skip", number, 1, MOST_COUNT)
     if len(schedules) > 2:
         raise typer.BadParameter(
             f"at most two schedules can be compared, got {len(schedules)}", param_hint="--schedule"
