@@ -66,7 +66,7 @@ regress: $(VENV)/.plain
 gate: $(VENV)/.plain
 	rm -rf build/gate && mkdir -p build/gate && cp -r $(firstword $(wildcard results/*/bundles/nano)) build/gate/nano
 	$(BIN)/autotune regress build/gate/nano --quick --update --history build/gate/history.jsonl
-	$(BIN)/autotune regress build/gate/nano --quick --factor 1.2
+	$(BIN)/autotune regress build/gate/nano --quick --factor 1.2 || [ $$? -eq 3 ]  # too noisy to judge is no alarm
 
 mutations: $(VENV)/.with-test
 	MUTATIONS=1000 $(BIN)/python -m pytest tests/worker/test_mutation.py
