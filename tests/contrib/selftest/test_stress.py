@@ -28,15 +28,13 @@ def test_product_of_the_self_test_is_shared_by_its_threads():
 
 
 def test_candidate_with_a_race_is_wrong_and_right_on_one_thread():
+    payload = racing_payload(1 << 22)
     quick = Effort(samples=2, seconds=0.1)
+    alone, shared = (Job(payload, (Candidate(None, tail(n)),), this_machine(n), effort=quick) for n in (1, 2))
     with Worker(60.0, threads=2) as worker:
-        job = Job(racing_payload(1 << 20), (Candidate(None, tail(2)),), this_machine(2), effort=quick)
-        (raced,) = worker.evaluate(job)
-        (alone,) = worker.evaluate(
-            Job(racing_payload(1 << 20), (Candidate(None, tail(1)),), this_machine(2), effort=quick)
-        )
-    assert raced.outcome == "wrong-result"
-    assert alone.outcome in RIGHT
+        assert all(worker.evaluate(alone)[0].outcome in RIGHT for _ in range(3))
+        # A machine that is busy may run one thread after the other, so that one evaluation sees no race: twenty do.
+        assert any(worker.evaluate(shared)[0].outcome == "wrong-result" for _ in range(20))
 
 
 def test_threads_that_never_end_are_killed_with_their_candidate():
