@@ -33,6 +33,9 @@ def debug(
     until: Annotated[str, typer.Option(metavar="OP", help="The first step of a transform op.")] = "",
     grep: Annotated[str, typer.Option(metavar="TEXT", help="Only steps with that text.")] = "",
     diff: Annotated[bool, typer.Option("--diff", help="What the step did to the payload, as a diff.")] = False,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page that opens in a browser without a network.")
+    ] = None,
     lowering: Annotated[
         bool, typer.Option("--lowering", help="Go on with the lowering that all schedules share.")
     ] = False,
@@ -43,6 +46,7 @@ def debug(
     """
     from autotune.cli.progress import ProgressLine
     from autotune.contrib.debug.debugged import debug as record
+    from autotune.contrib.debug.page import write_page
     from autotune.contrib.debug.terminal import details, overview
     from autotune.contrib.debug.whatif import compare
     from autotune.core.options import MOST_COUNT, check_whole
@@ -63,6 +67,8 @@ def debug(
             second = record(other or source, schedules[-1] if schedules else None, task=task, lowering=lowering)
     if other or len(schedules) == 2:
         print_lines(compare(found, second))
+    elif page is not None:
+        page.write_text(write_page(found))
     elif number := chosen_step(found, step, until):
         print_lines(details(found, number, diff=diff))
     elif grep or not (sys.stdin.isatty() and sys.stdout.isatty()):

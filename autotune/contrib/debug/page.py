@@ -1,0 +1,69 @@
+"""Steps as one page for a browser without a network: every text is data, which its script writes as text."""
+
+import hashlib
+import json
+from base64 import b64encode
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from autotune.contrib.debug.recording import Change, DebugRecording, TransformStep
+
+PARTS = files("autotune.contrib.debug") / "templates"
+
+
+def write_page(recording: DebugRecording) -> str:
+    """The page of a recording; it allows no script and no style but its own, and no network."""
+    style, script = ((PARTS / name).read_text() for name in ("debug.css", "debug.js"))
+    return Template((PARTS / "debug.html").read_text()).substitute(
+        style=style,
+        style_hash=digest(style),
+        script=script,
+        script_hash=digest(script),
+        data=as_json(page_data(recording)),
+    )
+
+
+def digest(text: str) -> str:
+    """Hash of a script or style, as a content security policy names it."""
+    return b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def as_json(data: object) -> str:
+    """Data that may stand in a page: nothing in it ends the element that it is in."""
+    text = json.dumps(data, separators=(",", ":"))  # ASCII
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def page_data(recording: DebugRecording) -> dict[str, Any]:
+    """A recording as the page's script reads it."""
+    return {
+        "payload": recording.payload,
+        "source": recording.source,
+        "script": recording.script.splitlines(),
+        "lines": "\n".join(recording.before.lines),
+        "ops": " ".join(op or "-" for op in recording.before.ops),
+        "steps": [step_data(step) for step in recording.steps],
+        "message": recording.message,
+        "notes": [*recording.notes, *(mark.sentence for mark in recording.marks)],
+    }
+
+
+def step_data(step: TransformStep) -> dict[str, Any]:
+    """A step as the page's script reads it."""
+    return {
+        "op": step.op.removeprefix("transform."),
+        "text": step.text if not step.line else "",
+        "line": step.line,
+        "path": step.path,
+        "changes": [change_data(change) for change in step.changes],
+        "handles": [[h.frame, h.name, h.state, int(h.is_param), *h.ops] for h in step.handles if h.name],
+        "marks": [[mark.kind, mark.sentence, *mark.ops] for mark in step.marks],
+        "origins": step.origins,
+    }
+
+
+def change_data(change: Change) -> list[object]:
+    """A change as the page's script reads it."""
+    ops = " ".join(op or "-" for op in change.ops)
+    return [change.first, change.removed, len(change.added), "\n".join(change.added), ops]
