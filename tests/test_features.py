@@ -1,11 +1,13 @@
 """Features: the engine works without each of them, and without all."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -24,44 +26,128 @@ def write_points(about, name, points):
     (about / "entry_points.txt").write_text("\n".join(lines))
 
 
+def features_that(plug_into):
+    """Features with an entry point in one of some groups."""
+    values = [value for group in plug_into for value in POINTS.get(group, {}).values()]
+    return [name for name in FEATURES if any(value.startswith(f"autotune.contrib.{name}.") for value in values)]
+
+
+# A sweep calls what these groups have; all others add to the command line, or are asked for by name.
+OF_SWEEPS = [f"autotune.{each}" for each in ("lessons", "rewriters", "rewrites", "rivals", "samplers", "schedules")]
+OF_TUNING = features_that(OF_SWEEPS)
+# Loads the command line with what features plug into it, in a process for each installation, forked from one that has
+# imported what is not of this project. That no feature imports another one is a test of its own, without a process.
+LOAD_ALL = """
+import os, sys
+import numpy, optuna, pydantic, rich.console, typer
+engine, *folders = sys.argv[1:]
+for folder in folders:
+    os.path.lexists(engine) and os.unlink(engine)
+    os.symlink(folder, engine)
+    pid = os.fork()
+    if not pid:
+        sys.path.insert(0, engine)
+        sys.argv = ["autotune", "--help"]
+        from autotune.cli import main
+        assert sys.modules["autotune"].__file__.startswith(engine)
+        main()
+    assert os.waitpid(pid, 0)[1] == 0, folder
+"""
+
+
 def install_without(removed, folder):
-    """An installation of the packages in a folder, without some features and their entry points."""
-    for package in ("autotune", "payload", "schedules"):
-        shutil.copytree(ROOT / package, folder / package)  # with what is compiled
-    for name in removed:
-        shutil.rmtree(folder / "autotune" / "contrib" / name)
+    """An installation in a folder, without some features and their entry points; its files are links."""
+    contrib = folder / "autotune" / "contrib"
+    contrib.mkdir(parents=True)
+    for package in ("payload", "schedules"):
+        (folder / package).symlink_to(ROOT / package)
+    for path in (ROOT / "autotune").iterdir():
+        if path.name != "contrib":
+            (folder / "autotune" / path.name).symlink_to(path)
+    for path in (ROOT / "autotune" / "contrib").iterdir():
+        if path.name not in removed:
+            (contrib / path.name).symlink_to(path)
     gone = tuple(f"autotune.contrib.{name}." for name in removed)
     left = {group: [(a, b) for a, b in members.items() if not b.startswith(gone)] for group, members in POINTS.items()}
     write_points(folder / "mlir_schedule_autotune-0.dist-info", "mlir-schedule-autotune", left)
+    return folder
 
 
-def test_what_is_listed_without_any_feature(tmp_path):
-    install_without(FEATURES, tmp_path)
-    verbs = re.findall(r"^  (\w+)  ", run_in(tmp_path, "--help"), re.M)
-    assert {"tune", "replay", "regress", "inspect", "compare"} <= set(verbs)
-    assert not {"generate", "selftest", "demo"} & set(verbs)
-    assert "targets:" not in run_in(tmp_path, "list")
+def engine_of(folder):
+    """A path that installations take turns at, so that what is compiled of their files is compiled once."""
+    return folder.parent / "engine"
 
 
-def run_in(folder, *words):
-    """Run the command line of an installation, in a folder of its own."""
-    work = folder / "work"
+def run_in(folder, *words, code=0):
+    """Run the command line of an installation, in a folder of its own; gives stdout, or of what is refused stderr."""
+    work, engine = folder / "work", engine_of(folder)
     work.mkdir(exist_ok=True)
-    code = f"import sys; sys.path.insert(0, {str(folder)!r}); from autotune.cli import main; main()"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(folder), str(WITHOUT_CARE)))}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=work, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    engine.unlink(missing_ok=True)
+    engine.symlink_to(folder)
+    program = f"import sys; sys.path.insert(0, {str(engine)!r}); from autotune.cli import main; main()"
+    done = run_python(program, *words, cwd=work, path=(engine, WITHOUT_CARE))
+    assert done.returncode == code, done.stderr
     assert "plug-in" not in done.stderr
-    return done.stdout
+    return done.stderr if code else done.stdout
 
 
-@pytest.mark.parametrize("removed", [*([name] for name in FEATURES), FEATURES], ids="-".join)
-def test_engine_tunes_without(removed, tmp_path):
-    install_without(removed, tmp_path)
+def run_python(program, *words, cwd, path=()):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    command = [sys.executable, "-c", program, *map(str, words)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """The engine without any feature, and a bundle that it tuned."""
+    folder = install_without(FEATURES, tmp_path_factory.mktemp("bare"))
+    run_in(folder, "tune", "softmax,rows=8,cols=8", "--trials", "1", "--bundle", "b")
+    return folder
+
+
+def test_what_is_listed_without_any_feature(bare):
+    verbs = re.findall(r"^  (\w+)  ", run_in(bare, "--help"), re.M)
+    assert {"tune", "replay", "regress", "inspect", "compare"} <= set(verbs)
+    assert not {"generate", "selftest", "demo", "record"} & set(verbs)
+    assert "targets:" not in run_in(bare, "list")
+
+
+def test_engine_tunes_without_any_feature(bare):
+    assert (bare / "work" / "b" / "manifest.json").is_file()
+
+
+def test_code_of_others_is_refused_where_nothing_makes_such(bare):
+    assert "No such option: --backend" in run_in(bare, "tune", "softmax,rows=8,cols=8", "--backend", "tvm", code=2)
+    work = bare / "work"
+    shutil.copytree(work / "b", work / "foreign")
+    manifest = json.loads((work / "b" / "manifest.json").read_text())
+    ((tag, _),) = manifest["tasks"].items()
+    files = {f"kernels/{tag}.o": b"code", f"kernels/{tag}.txt": b"text", "prepared.mlir": b""}
+    for name, data in files.items():
+        (work / "foreign" / name).parent.mkdir(exist_ok=True)
+        (work / "foreign" / name).write_bytes(data)
+    manifest["sha256"] |= {name: sha256(data).hexdigest() for name, data in files.items()}
+    kinds = ["memref<8x8xf32>"] * 2
+    manifest["kernels"] = {tag: {"backend": "mine", "symbol": "autotune_kernel_mine", "types": kinds, "maker": "me"}}
+    (work / "foreign" / "manifest.json").write_text(json.dumps(manifest))
+    said = run_in(bare, "replay", "foreign", code=2)
+    assert "code of a back end needs an entry point of autotune.rivals" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_engine_tunes_without_what_plugs_into_sweeps(tmp_path):
+    assert {"rules", "cost_model", "affine"} <= set(OF_TUNING) < set(FEATURES)
+    install_without(OF_TUNING, tmp_path)
     run_in(tmp_path, "tune", "softmax,rows=8,cols=8", "--trials", "1", "--bundle", "b")
     assert (tmp_path / "work" / "b" / "manifest.json").is_file()
+
+
+def test_without_any_one_feature_the_command_line_loads(tmp_path):
+    folders = [install_without([name], tmp_path / name) for name in FEATURES]
+    done = run_python(LOAD_ALL, engine_of(tmp_path), *folders, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert done.stdout.count("Understand them") == len(FEATURES)
 
 
 def test_engine_imports_no_feature_and_features_not_each_other():
