@@ -36,7 +36,8 @@ def tune(
 ) -> TuneResult:
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
 
-    Called again it resumes: trials in the store are not run twice.
+    Called again it resumes: trials in the store are not run twice, and where none is left to run and bundle and store
+    are unchanged, the recorded result is returned; ``anew=True`` measures the whole again.
 
     Args:
         payload: A spec, a path to an ``.mlir`` file, or a payload.

@@ -5,7 +5,7 @@ from typing import Any
 
 from autotune.core.host.machine import Machine, Roofs
 from autotune.core.html import html_table
-from autotune.core.ops.uncovered import UncoveredShare
+from autotune.core.ops.uncovered import UncoveredOp, UncoveredShare
 from autotune.core.payload import REFERENCE
 from autotune.core.space import Value
 from autotune.core.stats import Interval
@@ -110,6 +110,33 @@ class TuneResult:
             *error,
             ("bundle", self.bundle or "none"),
         ]
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "TuneResult":
+        """The result that `to_json` gave as plain data, which may have more keys; raises `KeyError` if it has fewer."""
+        machine = {key: value for key, value in data["machine"].items() if key != "fingerprint"}
+        interval, best, budget = data["speedup_interval"], data["best"], data.get("budget")
+        shares = ((dict(each), each["share"]) for each in data["uncovered"])
+        alike = ("payload", "max_error", "trials", "evaluated", "seconds", "search_seconds", "overhead_seconds")
+        return TuneResult(
+            **{name: data[name] for name in (*alike, "noise_floor", "bundle", "oracle", "unproved", "unsteady")},
+            machine=Machine(**machine),
+            roofs=Roofs(**data["roofs"]),
+            baseline_name=data["baseline"]["name"],
+            baseline_seconds=data["baseline"]["seconds"],
+            best_seconds=best["seconds"],
+            clock_seconds=best["clock_seconds"],
+            roof_fraction=best["roof_fraction"],
+            configs=best["configs"],
+            speedup=Interval(interval[0], data["speedup"], interval[1]) if interval is not None else None,
+            notes=tuple(data["notes"]),
+            details=tuple(data["details"]),
+            spent=Spent(**budget) if budget is not None else None,
+            uncovered=tuple(
+                UncoveredShare(UncoveredOp(**{k: v for k, v in op.items() if k != "share"}), share)
+                for op, share in shares
+            ),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, as `tune --json` prints it."""

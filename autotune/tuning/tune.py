@@ -16,7 +16,8 @@ from autotune.core.plugs.rivals import OpenRivals
 from autotune.core.scripts.rules import NONE
 from autotune.core.scripts.user_family import OwnFamily
 from autotune.registry import load_baseline, load_family, rewriter, rivals, ties
-from autotune.store.bundle import check_target, write_bundle
+from autotune.store.bundle import check_target, digest, write_bundle
+from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.room import with_room
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
@@ -33,6 +34,7 @@ from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.sessions import measure_sessions
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
+from autotune.tuning.stages.standing import MANIFEST_SHA256, standing_result
 from autotune.tuning.stages.summary import Proof, Searched, Winners, fronts_of, summarize
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.user_script import parts_of, read_own, rehearse_all
@@ -63,6 +65,9 @@ def tune(
         team: Slots of a cluster that measure; `None` for this machine.
         start: What is known before the first trial.
 
+    Returns:
+        What was tuned; where nothing is left to run, and bundle and store are as an earlier run left them, its result.
+
     Raises:
         ScheduleError: A family, back end or baseline is not installed, or the script cannot be tuned.
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
@@ -82,6 +87,11 @@ def tune(
     ):
         run, roofs, notes = open_run(payload, options, place, listener, own=own, least_floor=start.least_floor)
         searched = search(run, store, place, others=others, own=own, allowed=allowed, start=start)
+        as_asked = recorded(options, start, run.payload)
+        stands = standing_result(run, searched, store, bundle, as_asked, least_floor=start.least_floor)
+        if stands is not None:
+            listener.note(f"nothing left to run: {bundle} stands; --anew measures it again")
+            return replace(stands, evaluated=0, seconds=time.perf_counter() - began)
         winners = choose(run, searched.searches, place, allowed)
         run = replace(
             run, payload=replace(run.payload, error=winners.spent.error if winners.spent is not None else 0.0)
@@ -92,12 +102,14 @@ def tune(
         result = summarize(run, searched, winners, proof, roofs=roofs, seconds=seconds)
         Forecast(0, listener).prove(3)
         listener.stage("recording the bundle")
-        found = record(run, winners, proof, result, recorded(options, start, run.payload).command(run.payload.name))
+        command = replace(as_asked, anew=False).command(run.payload.name)
+        found = record(run, winners, proof, result, command)
         listener.stage("checking the bundle as a replay does")
         check_recorded(run, bundle, found, store.pause)
     folder = with_room(partial(write_bundle, bundle, found.texts, found.manifest), bundle, store.pause)
     result = replace(result, bundle=str(folder))
-    store.write_summary(run.payload.name, result.to_json())
+    manifest = digest((folder / MANIFEST_FILE).read_bytes())
+    store.write_summary(run.payload.name, result.to_json() | {MANIFEST_SHA256: manifest})
     return result
 
 

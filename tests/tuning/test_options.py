@@ -34,6 +34,7 @@ VALUES = {
     "rules": st.sampled_from(["", "none", "mine.pdl"]),
     "exact": st.booleans(),
     "cold": st.booleans(),
+    "anew": st.booleans(),
     "error": st.sampled_from([0.0, 0.01, 1.0]),
     "agreement": st.sampled_from([0.0, 0.99]),
     "objective": st.sampled_from(["seconds", "seconds,joules"]),

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from bundle_support import compute_something_else, no_care
@@ -10,17 +11,23 @@ from listener_support import Recorder
 from tuning_support import contraction_payload
 
 from autotune.bundles.replay import replay
+from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.host.machine import this_machine
+from autotune.core.listener import SILENT
 from autotune.core.trial import OUTCOMES, RIGHT, Samples
 from autotune.registry import load_baseline, load_payload
 from autotune.reports.winner import read_winner
-from autotune.store.bundle import FILES, read_bundle, write_bundle
+from autotune.store.bundle import FILES, digest, read_bundle, write_bundle
 from autotune.store.sessions import recorded_figures
 from autotune.store.store import Store, trials
 from autotune.tuning.options import TuneOptions
+from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.roofline import share_of_roof
+from autotune.tuning.stages.run import Run
+from autotune.tuning.stages.standing import standing_result
+from autotune.tuning.stages.summary import Ran, Searched
 from autotune.tuning.tune import tune
 from autotune.worker.bench.proof import RowsWanted, count_rows, measure_errors
 from autotune.worker.bench.roofs import reference_flops
@@ -49,6 +56,14 @@ def tune_into(folder, payload, count=TRIALS, watcher=None, **options):
 def tuned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
     return folder, *tune_into(folder, load_payload(SPEC))
+
+
+def steady_summary(folder, **fields):
+    """Records the newest summary once more, as it is on a quiet machine, whatever machine the test runs on."""
+    with Store.open(folder / "store.journal") as store:
+        summary = store.summaries()[-1] | {"unsteady": ""} | fields
+        store.write_summary(SPEC, summary)
+    return summary
 
 
 @pytest.fixture
@@ -106,7 +121,9 @@ def test_store_holds_the_result(tuned):
     folder, result, _ = tuned
     with Store.open(folder / "store.journal", exclusive=False) as store:
         (summary,) = store.summaries()
+    assert summary.pop("manifest_sha256") == digest((folder / "bundle" / "manifest.json").read_bytes())
     assert summary == json.loads(json.dumps(result.to_json()))
+    assert TuneResult.from_json(summary) == result
 
 
 def test_same_command_runs_nothing_new_and_visits_the_same_configs(copied, tuned):
@@ -115,6 +132,48 @@ def test_same_command_runs_nothing_new_and_visits_the_same_configs(copied, tuned
     assert watcher.trials == tuned[2].trials
     assert result.trials == tuned[1].trials
     assert len(trials(copied / "store.journal")) == len(tuned[2].trials)
+
+
+def test_with_nothing_left_to_run_the_recorded_result_stands_and_nothing_is_measured(copied, tuned):
+    summary = steady_summary(copied)
+    before = {path: path.read_bytes() for path in (copied / "bundle").rglob("*.*")}
+    result, watcher = tune_into(copied, load_payload(SPEC))
+    said = f"nothing left to run: {copied / 'bundle'} stands; --anew measures it again"
+    assert watcher.notes.count(said) == 1
+    assert not any("baseline" in stage or "recording" in stage for stage in watcher.stages)
+    assert result == replace(tuned[1], evaluated=0, seconds=result.seconds, unsteady="", bundle=str(copied / "bundle"))
+    assert {path: path.read_bytes() for path in (copied / "bundle").rglob("*.*")} == before
+    with Store.open(copied / "store.journal", exclusive=False) as store:
+        assert store.summaries()[-1] == summary
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder, asked: replace(asked, anew=True),
+        lambda folder, asked: replace(asked, sampler="random"),
+        lambda folder, asked: replace(asked, error=0.5),
+        lambda folder, asked: steady_summary(folder, unsteady="the core was shared"),
+        lambda folder, asked: steady_summary(folder, trials={"ok": 1}),
+        lambda folder, asked: steady_summary(folder, manifest_sha256="of another bundle"),
+        lambda folder, asked: steady_summary(folder, noise_floor=0.0),
+        lambda folder, asked: (folder / "bundle" / "schedule.mlir").write_text("module {}"),
+        lambda folder, asked: (folder / "bundle" / "manifest.json").unlink(),
+    ],
+)
+def test_a_recorded_result_stands_only_where_all_is_as_it_was(copied, tuned, spoil):
+    asked, payload = TuneOptions(trials=TRIALS, cold=True), load_payload(SPEC)
+    run = Run(payload, partition(payload), this_machine(), None, asked, 0.0, SILENT)
+    nothing_run = Searched([], Ran(0, 0.0, 0.0), 0)
+
+    def standing(asked):
+        with Store.open(copied / "store.journal") as store:
+            return standing_result(run, nothing_run, store, copied / "bundle", asked, least_floor=1e-6)
+
+    steady_summary(copied, trials={}, noise_floor=0.1)
+    assert standing(replace(asked, trials=3, jobs=1, cold=False)).best_seconds == tuned[1].best_seconds
+    spoilt = spoil(copied, asked)
+    assert standing(spoilt if isinstance(spoilt, TuneOptions) else asked) is None
 
 
 def test_more_trials_run_only_the_new_ones(copied, tuned):
