@@ -62,7 +62,8 @@ def measure(only: Only = "") -> None:
 def ways_of(payload: Payload) -> tuple[Payload, dict[str, Candidate]]:
     """A payload, with room for errors, and how it is compiled in each precision by default."""
     parts, machine = partition(payload), at.this_machine()
-    families: dict[str, Family | None] = {EXACT: None, **{family.name: family for family in rounding_families()}}
+    able = [family for family in rounding_families() if not family.lacking]
+    families: dict[str, Family | None] = {EXACT: None, **{family.name: family for family in able}}
     found = {}
     for name, narrow in families.items():
         chosen = [

@@ -58,7 +58,7 @@ class Loop:
 
 
 @functools.cache
-def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tuple[Piece, ...]:
+def cut(size: int, cache: int, register: int, powers_of_two: bool = False, one: bool = False) -> tuple[Piece, ...]:
     """Cut a dimension into a main piece, what cache tiles leave over, and what register tiles leave over.
 
     Where only a few rows would be left over, they share with the last whole register tile: two halves keep the FMA
@@ -70,6 +70,7 @@ def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tu
         register: Wanted register tile.
         powers_of_two: Cut what register tiles leave over into powers of two: LLVM turns vectors of any other
             length into scalar code, at a twentieth of the speed.
+        one: Leave what register tiles leave over in one piece, which begins where a tile would.
 
     Example:
         >>> [piece.size for piece in cut(512, 120, 6)]
@@ -81,14 +82,17 @@ def cut(size: int, cache: int, register: int, powers_of_two: bool = False) -> tu
         register = min(register, 1 << size.bit_length() - 1)
     register = min(register, size)
     whole = size // register * register
-    if not powers_of_two and 0 < size - whole < register // 2 and whole > register:
+    if not (powers_of_two or one) and 0 < size - whole < register // 2 and whole > register:
         whole -= register  # a tile of few rows leaves FMA units idle: share with the last whole one
     cache = max(register, min(cache or whole, whole) // register * register)
     main = whole // cache * cache
     pieces = [Piece(main, cache, register)]
     if main < whole:
         pieces.append(Piece(whole - main, whole - main, register))
-    return tuple(pieces) + leftovers(size - whole, register, powers_of_two)
+    rest = size - whole
+    if one:
+        return (*pieces, Piece(rest, rest, rest)) if rest else tuple(pieces)
+    return tuple(pieces) + leftovers(rest, register, powers_of_two)
 
 
 def leftovers(rest: int, register: int, powers_of_two: bool) -> tuple[Piece, ...]:

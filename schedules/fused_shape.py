@@ -6,7 +6,7 @@ from autotune.core.ops.loop_nest import Contraction, rows_of
 from autotune.core.space import Config, Value
 from autotune.core.task import Task
 from schedules.blocking import DIMS, cut, nest_order
-from schedules.matmul_space import columns_of
+from schedules.matmul_space import columns_of, cut_columns
 from schedules.shares import is_shared, pieces
 
 INHERITED = (
@@ -84,7 +84,7 @@ def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Va
     end = suffix(shape, index)
     chosen: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
     c = tile_of(shape, config, index)
-    main_n = cut(c.n, int(chosen["tile_n"]), columns_of(chosen), powers_of_two=True)[0]
+    main_n = cut_columns(c, int(chosen["tile_n"]), columns_of(chosen))[0]
     main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
     return {**chosen, "tile_m": 0, "order": nest_order(main_n, main_k)}
 

@@ -12,7 +12,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction
 from autotune.core.space import Config, Space, Value
 from schedules.blocking import cut, nest_order
-from schedules.matmul_space import columns_of, constraints, may_fetch
+from schedules.matmul_space import by_tiles, columns_of, constraints, cut_columns, may_fetch, tiles_of
 from schedules.shares import default_pieces, piece_of
 
 BYTES = 4
@@ -100,6 +100,8 @@ class RegisterTile:
 
 def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
     """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
+    if by_tiles(c):
+        return score_of_tiles(c, tile)
     used = max(1, -(-min(tile.columns, c.n) // machine.lanes))
     accumulators = tile.rows * used
     if accumulators + used + 1 > machine.vector_registers:
@@ -114,6 +116,14 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
     return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
 
 
+def score_of_tiles(c: Contraction, tile: RegisterTile) -> float:
+    """Higher for register tiles of a matrix unit with few loads for their products, and little of them left over."""
+    config: Config = {"register_m": tile.rows, "register_n": tile.vectors, "vector_width": tile.width}
+    high, wide = tiles_of(c, config)
+    covered = c.m * c.n / (-(-c.m // tile.rows) * tile.rows * -(-c.n // tile.columns) * tile.columns)
+    return high * wide / (high + wide) * covered
+
+
 def is_tall(c: Contraction, machine: Machine) -> bool:
     """Tell whether rows are many: bringing B costs little, and A does not stay in L2 between blocks of B."""
     return c.m >= TALL and BYTES * c.m * min(c.k, DEEP) > machine.l2_bytes // 4
@@ -126,7 +136,7 @@ def flow(c: Contraction, config: Config, machine: Machine) -> float:
     """
     if c.m < TALL:
         return 1.0
-    n = cut(c.n, int(config["tile_n"]), columns_of(config), powers_of_two=True)[0]
+    n = cut_columns(c, int(config["tile_n"]), columns_of(config))[0]
     k = cut(c.k, int(config["tile_k"]), 1)[0]
     a = BYTES / n.cache if is_tall(c, machine) else 0.0
     stays = BYTES * c.m * n.cache <= machine.l2_bytes // 4
@@ -147,7 +157,7 @@ def fill_caches(
     main_k = cut(c.k, tile_k, 1)[0]
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
-    main_n = cut(c.n, tile_n, tile.columns, powers_of_two=True)[0]
+    main_n = cut_columns(c, tile_n, tile.columns)[0]
     chosen: dict[str, Value] = {
         "tile_m": 0,
         "tile_n": tile_n,

@@ -6,7 +6,9 @@ from math import prod
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
+from autotune.core.host.matrix_unit import ROWS
 from autotune.core.ops.loop_nest import Contraction
+from autotune.core.precision import precision_named
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
@@ -18,6 +20,8 @@ TILE_N = (0, 64, 128, 256, 512, 1024)
 TILE_K = (0, 64, 128, 256, 384, 512, 768)
 REGISTER_M = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 REGISTER_N = (1, 2, 4)  # vectors; LLVM turns three of them into scalar code
+TILED_M, TILED_N = (16, 32, 48), (1, 2, 3, 4)  # rows and vectors of whole tiles of a matrix unit
+MOST_TILES, TILES_OF_C = 8, 4  # that the unit has, and those of them that hold sums
 UNROLLS = (1, 2, 4)
 # B read in place; copied into panels of a register tile in every call; or stored so before any
 PACKINGS = ("none", "panels", "beforehand")
@@ -40,6 +44,10 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
     """Knobs whose values make sense for these sizes, and the laws between them."""
     widths = (machine.lanes, machine.lanes // 2) if machine.lanes >= 8 else (machine.lanes,)
     rows = tuple(r for r in below(REGISTER_M, c.m + 1) if not c.transposed_a or r & (r - 1) == 0)
+    vectors = below(REGISTER_N, max(2, c.n // widths[-1] + 1))
+    if by_tiles(c):
+        widths = (ROWS,)
+        rows, vectors = below(TILED_M, c.m + ROWS), below(TILED_N, -(-c.n // ROWS) + 1)
     knobs: tuple[Knob, ...] = (
         Knob("tile_m", below(TILE_M, c.m)),
         Knob("tile_n", below(TILE_N, c.n)),
@@ -47,7 +55,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("order", tuple("".join(p) for p in permutations(DIMS))),
         Knob("register_order", ("nm", "mn")),
         Knob("register_m", rows),
-        Knob("register_n", below(REGISTER_N, max(2, c.n // widths[-1] + 1))),
+        Knob("register_n", vectors),
         Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
         Knob("pack_b", packings(c)),
@@ -100,13 +108,37 @@ def columns_of(config: Config) -> int:
     return int(config["register_n"]) * int(config["vector_width"])
 
 
+def by_tiles(c: Contraction) -> bool:
+    """Tell whether a matrix unit computes a contraction: register tiles are then whole tiles of it."""
+    return bool(c.precision) and precision_named(c.precision).by_tiles
+
+
+def cut_columns(c: Contraction, tile_n: int, columns: int) -> tuple[Piece, ...]:
+    """The pieces of n for a cache tile and the columns of a register tile."""
+    whole = by_tiles(c)
+    return cut(c.n, tile_n, columns, powers_of_two=not whole, one=whole)
+
+
 def cut_all(c: Contraction, config: Config) -> dict[str, tuple[Piece, ...]]:
     """The pieces of every dimension."""
+    rows = int(config["register_m"])
     return {
-        "m": cut(c.m, int(config["tile_m"]), int(config["register_m"]), powers_of_two=c.transposed_a),
-        "n": cut(c.n, int(config["tile_n"]), columns_of(config), powers_of_two=True),
+        "m": cut(c.m, int(config["tile_m"]), rows, powers_of_two=c.transposed_a, one=by_tiles(c)),
+        "n": cut_columns(c, int(config["tile_n"]), columns_of(config)),
         "k": cut(c.k, int(config["tile_k"]), 1),
     }
+
+
+def tiles_of(c: Contraction, config: Config) -> tuple[int, int]:
+    """Tiles of a matrix unit that a register tile is high, and wide."""
+    rows, columns = min(int(config["register_m"]), c.m), min(columns_of(config), c.n)
+    return -(-rows // ROWS), -(-columns // ROWS)
+
+
+def fits_unit(c: Contraction, config: Config) -> bool:
+    """Tell whether the sums of a register tile, its operands along the shorter side, and one more are in tiles."""
+    high, wide = tiles_of(c, config)
+    return high * wide <= TILES_OF_C and high * wide + min(high, wide) + 1 <= MOST_TILES
 
 
 def may_fetch(c: Contraction, config: Config) -> bool:
@@ -121,11 +153,13 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
     lanes = machine.lanes
 
     def registers(config: Config) -> bool:
+        if by_tiles(c):
+            return fits_unit(c, config)
         rows, vectors = min(int(config["register_m"]), c.m), -(-min(columns_of(config), c.n) // lanes)
         return rows * vectors + vectors + 1 <= machine.vector_registers
 
     def narrow(config: Config) -> bool:
-        return int(config["vector_width"]) == lanes or int(config["register_n"]) == 1
+        return by_tiles(c) or int(config["vector_width"]) == lanes or int(config["register_n"]) == 1
 
     def panel(config: Config) -> bool:
         depth = cut(c.k, int(config["tile_k"]), 1)[0].cache
@@ -149,8 +183,9 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
     def fetched(config: Config) -> bool:
         return not config.get("prefetch") or may_fetch(c, config)
 
+    held = f"{MOST_TILES} tiles" if by_tiles(c) else f"{machine.vector_registers} registers"
     return (
-        Constraint(f"accumulators, a row of B and an element of A fit {machine.vector_registers} registers", registers),
+        Constraint(f"accumulators, a row of B and an element of A fit {held}", registers),
         Constraint("vectors narrower than the machine's come alone (two of them are a full one)", narrow),
         Constraint(f"a panel of B (tile_k x register tile) fits the L2 cache of {machine.l2_bytes} bytes", panel),
         Constraint(f"at most {MOST_REGIONS} regions and {MOST_FMAS} unrolled vector FMAs", size),

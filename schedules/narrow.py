@@ -12,7 +12,19 @@ from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.precision import BF16, DOTS, INT8, INT16, Precision
+from autotune.core.precision import (
+    BF16,
+    BF16X2,
+    BF16X3,
+    DOTS,
+    INT8,
+    INT16,
+    TILE_BF16,
+    TILE_BF16X2,
+    TILE_BF16X3,
+    TILE_INT8,
+    Precision,
+)
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Member, Task
 from schedules.fused import FUSED
@@ -40,6 +52,11 @@ class Narrow(Family):
     def error(self) -> float:
         """How coarsely operands are rounded: ways to compute a task are compared by it."""
         return self.precision.error
+
+    @property
+    def asked(self) -> bool:
+        """Where vectors multiply parts, a word's products take no less time than those of its values in f32."""
+        return not self.precision.by_tiles and len(self.precision.products) >= self.precision.values
 
     @property
     def lacking(self) -> str:
@@ -134,3 +151,6 @@ def ordered(config: dict[str, Value], space: Space) -> Iterator[dict[str, Value]
 
 
 NARROW_INT16, NARROW_BF16, NARROW_INT8 = Narrow(INT16), Narrow(BF16), Narrow(INT8)
+NARROW_BF16X2, NARROW_BF16X3 = Narrow(BF16X2), Narrow(BF16X3)
+TILED_BF16, TILED_BF16X2, TILED_BF16X3 = Narrow(TILE_BF16), Narrow(TILE_BF16X2), Narrow(TILE_BF16X3)
+TILED_INT8 = Narrow(TILE_INT8)

@@ -1,6 +1,5 @@
 """Products of rounded operands: what they mean, in NumPy, and programs that compute them."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 from tuning_support import run
@@ -8,13 +7,14 @@ from tuning_support import run
 from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
-from autotune.core.precision import PRECISIONS
+from autotune.core.host.matrix_unit import ROWS
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import rounding_families
 
 FAMILIES = [
     pytest.param(family, marks=pytest.mark.skipif(bool(lacking := family.precision.lacking), reason=lacking or "here"))
     for family in rounding_families()
+    if not family.precision.by_tiles  # tests/compiler/test_tiles.py
 ]
 
 
@@ -28,9 +28,47 @@ def in_steps(values, axis, most):
 
 def product(precision, a, b):
     """A times B, operands rounded as a precision says, summed in float64."""
-    if precision == PRECISIONS["bf16"]:
-        return a.astype(ml_dtypes.bfloat16).astype("f8") @ b.astype(ml_dtypes.bfloat16).astype("f8")
+    if not precision.most:
+        of_a, of_b = ([part.astype("f8") for part in precision.split(operand)] for operand in (a, b))
+        return sum(of_a[i] @ of_b[j] for i, j in precision.products)
     return in_steps(a, 1, precision.most) @ in_steps(b, 0, precision.most)
+
+
+def flushed(values):
+    """Numbers of f32, those below the smallest normal one as zeros of their sign."""
+    return np.where(np.abs(values) < np.finfo("f4").smallest_normal, np.copysign(np.float32(0), values), values)
+
+
+def by_unit(precision, a, b):
+    """A times B, bit for bit as a matrix unit sums it, of f32: parts in turn, then 16 words at a time.
+
+    Of a word, first values are summed apart from second ones, and both sums are added to C; products of bf16 are exact.
+    """
+    if precision.most:
+        return by_unit_in_steps(precision, a, b)
+    words, k = precision.part_words(a.shape[1]) * 2, a.shape[1]
+    padded = np.zeros((len(a), words), "f4"), np.zeros((words, b.shape[1]), "f4")
+    padded[0][:, :k], padded[1][:k] = a, b
+    of_a, of_b = ([flushed(part.astype("f4")) for part in precision.split(operand)] for operand in padded)
+    total = np.zeros((len(a), b.shape[1]), "f4")
+    for start in range(0, words, 2 * ROWS):
+        for i, j in precision.products:
+            first, second = np.zeros_like(total), np.zeros_like(total)
+            for place in range(start, start + 2 * ROWS, 2):
+                first = flushed(first + of_a[i][:, place, None] * of_b[j][place])
+                second = flushed(second + of_a[i][:, place + 1, None] * of_b[j][place + 1])
+            total = flushed(total + flushed(first + second))
+    return total
+
+
+def by_unit_in_steps(precision, a, b):
+    """The same of int8: whole numbers, then the scales of row and column."""
+    most, inverse = np.float32(precision.most), np.float32(1 / precision.most)
+    largest = np.abs(a).max(axis=1, keepdims=True)
+    steps = np.divide(most, largest, out=np.zeros_like(largest), where=largest > 0)
+    rows = np.rint(a.astype("f8") * steps).astype("i4")
+    scale, columns = precision.quantise(b)
+    return (rows @ columns.astype("i4")).astype("f4") * (largest * inverse * scale)
 
 
 def computed(family, payload, inputs, **config):

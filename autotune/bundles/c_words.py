@@ -2,14 +2,14 @@
 
 from math import prod
 
-from autotune.core.precision import precision_named
+from autotune.core.precision import Precision, precision_named
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
 
-# One value, as the bits that it has in a word.
+# One value, as the bits that it has in a word, by its type.
 BITS = {
-    "int8": "(uint32_t)(uint8_t)(int8_t)lrintf(value * steps)",
-    "int16": "(uint32_t)(uint16_t)(int16_t)lrintf(value * steps)",
+    "i8": "(uint32_t)(uint8_t)(int8_t)lrintf(value * steps)",
+    "i16": "(uint32_t)(uint16_t)(int16_t)lrintf(value * steps)",
     "bf16": "bf16_bits(value)",
 }
 HELPERS = """\
@@ -21,6 +21,17 @@ static inline uint32_t bf16_bits(float value) {
   uint32_t bits;
   memcpy(&bits, &value, 4);
   return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+#endif
+"""
+LEFT = """\
+#ifndef AUTOTUNE_BF16_REST
+#define AUTOTUNE_BF16_REST
+static inline float bf16_rest(float value, uint32_t taken) {
+  const uint32_t bits = taken << 16;
+  float part;
+  memcpy(&part, &bits, 4);
+  return value - part;
 }
 #endif
 """
@@ -38,7 +49,6 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
     *lead, words, n = weight.shape
     k, panels, width = prod(source) // (prod(lead) * n), weight.stored_shape[-3], weight.columns
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
-    bits = 32 // precision.values
     largest, last = "", ""
     if precision.extra:
         largest = f"""
@@ -53,18 +63,41 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
         last += f"\n      column[{words - 1} * {width}] = -{precision.shift} * sum;"
         summed = " sum += (int8_t)of_value;"
     about = f"{in_comment(weight.argument)} {list(source)}, rounded to {precision.name} by columns"
+    stored = store_value(precision, k, width, summed)
     return f"""\
-{HELPERS}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */
+{HELPERS}{LEFT if precision.parts > 1 else ""}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */
 static inline void {name}(const float *weight, int32_t *panels) {{
   memset(panels, 0, {4 * prod(weight.stored_shape)});
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t c = 0; c < {n}; ++c) {{
       int32_t *column = panels + (b * {panels} + c / {width}) * {words * width} + c % {width};{largest}
       for (int64_t i = 0; i < {k}; ++i) {{
-        const float value = weight[{element}];
-        const uint32_t of_value = {BITS[precision.name]};
-        column[i / {precision.values} * {width}] |= (int32_t)(of_value << {bits} * (i % {precision.values}));{summed}
+        {"const " if precision.parts == 1 else ""}float value = weight[{element}];
+{stored}
       }}{last}
     }}
 }}
 """
+
+
+def store_value(precision: Precision, k: int, width: int, summed: str) -> str:
+    """The lines that put the parts of a value into their words.
+
+    Args:
+        precision: Precision of the words.
+        k: Values of a column.
+        width: Columns of a panel.
+        summed: What else is done with a value.
+    """
+    values, bits, rounded = precision.values, 32 // precision.values, BITS[precision.element]
+    if precision.parts == 1:
+        return f"""\
+        const uint32_t of_value = {rounded};
+        column[i / {values} * {width}] |= (int32_t)(of_value << {bits} * (i % {values}));{summed}"""
+    words = precision.part_words(k)
+    return f"""\
+        for (int64_t part = 0; part < {precision.parts}; ++part) {{
+          const uint32_t of_value = {rounded};
+          column[(part * {words} + i / {values}) * {width}] |= (int32_t)(of_value << {bits} * (i % {values}));
+          value = bf16_rest(value, of_value);
+        }}"""

@@ -103,6 +103,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
     """Print what this machine is, what is missing, and what would make numbers steadier."""
     from autotune.cli.layout import show_facts, show_sentence
     from autotune.compiler.codegen.openmp import MISSING
+    from autotune.core.host.matrix_unit import describe_unit
     from autotune.core.host.pages import HUGE_BYTES, gives_huge_pages
     from autotune.reports.format import out, plural
     from autotune.worker.probe import ATTEMPTS
@@ -116,6 +117,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
     facts = {
         "cpu": f"{m.cpu} ({m.microarchitecture}), {m.cores} core(s)",
         "vectors": f"{m.isa}, {m.vector_bits} bits, {m.vector_registers} registers",
+        "matrix unit": describe_unit(),
         "caches": f"L1 {m.l1_bytes >> 10} KiB, L2 {m.l2_bytes >> 10} KiB, L3 {m.l3_bytes >> 10} KiB",
         "FMA roof": f"{roofs.flops / 1e9:.1f} GFLOP/s, {plural(m.threads, 'core')}, f32",
         "memory roof": memory,

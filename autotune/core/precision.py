@@ -2,19 +2,29 @@
 
 A row of A and a column of B become words of several values each, which one instruction multiplies and sums in f32 or
 32-bit integers. B is packed here, with NumPy; `compiler/passes/dots.py` writes the code that packs A, and multiplies.
+
+An element may be split into parts, x = hi + lo, each rounded to bf16: the words of all `hi` come first, then those of
+all `lo`, and all products of parts are summed but those that the rounding of the last part exceeds:
+
+    a b = hi hi + hi lo + lo hi                 two parts, three products; lo lo is of the order of 2^-18, and left out
 """
 
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
 from autotune.core.errors import ScheduleError
+from autotune.core.host.matrix_unit import ROWS, cpu_flags, why_no_tiles
 from autotune.core.payload import Array
 
 DOTS = "dots@1"  # the rewrites that write such products, and their version: part of every trial's identity
+# Parts of A and of B whose products are summed, by the number of parts: each changes one operand of the one before.
+PRODUCTS = {
+    1: ((0, 0),),
+    2: ((1, 0), (0, 0), (0, 1)),
+    3: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 0), (0, 2)),
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,8 @@ class Precision:
         most: Steps of the largest value of a row; 0 where values are floats.
         shift: Number that is added to values of A, which the instruction takes without a sign.
         chunk: Words whose products 32 bits can hold the sum of, whatever they are; sums then go on in f32. 0: all.
+        parts: Values that an element is split into, each what those before leave of it.
+        step: Words of a part come in multiples of so many, the last filled up with zeros.
     """
 
     name: str
@@ -42,23 +54,53 @@ class Precision:
     most: int = 0
     shift: int = 0
     chunk: int = 0
+    parts: int = 1
+    step: int = 1
+
+    @property
+    def element(self) -> str:
+        """Type of a value, as MLIR spells it."""
+        return f"i{32 // self.values}" if self.most else "bf16"
+
+    @property
+    def by_tiles(self) -> bool:
+        """Whether a matrix unit multiplies tiles of words."""
+        return self.step > 1
+
+    @property
+    def products(self) -> tuple[tuple[int, int], ...]:
+        """Parts of A and of B whose products are summed."""
+        return PRODUCTS[self.parts]
 
     def words(self, k: int) -> int:
         """Words of a row of k elements."""
-        return -(-k // self.values) + self.extra
+        return self.parts * self.part_words(k) + self.extra
+
+    def part_words(self, k: int) -> int:
+        """Words of one part of a row of k elements."""
+        return -(-k // (self.values * self.step)) * self.step
 
     def pack(self, b: Array) -> Array:
         """B (..., k, n) as words (..., words, n), each column rounded by itself."""
         *lead, k, n = b.shape
-        filled = np.zeros((*lead, -(-k // self.values) * self.values, n), np.float32)
+        filled = np.zeros((*lead, self.part_words(k) * self.values, n), np.float32)
         filled[..., :k, :] = b
-        if not self.extra:
-            return as_words(filled.astype(ml_dtypes.bfloat16), self.values)
+        if not self.most:
+            return np.concatenate([as_words(part, self.values) for part in self.split(filled)], axis=-2)
         scale, rounded = self.quantise(filled)
-        parts = [as_words(rounded, self.values), scale.view(np.int32)]
+        words = [as_words(rounded, self.values), scale.view(np.int32)]
         if self.shift:
-            parts.append((-self.shift * rounded.astype(np.int32).sum(axis=-2, keepdims=True)).astype(np.int32))
-        return np.concatenate(parts, axis=-2)
+            words.append((-self.shift * rounded.astype(np.int32).sum(axis=-2, keepdims=True)).astype(np.int32))
+        unused = self.words(k) - sum(part.shape[-2] for part in words)
+        return np.concatenate([*words, np.zeros((*lead, unused, n), np.int32)], axis=-2)
+
+    def split(self, values: Array) -> list[Array]:
+        """The parts of elements, of bf16."""
+        found, rest = [], values.astype(np.float32)
+        for _ in range(self.parts):
+            found.append(rest.astype(ml_dtypes.bfloat16))
+            rest = rest - found[-1].astype(np.float32)
+        return found
 
     def quantise(self, b: Array) -> tuple[Array, Array]:
         """The step of each column of B, and its elements in steps: whole numbers."""
@@ -70,15 +112,27 @@ class Precision:
     @property
     def lacking(self) -> str:
         """What this CPU lacks to compute so, a sentence; empty if nothing."""
+        if self.by_tiles:
+            return why_no_tiles()
         if self.flag in cpu_flags():
             return ""
         return f"{self.name} needs a CPU with {self.flag}, which this one lacks"
 
 
+UNIT_OF_BF16 = 2.0**-9  # half the distance from 1 to the next value
 INT16 = Precision("int16", 2, 1, 1 << 30, "avx512_vnni", 0.5 / 4095, most=4095, chunk=64)
-BF16 = Precision("bf16", 2, 0, 1 << 30, "avx512_bf16", 2.0**-9)
+BF16 = Precision("bf16", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16)
+BF16X2 = Precision("bf16x2", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**2, parts=2)
+BF16X3 = Precision("bf16x3", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**3, parts=3)
 INT8 = Precision("int8", 4, 2, (1 << 31) // (256 * 127), "avx512_vnni", 0.5 / 127, most=127, shift=128)
-PRECISIONS = {precision.name: precision for precision in (INT16, BF16, INT8)}  # the nearest to f32 first
+# By the matrix unit: words in steps of a tile's, int8 with a sign in both operands, the scale in a step of its own.
+TILE_BF16 = Precision("tile_bf16", 2, 0, 1 << 30, "amx_bf16", BF16.error, step=ROWS)
+TILE_BF16X2 = Precision("tile_bf16x2", 2, 0, 1 << 30, "amx_bf16", BF16X2.error, parts=2, step=ROWS)
+TILE_BF16X3 = Precision("tile_bf16x3", 2, 0, 1 << 30, "amx_bf16", BF16X3.error, parts=3, step=ROWS)
+TILE_INT8 = Precision("tile_int8", 4, ROWS, (1 << 31) // (128 * 127), "amx_int8", INT8.error, most=127, step=ROWS)
+VECTORS = (BF16X3, BF16X2, INT16, BF16, INT8)  # the nearest to f32 first
+TILES = (TILE_BF16X3, TILE_BF16X2, TILE_BF16, TILE_INT8)
+PRECISIONS = {precision.name: precision for precision in (*VECTORS, *TILES)}
 
 
 def precision_named(name: str) -> Precision:
@@ -97,13 +151,3 @@ def as_words(values: Array, count: int) -> Array:
     *lead, k, n = values.shape
     side_by_side = values.reshape(*lead, k // count, count, n).swapaxes(-1, -2)
     return np.ascontiguousarray(side_by_side).view(np.int32)[..., 0]
-
-
-@cache
-def cpu_flags() -> frozenset[str]:
-    """Extensions of this CPU's instructions, as Linux lists them; empty where it does not."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return frozenset()
-    return next((frozenset(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), frozenset())

@@ -9,6 +9,7 @@ EXTENSIONS = {
     "x86_64": {"avx512f": "+avx512f,+fma", "avx2": "+avx2,+fma", "avx": "+avx", "sse2": "+sse2"},
     "aarch64": {"sve": "+sve", "asimd": "+neon", "neon": "+neon"},
 }
+TILES = "+amx-tile,+amx-bf16,+amx-int8,+avx512bf16"  # to LLVM, of machines whose tiles are AMX's
 UNFUSED = ("avx", "sse2")  # extensions without a fused multiply-add
 
 
@@ -41,8 +42,14 @@ class Target:
 
     @property
     def attributes(self) -> str:
-        """Features for LLVM: the vector extension's and those of the file, which come last."""
-        return ",".join(filter(None, (EXTENSIONS[self.architecture][self.machine.isa], self.features)))
+        """Features for LLVM: the vector extension's, the matrix unit's, and those of the file, which come last."""
+        tiles = TILES if self.has_tiles else ""
+        return ",".join(filter(None, (EXTENSIONS[self.architecture][self.machine.isa], tiles, self.features)))
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether it has a matrix unit; elsewhere products by tiles are emulated."""
+        return self.machine.tiles == "amx"
 
     @property
     def is_fused(self) -> bool:

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autotune.core.host.machine import Machine
+from autotune.core.host.matrix_unit import why_no_tiles
 from autotune.store.manifest import Manifest
 
+TILED = {"amx": "AMX's", "emulated": "emulated"}
 RETUNE = "`autotune replay BUNDLE --retune` searches again from its configs"
 
 
@@ -71,6 +73,9 @@ def of_machine(was: Machine, now: Machine) -> list[str]:
     found += [f"machine was {was.cpu}, is {now.cpu}: times are not comparable, speed-ups only roughly"]
     if was.isa != now.isa:
         found.append(f"ISA was {was.isa}, is {now.isa}: LLVM compiles the same vectors to other instructions")
+    if was.tiles != now.tiles and was.tiles:
+        here = {"": "are missing", "emulated": "are emulated"}.get(now.tiles, "are the unit's")
+        found.append(f"tiles were {TILED[was.tiles]}, {here} here: {why_no_tiles() or 'only the times differ'}")
     if was.vector_bits != now.vector_bits:
         effect = "are split into several" if was.vector_bits > now.vector_bits else "fill only a part of a register"
         found.append(f"vectors had {was.vector_bits} bits, have {now.vector_bits}: the script's {effect}; {RETUNE}")

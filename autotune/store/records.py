@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from autotune.core.payload import ROLES, SYMBOL, Argument, Case
+from autotune.core.precision import PRECISIONS
 
 MOST_PART_ERROR = 1.0  # a part of a baseline that says less of the whole is none
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
@@ -93,7 +94,7 @@ class WeightRecord:
     stored_shape: Annotated[tuple[Size, ...], Field(min_length=3, max_length=17)]
     columns: Size
     transposed: bool
-    precision: Annotated[str, Field(pattern="^(int16|bf16|int8)?$")] = ""
+    precision: Annotated[str, Field(pattern=f"^({'|'.join(PRECISIONS)})?$")] = ""
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def export_only(lib: ctypes.CDLL, module: c_void_p, name: str) -> None:
     for value in (*defined(lib, module, "Function"), *defined(lib, module, "Global")):
         length = c_size_t()
         text = ctypes.string_at(lib.LLVMGetValueName2(value, byref(length)), length.value)
-        if text.decode() != name:
+        if text.decode() != name and not text.startswith(b"llvm."):  # those are LLVM's own
             lib.LLVMSetLinkage(value, INTERNAL)
 
 

@@ -18,9 +18,11 @@ from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.c_names import c_symbol
 from autotune.core.candidate import Claim
+from autotune.core.host.matrix_unit import ARCH_PRCTL, REQUEST, TILE_DATA
 from autotune.core.target import Target
 
 C_INTERFACE = "llvm.emit_c_interface"
+ASK = "__autotune_ask_for_tiles"
 INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")
 
 
@@ -73,6 +75,8 @@ def emit_program(wanted: Emission) -> Emitted:
     payload, candidate = wanted.claim.payload, wanted.claim.candidate
     with context():
         unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+        target = wanted.target or this_target()
+        unit.matrix_unit = target.has_tiles
         apply_schedule(unit)
         unit.function.attributes[C_INTERFACE] = ir.UnitAttr.get()
         run_pipeline(unit, candidate.pipeline)
@@ -80,16 +84,44 @@ def emit_program(wanted: Emission) -> Emitted:
         name_for_c(unit.module, payload.entry, exported)
         if wanted.symbol:
             pass_arena(unit.module, exported)
+        if any(precision.by_tiles for precision in unit.precisions.values()) and unit.matrix_unit:
+            ask_when_loaded(unit.module)
         text = translate_module_to_llvmir(unit.module.operation)
     plan = unit.buffers or BufferPlan()
     return Emitted(
-        compile_for(wanted.target or this_target(), text, wanted.kind, exported),
+        compile_for(target, text, wanted.kind, exported),
         unit.weights,
         plan.peak_bytes,
         plan.others,
         unit.threads if unit.parallel else 1,
         tuple(sorted(set(INTRINSIC.findall(text)))),
     )
+
+
+def ask_when_loaded(module: ir.Module) -> None:
+    """Let an object ask Linux for the registers of AMX when it is loaded: whoever calls it must not know of them."""
+    clobbered = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}"
+    asking = ir.Module.parse(f"""
+        llvm.func internal @{ASK}() {{
+          %call = llvm.mlir.constant({ARCH_PRCTL} : i64) : i64
+          %wish = llvm.mlir.constant({REQUEST} : i64) : i64
+          %tiles = llvm.mlir.constant({TILE_DATA} : i64) : i64
+          %refused = llvm.inline_asm has_side_effects "syscall", "{clobbered}" %call, %wish, %tiles
+            : (i64, i64, i64) -> i64
+          llvm.return
+        }}
+        llvm.mlir.global internal constant @{ASK}_entry() {{section = ".init_array"}} : !llvm.ptr {{
+          %asking = llvm.mlir.addressof @{ASK} : !llvm.ptr
+          llvm.return %asking : !llvm.ptr
+        }}
+        llvm.mlir.global appending @llvm.used() {{section = "llvm.metadata"}} : !llvm.array<1 x ptr> {{
+          %none = llvm.mlir.undef : !llvm.array<1 x ptr>
+          %entry = llvm.mlir.addressof @{ASK}_entry : !llvm.ptr
+          %used = llvm.insertvalue %entry, %none[0] : !llvm.array<1 x ptr>
+          llvm.return %used : !llvm.array<1 x ptr>
+        }}""")
+    for op in list(asking.body.operations):
+        module.body.append(op)
 
 
 def name_for_c(module: ir.Module, entry: str, name: str) -> None:

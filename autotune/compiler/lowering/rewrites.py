@@ -30,6 +30,7 @@ from autotune.compiler.script.instantiate import write_concrete
 from autotune.compiler.script.marked_ops import read_blocks
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Script
+from autotune.core.host.matrix_unit import tiles_here
 from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.plugs.rewrites import Blocks
@@ -58,6 +59,7 @@ class Unit:
         threads: Threads that parallel loops run on; with one they become plain loops.
         parallel: Whether parallel loops are left once buffers have a place.
         kernels: Code of others that computes some tasks.
+        matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
     """
 
     module: ir.Module
@@ -73,6 +75,7 @@ class Unit:
     threads: int = 1
     parallel: bool = False
     kernels: tuple[ForeignKernel, ...] = ()
+    matrix_unit: bool = False
 
     @classmethod
     def open(
@@ -99,6 +102,7 @@ class Unit:
         if script is not None:
             run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
         unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments), kernels=kernels)
+        unit.matrix_unit = tiles_here() == "amx"
         if isinstance(script, ChosenScript):
             unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)
         elif script is not None:
@@ -211,7 +215,7 @@ THREADS = (FORALLS, REGIONS)
 DOTS = Rewrite(
     "dots",
     1,
-    lambda unit: write_dots(unit.module),
+    lambda unit: write_dots(unit.module, unit=unit.matrix_unit),
     before=AFTER_SCRIPT[-1].name,
     needed=lambda unit: bool(unit.precisions),
 )

@@ -14,22 +14,34 @@ from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.marked_loops import marked
-from autotune.compiler.passes.rounding import LANES, Rounding, first_of, shape_of, splat, vector_of, widened
+from autotune.compiler.passes.rounding import (
+    LANES,
+    Rounding,
+    call_intrinsic,
+    first_of,
+    shape_of,
+    splat,
+    vector_of,
+    widened,
+)
+from autotune.compiler.passes.tiles import TileProduct
 from autotune.core.precision import Precision, precision_named
 from autotune.core.scripts.marks import NARROW
 
 Part = tuple[int, int, int]  # of a tile: its row, its first column, and its columns, a vector at most
-INTRINSICS = {
-    "int8": "llvm.x86.avx512.vpdpbusd.512",
-    "int16": "llvm.x86.avx512.vpdpwssd.512",
+INTRINSICS = {  # by the type of a value
+    "i8": "llvm.x86.avx512.vpdpbusd.512",
+    "i16": "llvm.x86.avx512.vpdpwssd.512",
     "bf16": "llvm.x86.avx512bf16.dpbf16ps.512",
 }
-VALUES = {"int8": "vector<64xi8>", "int16": "vector<32xi16>", "bf16": "vector<32xbf16>"}
-SUMS = {"int8": "vector<16xi32>", "int16": "vector<16xi32>", "bf16": "vector<16xf32>"}
 
 
-def write_dots(module: ir.Module) -> None:
+def write_dots(module: ir.Module, *, unit: bool = False) -> None:
     """Write the code of every op that `narrow.py` left.
+
+    Args:
+        module: Bufferized module.
+        unit: Whether products by tiles are instructions of the matrix unit; else they are emulated.
 
     Raises:
         CompileError: Stage ``transform``; a schedule left an op that is no register tile.
@@ -40,6 +52,9 @@ def write_dots(module: ir.Module) -> None:
             operands = list(op.operands)
             if len(operands) == 2:
                 Rounding(precision, *operands).write()
+            elif precision.by_tiles:
+                a, b, c = operands
+                TileProduct(precision, a, b, c, unit).write()
             else:
                 Dots(precision, *operands).write()
         op.erase()
@@ -67,7 +82,7 @@ class Dots:
         tile = [(row, start, min(LANES, columns - start)) for row in range(rows) for start in range(0, columns, LANES)]
         values, chunk = words - self.precision.extra, self.precision.chunk
         if not chunk or values <= chunk:
-            self.store(tile, self.sums(index(0), index(values), tile, values), values)
+            self.store(tile, self.sums(index(0), index(values // self.precision.parts), tile, values), values)
             return
         for row, start, count in tile:
             vector.store(first_of(splat(0, "f32"), count), self.c, [index(row), index(start)])
@@ -85,8 +100,17 @@ class Dots:
         starts = [self.load_b(index(values + 1), part) if self.precision.shift else zero for part in parts]
         loop = scf.ForOp(first, last, index(1), starts * (len(tile) // len(parts)))
         with ir.InsertionPoint(loop.body):
-            scf.yield_(list(self.step(loop.induction_variable, tile, parts, list(loop.inner_iter_args))))
+            found = list(loop.inner_iter_args)
+            for of_a, of_b in self.precision.products:
+                k = loop.induction_variable
+                found = list(self.step(self.of_part(k, of_a), self.of_part(k, of_b), tile, parts, found))
+            scf.yield_(found)
         return list(loop.results)
+
+    def of_part(self, k: ir.Value, part: int) -> ir.Value:
+        """Where a part's word lies that begins with another part's."""
+        words = (shape_of(self.b)[0] - self.precision.extra) // self.precision.parts
+        return arith.addi(k, index(part * words)) if part else k
 
     def store(self, tile: list[Part], totals: list[ir.Value], values: int, *, added: bool = False) -> None:
         """Write the results that sums give, or add them to what is there."""
@@ -102,12 +126,14 @@ class Dots:
                 total = arith.addf(total, widened(vector.load(vector_of(count, "f32"), self.c, place)))  # noqa: PLW2901
             vector.store(first_of(total, count), self.c, place)
 
-    def step(self, k: ir.Value, tile: list[Part], parts: list[Part], sums: list[ir.Value]) -> Iterator[ir.Value]:
-        """The sums with a word more."""
-        of_b = [self.as_values(self.load_b(k, part)) for part in parts]
+    def step(
+        self, k_of_a: ir.Value, k_of_b: ir.Value, tile: list[Part], parts: list[Part], sums: list[ir.Value]
+    ) -> Iterator[ir.Value]:
+        """The sums with the product of a word of A and one of B more."""
+        of_b = [self.as_values(self.load_b(k_of_b, part)) for part in parts]
         for place, (row, _, _) in enumerate(tile):
             if place % len(parts) == 0:
-                of_a = self.as_values(self.splat_a(row, k))
+                of_a = self.as_values(self.splat_a(row, k_of_a))
             yield self.dot(sums[place], of_a, of_b[place % len(parts)])
 
     def load_b(self, k: ir.Value, part: Part) -> ir.Value:
@@ -125,20 +151,8 @@ class Dots:
 
     def as_values(self, words: ir.Value) -> ir.Value:
         """Words as the values they hold."""
-        return vector.bitcast(ir.Type.parse(VALUES[self.precision.name]), words)
+        return vector.bitcast(vector_of(LANES * self.precision.values, self.precision.element), words)
 
     def dot(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """The instruction."""
-        name, kind = self.precision.name, ir.Type.parse(SUMS[self.precision.name])
-        nothing = ir.DenseI32ArrayAttr.get([])
-        made = ir.Operation.create(
-            "llvm.call_intrinsic",
-            results=[kind],
-            operands=[sums, a, b],
-            attributes={
-                "intrin": ir.StringAttr.get(INTRINSICS[name]),
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([3, 0]),
-                "op_bundle_sizes": nothing,
-            },
-        )
-        return made.results[0]
+        return call_intrinsic(INTRINSICS[self.precision.element], [sums.type], sums, a, b)[0]

@@ -12,6 +12,7 @@ from math import prod
 from mlir import ir
 
 from autotune.core.arena_plan import ALIGNMENT, Lifetime
+from autotune.core.scripts.marks import TILE
 
 # Their memref results may share memory with any of their operands.
 VIEWS = {"arith.select", "vector.type_cast"} | {
@@ -226,8 +227,13 @@ def carried(loop: ir.Operation, index: int) -> tuple[ir.Value, ir.Value]:
 
 
 def is_access(op: ir.Operation) -> bool:
-    """Tell whether an operation only reads and writes the memory it is given."""
+    """Tell whether an operation only reads and writes the memory it is given.
+
+    An address may be kept for later; that of a tile is used where it is taken.
+    """
     name = op.name
+    if name == "memref.extract_aligned_pointer_as_index":
+        return TILE in op.attributes
     structured = name.startswith(("linalg.", "vector.")) and not name.endswith(".yield")
     return (structured or name in ACCESSES) and not any(map(is_memory, op.results))
 

@@ -10,6 +10,7 @@ from autotune.compiler.ir.values import index, static_slice
 from autotune.compiler.passes.panels import PanelWeight, update_type
 from autotune.compiler.passes.prefetch import prefetch_panels
 from autotune.core.errors import CompileError
+from autotune.core.scripts.marks import TILE
 
 Indices = list[ir.Value]
 LOADS = ("vector.load", "vector.transfer_read", "memref.load")
@@ -57,7 +58,9 @@ class Loads:
         for use in list(view.uses):
             op = use.owner.operation
             with ir.InsertionPoint(op), op.location:
-                if op.name == "memref.subview":
+                if TILE in op.attributes:
+                    op.results[0].replace_all_uses_with(self.tile(op, logical(list(op.operands)[1 : 1 + rank])))
+                elif op.name == "memref.subview":
                     self.redirect(op.results[0], op.results[0].type.rank, through(op, logical))
                 elif op.name == "memref.cast":
                     self.redirect(op.results[0], rank, logical)
@@ -68,14 +71,28 @@ class Loads:
                     op.results[0].replace_all_uses_with(value)
             op.erase()
 
-    def load(self, op: ir.Operation, indices: Indices) -> ir.Value:
-        """The same load from the panels."""
+    def tile(self, view: ir.Operation, indices: Indices) -> ir.Value:
+        """The same view of the panels: its rows follow each other in one of them."""
+        offsets, sizes = self.in_panels(indices), list(ir.MemRefType(view.results[0].type).shape)
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        layout = ir.StridedLayoutAttr.get(dynamic, [self.weight.columns, 1])
+        kind = ir.MemRefType.get(sizes, ir.MemRefType(self.argument.type).element_type, layout)
+        rank = len(offsets)
+        whole = [*[1] * (rank - len(sizes)), *sizes]
+        return memref.SubViewOp(kind, self.argument, offsets, [], [], [dynamic] * rank, whole, [1] * rank).result
+
+    def in_panels(self, indices: Indices) -> Indices:
+        """Indices of an element in the panels."""
         *lead, k, n = indices
         columns = index(self.weight.columns)
-        place = [*lead, arith.divui(n, columns), k, arith.remui(n, columns)]
+        return [*lead, arith.divui(n, columns), k, arith.remui(n, columns)]
+
+    def load(self, op: ir.Operation, indices: Indices) -> ir.Value:
+        """The same load from the panels."""
+        stored = self.in_panels(indices)
         if op.name == "memref.load":
-            return memref.load(self.argument, place)
-        return vector.load(op.results[0].type, self.argument, place)
+            return memref.load(self.argument, stored)
+        return vector.load(op.results[0].type, self.argument, stored)
 
 
 def reads_row(read: ir.Operation) -> bool:

@@ -55,6 +55,17 @@ def first_of(whole: ir.Value, count: int) -> ir.Value:
     return vector.extract_strided_slice(vector_of(count, str(kind.element_type)), whole, [0], [count], [1])
 
 
+def call_intrinsic(name: str, results: list[ir.Type], *operands: ir.Value) -> list[ir.Value]:
+    """The results of one of LLVM's intrinsics."""
+    attributes = {
+        "intrin": ir.StringAttr.get(name),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+    }
+    made = ir.Operation.create("llvm.call_intrinsic", results=results, operands=list(operands), attributes=attributes)
+    return list(made.results)
+
+
 @dataclass(frozen=True)
 class Rounding:
     """The rows of A, f32, as words.
@@ -121,30 +132,46 @@ class Rounding:
         return widened(vector.load(vector_of(count, "f32"), self.source, [row, column]))
 
     def round_row(self, row: ir.Value, k: int, steps: ir.Value | None) -> None:
-        """A vector of elements after the other."""
-        whole, packed = k // LANES * LANES, LANES // self.precision.values
+        """A vector of elements after the other; what a part's words hold beyond the row is zero."""
+        whole, packed, words = k // LANES * LANES, LANES // self.precision.values, self.precision.part_words(k)
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(LANES))
             with ir.InsertionPoint(loop.body):
-                words = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
+                found = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
                 place = arith.divui(loop.induction_variable, index(self.precision.values))
-                vector.store(words, self.words, [row, place])
+                self.store(found, row, place, words, packed)
                 scf.yield_([])
+        first = whole // self.precision.values
         if whole < k:
-            words = self.rounded(self.load(row, index(whole), k - whole), steps)
-            left = -(-(k - whole) // self.precision.values)
-            part = vector_of(left, "i32")
-            last = words if left == packed else vector.extract_strided_slice(part, words, [0], [left], [1])
-            vector.store(last, self.words, [row, index(whole // self.precision.values)])
+            found = self.rounded(self.load(row, index(whole), k - whole), steps)
+            self.store(found, row, index(first), words, min(packed, words - first))
+            first += packed
+        for place in range(first, words, packed):
+            zero = first_of(splat(0, "i32"), packed)
+            self.store([zero] * self.precision.parts, row, index(place), words, packed)
 
-    def rounded(self, values: ir.Value, steps: ir.Value | None) -> ir.Value:
-        """A vector of f32 in words."""
+    def store(self, parts: list[ir.Value], row: ir.Value, place: ir.Value, words: int, count: int) -> None:
+        """Write the first words of a vector of each part, from a place on."""
+        for number, part in enumerate(parts):
+            where = arith.addi(place, index(number * words)) if number else place
+            vector.store(first_of(part, count), self.words, [row, where])
+
+    def rounded(self, values: ir.Value, steps: ir.Value | None) -> list[ir.Value]:
+        """A vector of f32 in words, a vector a part."""
         words = vector_of(LANES // self.precision.values, "i32")
         if steps is None:
-            return vector.bitcast(words, arith.truncf(vector_of(LANES, "bf16"), values))
+            return [vector.bitcast(words, part) for part in self.split(values)]
         summed = math.fma(values, steps, splat(ROUND, "f32"))
         bits = arith.bitcast(vector_of(LANES, "i32"), summed)
         if self.precision.shift:
             bits = arith.addi(bits, splat(self.precision.shift, "i32"))
-        element = f"i{32 // self.precision.values}"
-        return vector.bitcast(words, arith.trunci(vector_of(LANES, element), bits))
+        return [vector.bitcast(words, arith.trunci(vector_of(LANES, self.precision.element), bits))]
+
+    def split(self, rest: ir.Value) -> list[ir.Value]:
+        """The parts of a vector of f32, of bf16; each what those before leave of it."""
+        found: list[ir.Value] = []
+        for _ in range(self.precision.parts):
+            if found:
+                rest = arith.subf(rest, arith.extf(vector_of(LANES, "f32"), found[-1]))
+            found.append(arith.truncf(vector_of(LANES, "bf16"), rest))
+        return found

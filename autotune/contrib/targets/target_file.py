@@ -17,6 +17,7 @@ from autotune.core.described import check_number, check_text, shipped_in
 from autotune.core.errors import MachineError
 from autotune.core.host.files import read_text
 from autotune.core.host.machine import VECTOR_EXTENSIONS, Machine
+from autotune.core.host.matrix_unit import Tiles
 from autotune.core.printable import one_line
 from autotune.core.target import EXTENSIONS, Target
 
@@ -38,7 +39,8 @@ PATTERNS = {
 EXAMPLES = {"name": "neoverse-n1", "cpu": "neoverse-n1", "features": "+sve,-sve2", "emulated_as": "max,sve256=on"}
 TEXTS = ("name", "model", "source", "triple", "cpu", "isa")
 NUMBERS = ("l1_bytes", "l2_bytes", "l3_bytes", "cores")
-OPTIONAL = ("features", "emulated_as", "vector_bits")
+OPTIONAL = ("features", "emulated_as", "vector_bits", "tiles")
+TILED = ("x86_64", "avx512f")  # what has AMX
 
 
 def find_target(spec: str, option: str = "--target") -> Target:
@@ -114,6 +116,7 @@ def target_of(found: Mapping[str, Any]) -> Target:
     if text["isa"] not in isas:
         raise ValueError(f"isa of {triple[1]} must be one of {', '.join(isas)}; got {text['isa'][:60]!r}")
     bits, registers = vectors_of(text["isa"], found.get("vector_bits"))
+    tiles = tiles_of(found.get("tiles", ""), triple[1], text["isa"])
     l1, l2 = (check_number(key, found[key], LEAST_CACHE, MOST_CACHE) for key in ("l1_bytes", "l2_bytes"))
     if l2 < l1:
         raise ValueError(f"l2_bytes must be at least l1_bytes, {l1}, got {l2}; give L1's where there is no L2")
@@ -127,6 +130,7 @@ def target_of(found: Mapping[str, Any]) -> Target:
         l2_bytes=l2,
         l3_bytes=check_number("l3_bytes", found["l3_bytes"], 0, MOST_CACHE),
         cores=check_number("cores", found["cores"], 1, MOST_CORES),
+        tiles=tiles,
     )
     place = f"{triple[1]}-{triple[2]}"
     return Target(text["name"], place, text["cpu"], text["features"], machine, text["source"], text["emulated_as"])
@@ -169,6 +173,21 @@ def vectors_of(isa: str, bits: object) -> tuple[int, int]:
     return own, registers
 
 
+def tiles_of(said: object, architecture: str, isa: str) -> Tiles:
+    """The matrix unit that a file says there is.
+
+    Raises:
+        ValueError: There is no such unit, or none beside such vectors.
+    """
+    if said == "":
+        return ""
+    if said != "amx":
+        raise ValueError(f"tiles must be 'amx', got {one_line(repr(said))[:60]}; leave it out where there are none")
+    if (architecture, isa) != TILED:
+        raise ValueError(f"tiles of amx need isa {TILED[1]} of {TILED[0]}, got {isa} of {architecture}; leave them out")
+    return "amx"
+
+
 def write_target(target: Target) -> str:
     """The text of a target's file.
 
@@ -192,6 +211,7 @@ def write_target(target: Target) -> str:
         "l2_bytes": m.l2_bytes,
         "l3_bytes": m.l3_bytes,
         "cores": m.cores,
+        **({"tiles": m.tiles} if target.has_tiles else {}),
     }
     body = "".join(
         f"{key} = {value if isinstance(value, int) else quoted(str(value))}\n" for key, value in lines.items()

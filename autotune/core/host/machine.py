@@ -11,6 +11,7 @@ from pathlib import Path
 import archspec.cpu
 
 from autotune.core.errors import MachineError
+from autotune.core.host.matrix_unit import Tiles, tiles_here
 from autotune.core.host.pages import Pages, pages_of_run
 
 CACHE_DIRECTORY = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -33,6 +34,7 @@ class Machine:
         cores: CPUs this process may run on.
         pages: Kind of memory pages that large arrays of a run lie on.
         threads: Threads that a program may use, of a core each.
+        tiles: What multiplies tiles of a matrix unit: ``amx``, ``emulated``, or nothing.
     """
 
     cpu: str
@@ -46,6 +48,7 @@ class Machine:
     cores: int
     pages: Pages = "huge"
     threads: int = 1
+    tiles: Tiles = ""
 
     @property
     def lanes(self) -> int:
@@ -56,9 +59,10 @@ class Machine:
     def fingerprint(self) -> str:
         """Equal for machines whose schedules and times may be compared.
 
-        Cores and pages are left out; threads count where there are several.
+        Cores and pages are left out; threads count where there are several, tiles where there are any.
         """
-        left_out = ("cores", "pages", *(("threads",) if self.threads == 1 else ()))
+        alone, plain = ("threads",) if self.threads == 1 else (), () if self.tiles else ("tiles",)
+        left_out = ("cores", "pages", *alone, *plain)
         facts = {key: value for key, value in asdict(self).items() if key not in left_out}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -82,7 +86,7 @@ def this_machine(threads: int = 1) -> Machine:
         threads: Threads that programs may use.
 
     Raises:
-        MachineError: No vector extension this project knows is present, or the environment asks for unknown pages.
+        MachineError: No vector extension this project knows is present, or the environment asks for what there is not.
     """
     target = archspec.cpu.host()
     isa = next((name for name in VECTOR_EXTENSIONS if name in target), None)
@@ -104,6 +108,7 @@ def this_machine(threads: int = 1) -> Machine:
         cores=len(os.sched_getaffinity(0)),
         pages=pages_of_run(),
         threads=threads,
+        tiles=tiles_here(),
     )
 
 

@@ -22,9 +22,10 @@ ELSEWHERE = 3.0  # times the error that was measured, which other inputs may hav
 
 def rounding_here(error: float) -> tuple[tuple[Family, ...], tuple[str, ...]]:
     """Families that round operands, where an error is allowed; and what this CPU lacks for others, a sentence each."""
-    found = rounding_families() if error else ()
+    found = [family for family in rounding_families() if error and not family.asked]
     lacking = {family.name: family.lacking for family in found}
-    return tuple(family for family in found if not lacking[family.name]), tuple(filter(None, lacking.values()))
+    said = dict.fromkeys(filter(None, lacking.values()))
+    return tuple(family for family in found if not lacking[family.name]), tuple(said)
 
 
 def spend(

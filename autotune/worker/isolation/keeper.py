@@ -23,6 +23,7 @@ from subprocess import Popen, TimeoutExpired
 
 import psutil
 
+from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.host.readable import Readable, readable
 from autotune.worker.isolation.channel import Channel
 from autotune.worker.isolation.process import Surroundings, serve
@@ -130,6 +131,7 @@ def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
 
 def keep(handle: int) -> None:
     """Start and end processes as told over a descriptor, until the tuner is gone."""
+    ask_for_tiles()  # first of all: what is granted here all its forks have
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     control, me, child = Connection(handle), os.getpid(), 0
