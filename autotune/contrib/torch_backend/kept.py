@@ -20,7 +20,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.host.files import read_file
 from autotune.core.payload import DTYPES, Array
-from autotune.store.bundle import replace_folder
 
 FORMAT = 1  # 1: the first
 PROGRAM, CODE, CONSTANTS = "program.json", "program.o", "constants.safetensors"
@@ -145,6 +144,8 @@ def keep(
 ) -> Kept:
     """A program, kept in a folder if that can be written."""
     from safetensors.numpy import save  # heavy
+
+    from autotune.store.bundle import replace_folder  # heavy: whatever reads bundles
 
     data = save(dict(constants))
     program = KeptProgram(tuple(arguments), tuple(panels), symbol, searched, error, hashes(code, data))
