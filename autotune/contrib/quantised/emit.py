@@ -1,0 +1,161 @@
+"""Products with weights in blocks, as linalg on tensors: one op, which widens blocks where it multiplies them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.contrib.quantised.blocks import HALF, BlockFormat
+from payload import ops
+from payload.builder import Builder, Value, affine_map, tensor_type
+
+FMA = "fastmath<contract>"
+FEW_ROWS = 4  # up to so many rows the sums of blocks are scaled, and not the weights: fewer products in all
+X_MAP, W_MAP, S_MAP, Y_MAP = (0, 2, 3), (1, 2, 3), (1, 2), (0, 1)  # of loops m, n, block, element
+
+
+@dataclass(frozen=True)
+class StoredBlocks:
+    """A weight ``(N, K)`` as it is stored.
+
+    Attributes:
+        form: Format.
+        whole: Bytes ``(N, K)``, of nibbles ``(N, K / 2)``.
+        scale: Scales ``(N, K / block)``.
+        least: Least numbers of the same shape; `None` where the format has none.
+    """
+
+    form: BlockFormat
+    whole: Value
+    scale: Value
+    least: Value | None = None
+
+
+def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Value:
+    """``(M, K)`` times a weight ``(N, K)``, transposed: ``(M, N)``, without the weight in f32 anywhere."""
+    form, (rows, columns), count = weight.form, x.shape, weight.scale.shape[0]
+    blocks = columns // form.block
+    of_x = split(f, x, (rows, blocks, form.halves, HALF), f"{name}_x")
+    if form.bits == 8:
+        of_w = split(f, weight.whole, (count, blocks, form.halves, HALF), f"{name}_w")
+    else:
+        of_w = [expand(f, weight.whole, (count, blocks, HALF), f"{name}_w")]
+    scales = [weight.scale, *([weight.least] if weight.least is not None else [])]
+    inputs = [*((v, X_MAP) for v in of_x), *((v, W_MAP) for v in of_w), *((v, S_MAP) for v in scales)]
+    body = write_body(form, rows, len(of_x), len(of_w))
+    start = ops.fill(f, (rows, count), "0.0", name)
+    return summed(f, name, start, inputs, body)
+
+
+def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
+    """Scalar operations of an element: ``%x0, ..``, ``%w0, ..`` and ``%scale`` to ``%y``, from ``%acc`` on."""
+    body = widen_scales(form) + (widen_bytes(of_w) if form.bits == 8 else widen_nibbles(form))
+    total = "%acc"
+    if rows > FEW_ROWS:
+        for i in range(of_x):
+            body.append(f"%v{i} = arith.mulf %f{i}, %s {FMA} : f32")
+            if form.least:
+                body.append(f"%u{i} = arith.subf %v{i}, %l {FMA} : f32")
+            weight = f"%{'u' if form.least else 'v'}{i}"
+            body.append(f"%p{i} = arith.mulf {weight}, %x{i} {FMA} : f32")
+        total = sum_up(body, [f"%p{i}" for i in range(of_x)], "part")
+    else:
+        body += [f"%p{i} = arith.mulf %f{i}, %x{i} {FMA} : f32" for i in range(of_x)]
+        block = sum_up(body, [f"%p{i}" for i in range(of_x)], "block")
+        body.append(f"%scaled = arith.mulf {block}, %s {FMA} : f32")
+        total = "%scaled"
+        if form.least:
+            given = sum_up(body, [f"%x{i}" for i in range(of_x)], "given")
+            body += [f"%below = arith.mulf {given}, %l {FMA} : f32", f"%above = arith.subf {total}, %below {FMA} : f32"]
+            total = "%above"
+    return [*body, f"%y = arith.addf %acc, {total} {FMA} : f32"]
+
+
+def sum_up(body: list[str], values: Sequence[str], name: str) -> str:
+    """Append the sum of values; give its name."""
+    total = values[0]
+    for i, value in enumerate(values[1:]):
+        body.append(f"%{name}{i} = arith.addf {total}, {value} {FMA} : f32")
+        total = f"%{name}{i}"
+    return total
+
+
+def widen_scales(form: BlockFormat) -> list[str]:
+    """Scale and least number in f32, ``%s`` and ``%l``."""
+    names = ["s", *("l" * form.least)]
+    if form.scale == "f32":
+        return []
+    return [f"%{name} = arith.extf %{name}_stored : {form.scale} to f32" for name in names]
+
+
+def widen_bytes(count: int) -> list[str]:
+    """``%f0, ..`` of bytes."""
+    return [f"%f{i} = arith.sitofp %w{i} : i8 to f32" for i in range(count)]
+
+
+def widen_nibbles(form: BlockFormat) -> list[str]:
+    """``%f0`` and ``%f1`` of the two nibbles of a byte."""
+    if not form.signed:
+        return [
+            "%wide = arith.extui %w0 : i8 to i32",
+            "%mask = arith.constant 15 : i32",
+            "%four = arith.constant 4 : i32",
+            "%n0 = arith.andi %wide, %mask : i32",
+            "%n1 = arith.shrui %wide, %four : i32",
+            *(f"%f{i} = arith.sitofp %n{i} : i32 to f32" for i in range(2)),
+        ]
+    return [
+        "%wide = arith.extsi %w0 : i8 to i32",
+        "%four = arith.constant 4 : i32",
+        "%top = arith.constant 28 : i32",
+        "%raised = arith.shli %wide, %top : i32",
+        "%n0 = arith.shrsi %raised, %top : i32",
+        "%n1 = arith.shrsi %wide, %four : i32",
+        *(f"%f{i} = arith.sitofp %n{i} : i32 to f32" for i in range(2)),
+    ]
+
+
+def summed(
+    f: Builder, name: str, start: Value, inputs: Sequence[tuple[Value, tuple[int, ...]]], body: Sequence[str]
+) -> Value:
+    """The op: loops m, n, block and element, the last two summed."""
+    maps = [affine_map(4, dims) for _, dims in (*inputs, (start, Y_MAP))]
+    names, types = (", ".join(getattr(v, part) for v, _ in inputs) for part in ("name", "type"))
+    seen = {X_MAP: 0, W_MAP: 0, S_MAP: 0}
+    elements = []
+    for value, dims in inputs:
+        number = seen[dims]
+        seen[dims] += 1
+        letter = {X_MAP: f"x{number}", W_MAP: f"w{number}", S_MAP: "sl"[min(number, 1)]}[dims]
+        elements.append(f"%{letter}{'_stored' if dims == S_MAP and value.dtype != 'f32' else ''}: {value.dtype}")
+    result = f.define(name, start.shape, "linalg.generic {")
+    f.emit(
+        f"    indexing_maps = [{', '.join(maps)}],",
+        '    iterator_types = ["parallel", "parallel", "reduction", "reduction"]}',
+        f"    ins({names} : {types}) outs({start.name} : {start.type}) {{",
+        f"^bb0({', '.join(elements)}, %acc: f32):",
+    )
+    with f.indented():
+        f.emit(*body, "linalg.yield %y : f32")
+    f.emit(f"}} -> {start.type}")
+    return result
+
+
+def split(f: Builder, x: Value, apart: tuple[int, int, int, int], name: str) -> list[Value]:
+    """``(R, K)`` to one ``(R, blocks, 16)`` for each half of a block."""
+    rows, blocks, halves, half = apart
+    if halves == 1:
+        return [expand(f, x, (rows, blocks, half), name)]
+    whole = expand(f, x, apart, f"{name}_blocks")
+    kind = tensor_type((rows, blocks, half), x.dtype)
+    parts = []
+    for i in range(halves):
+        cut = f"[0, 0, {i}, 0] [{rows}, {blocks}, 1, {half}] [1, 1, 1, 1]"
+        text = f"tensor.extract_slice {whole.name}{cut} : {whole.type} to {kind}"
+        parts.append(f.define(f"{name}_{i}", (rows, blocks, half), text, x.dtype))
+    return parts
+
+
+def expand(f: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
+    """``(R, K)`` with its second dimension apart."""
+    groups = f"[[0], {list(range(1, len(shape)))}]"
+    text = f"tensor.expand_shape {x.name} {groups} output_shape {list(shape)} : {x.type} into"
+    return f.define(name, shape, f"{text} {tensor_type(shape, x.dtype)}", x.dtype)
