@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         StoreError,
     )
     from autotune.core.host.machine import Machine, this_machine
-    from autotune.core.listener import Listener
+    from autotune.core.listener import SILENT, Listener
     from autotune.core.ops.loop_nest import Contraction
     from autotune.core.payload import Argument, Payload
     from autotune.core.plugs.family import Baseline, Family
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 # Where each name is: its module, and its name there if that is another.
 LAZY = {
     "OUTCOMES": "core.trial",
+    "SILENT": "core.listener",
     "Argument": "core.payload",
     "AutotuneError": "core.errors",
     "Baseline": "core.plugs.family",
@@ -105,6 +106,7 @@ LAZY = {
 
 __all__ = [
     "OUTCOMES",
+    "SILENT",
     "Argument",
     "AutotuneError",
     "Baseline",

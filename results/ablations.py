@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from blocks import Only, home, keep, read, run, serve, slug, table
 
-from autotune.reports.format import duration
+from autotune.core.console import duration
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ import typer
 from blocks import ROOT, Only, home, keep, read, serve, table
 
 import autotune.tensor as T  # noqa: N812
+from autotune.core.console import duration
 from autotune.core.payload import Payload
 from autotune.core.stats import quiet_time, ratio_interval
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
-from autotune.reports.format import duration
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.choose import PROCESSES, RACE_EFFORT, race

@@ -16,9 +16,9 @@ import typer
 from blocks import home, keep, serve, table
 
 from autotune.contrib.backends.makers import open_makers
+from autotune.core.console import duration
 from autotune.core.task_names import readable_names
 from autotune.registry import load_baseline
-from autotune.reports.format import duration
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.choose import Choice, choose_all

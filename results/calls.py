@@ -23,9 +23,9 @@ from blocks import keep, read, serve, table
 import autotune as at
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
 from autotune.bundles.call import compile_candidate
+from autotune.core.console import duration
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import DTYPES
-from autotune.reports.format import duration
 from autotune.tuning.default_program import default_candidate
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import partition

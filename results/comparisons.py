@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from blocks import Only, home, keep, read, run, serve, slug, table
 
-from autotune.reports.format import duration
+from autotune.core.console import duration
 
 LIBRARIES = ("onnxruntime", "numpy", "torch", "iree")
 

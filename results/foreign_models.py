@@ -22,7 +22,7 @@ import typer
 from blocks import Only, home, keep, read, serve, slug, table
 from foreign_zoo import FULL, SEEDS, ZOO
 
-from autotune.reports.format import duration
+from autotune.core.console import duration
 
 ROUTES = ("onnx", "pt2")
 NEEDED = ("torch", "timm", "transformers", "onnxscript", "torch_mlir", "onnxruntime")

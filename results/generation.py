@@ -16,8 +16,8 @@ from blocks import home, keep, read, run, serve, slug, table
 
 from autotune.contrib.generate.gpt import PRESETS
 from autotune.contrib.generate.pace import Pace, cache_gain
+from autotune.core.console import duration
 from autotune.core.stats import Interval, ratio_interval
-from autotune.reports.format import duration
 
 SHOWN = "gpt2"
 POSITION = 127

@@ -17,11 +17,11 @@ from blocks import home, read, serve, table
 from threads import WORKS, efficiency
 
 import autotune as at
+from autotune.core.console import duration
 from autotune.core.host.machine import Machine, Roofs, this_machine
 from autotune.core.task import Task
 from autotune.registry import family_for
 from autotune.reports.entries import weight_bytes
-from autotune.reports.format import duration
 from autotune.tuning.stages.roofline import needed_flops
 from autotune.worker.bench.roofs import fork_seconds
 from autotune.worker.worker import Worker

@@ -12,7 +12,7 @@ import typer
 from blocks import ROOT, Check, replace_block, table
 from comparisons import advantage, share
 
-from autotune.reports.format import duration
+from autotune.core.console import duration
 
 README = ROOT.parent / "README.md"
 MACHINE = "icelake-3c3bf114"  # the machine whose figures were recorded last

@@ -14,8 +14,8 @@ from blocks import Only, keep, read, serve, table
 from autotune.contrib.costs.cost_function import CostFunction, open_cost
 from autotune.contrib.costs.mesh.cost import amount
 from autotune.contrib.costs.tune import tune_by_cost
+from autotune.core.console import duration
 from autotune.core.errors import MachineError
-from autotune.reports.format import duration
 from autotune.tuning.options import TuneOptions
 from autotune.worker.loading.reading import open_payload
 

@@ -20,7 +20,7 @@ import typer
 from blocks import Only, keep, read, serve, table
 
 import autotune as at
-from autotune.reports.format import duration
+from autotune.core.console import duration
 from payload.zoo import MODELS, OPS, ZOO
 
 NEEDED = ("torch", "transformers", "onnxscript", "torch_mlir", "onnxruntime")

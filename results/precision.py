@@ -23,13 +23,13 @@ import autotune as at
 from autotune.bundles.call import PayloadFunction
 from autotune.bundles.candidates import recorded_candidate
 from autotune.core.candidate import Candidate
+from autotune.core.console import duration
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import write_step
 from autotune.core.stats import share_interval
 from autotune.registry import family_for, rounding_families
-from autotune.reports.format import duration
 from autotune.store.bundle import read_bundle
 from autotune.tuning.candidates import candidate_whole
 from autotune.worker.isolation.limits import MODEL_SECONDS

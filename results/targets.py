@@ -21,11 +21,11 @@ from autotune.contrib.targets.program import compile_default, verify_emulated
 from autotune.contrib.targets.report import judge_loops
 from autotune.contrib.targets.target_file import shipped_targets
 from autotune.contrib.targets.tune import ModelSearch
+from autotune.core.console import duration
 from autotune.core.evaluator import Job
 from autotune.core.scripts.assembly import write_step
 from autotune.core.target import Target
 from autotune.registry import family_for
-from autotune.reports.format import duration
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.samplers.search import Search
 from autotune.tuning.stages.task_search import SEARCH_EFFORT

@@ -17,8 +17,8 @@ import typer
 from blocks import Only, keep, read, run, serve, table
 from comparisons import advantage
 
+from autotune.core.console import duration
 from autotune.core.host.cores import physical_cores
-from autotune.reports.format import duration
 
 LIBRARY = "onnxruntime"
 HEAD = (

@@ -1,15 +1,21 @@
 """The front door: what `import autotune as at` gives, from a spec to a result and back to arrays."""
 
 import doctest
+import io
 import os
+import re
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 from bundle_support import make_bundle
+from nbclient import NotebookClient
 from warm_pythons import WITHOUT_CARE
 
 import autotune as at
@@ -20,9 +26,22 @@ DOCUMENTED = ["tuning.tunable", "core.stats", "compiler.script.apply", "reports.
 DOCUMENTED += ["tensor.dtypes", "tensor.shapes", "tensor.compiled"]
 SPEC = "matmul,m=24,n=32,k=16,constant_b=1"
 PROGRAM = """
+import sys
 import autotune as at
 result = at.tune("softmax,rows=8,cols=32", trials=2, store="mine.journal", bundle="mine.bundle", cold=True)
 print(result.bundle, len(at.trials("mine.journal")))
+"""
+CELL = """
+from autotune.core.progress import watching
+from autotune.core.trial import Trial
+with watching("nano", 40) as line:  # as `at.tune` has it
+    line.note("sampler auto")
+    line.trial(Trial("matmul", 0, {}, "ok", "k", "matmul"), 17, 33.1e-9)
+    line.forecast(72.0, 57.8e-6)
+"""
+SILENTLY = """
+sys.stderr.write("silent from here on")
+at.tune("softmax,rows=8,cols=32", trials=3, store="mine.journal", bundle="mine.bundle", cold=True, listener=at.SILENT)
 """
 
 
@@ -81,13 +100,55 @@ def test_examples_in_docstrings_run(name):
     assert found.failed == 0
 
 
-def test_plain_script_without_a_guard_tunes(tmp_path):
-    (tmp_path / "mine.py").write_text(PROGRAM)
-    quickly = {**os.environ, "PYTHONPATH": str(WITHOUT_CARE)}
-    done = subprocess.run(
-        [sys.executable, "mine.py"], capture_output=True, text=True, check=False, cwd=tmp_path, env=quickly
+def test_plain_script_without_a_guard_tunes_with_progress_on_a_terminal_unless_it_is_to_be_silent(tmp_path):
+    (tmp_path / "mine.py").write_text(PROGRAM + SILENTLY)
+    quickly = {**os.environ, "PYTHONPATH": str(WITHOUT_CARE), "COLUMNS": "80", "TERM": "xterm"}
+    command, (ours, theirs) = [sys.executable, "mine.py"], os.openpty()
+    shown = io.StringIO()
+    reader = threading.Thread(target=read_all, args=(ours, shown))
+    reader.start()
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=theirs, text=True, cwd=tmp_path, env=quickly, check=False
+        )
+    finally:
+        os.close(theirs)
+        reader.join()
+    said, _, silent = shown.getvalue().partition("silent from here on")
+    assert done.stdout == "mine.bundle 2\n", said
+    assert "2/2" in said
+    assert re.search(r"best .*, whole .*~[0-9]+ s left", said)
+    assert silent == ""
+
+
+def read_all(terminal, into):
+    """Read what a terminal shows until whoever writes to it has closed it."""
+    with suppress(OSError):
+        while found := os.read(terminal, 4096):
+            into.write(found.decode(errors="replace"))
+    os.close(terminal)
+
+
+def test_a_notebook_shows_progress_and_keeps_the_notes_alone():
+    book, shown = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)]), []
+    client = Shown(book, kernel_name="python3")
+    client.shown = shown
+    client.execute()
+    assert shown[0] == "sampler auto\nnano; 0 s"
+    assert re.fullmatch(
+        r"sampler auto\nnano: ok, matmul; 17/40; best 33.1 ns, whole 57.8 us; . s; ~7[12] s left", shown[-2]
     )
-    assert done.stdout == "mine.bundle 2\n", done.stderr
+    (line,) = book.cells[0].outputs
+    assert line["data"] == {"text/plain": "sampler auto"}
+
+
+class Shown(NotebookClient):
+    """Executes a notebook as nbmake does, and keeps what its outputs showed on the way."""
+
+    def process_message(self, message, cell, cell_index):
+        if "data" in message["content"]:
+            self.shown.append(message["content"]["data"].get("text/plain", ""))
+        return super().process_message(message, cell, cell_index)
 
 
 def test_parameters_may_be_named_and_payloads_pass(payload):

@@ -47,7 +47,8 @@ def compare(
 
     Example: autotune compare nano --against numpy,onnxruntime
     """
-    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.cli.reading import read_payloads
+    from autotune.core.progress import ProgressLine
     from autotune.registry import COMPARATORS, registered
     from autotune.reports.compare import CompareOptions, compare
 

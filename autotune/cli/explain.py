@@ -86,7 +86,8 @@ def technique_row(row: "Measured", *, is_first: bool, built: bool, timed: bool) 
         timed: Whether times say something.
     """
     from autotune.cli.layout import TextRow
-    from autotune.reports.format import duration, factor
+    from autotune.core.console import duration
+    from autotune.reports.format import factor
 
     time = row.outcome.partition(":")[0] if row.seconds is None else duration(row.seconds.estimate) if timed else "-"
     return TextRow(

@@ -21,8 +21,8 @@ def import_model(
 
     Example: autotune import model.onnx -o model
     """
-    from autotune.cli.progress import ProgressLine
     from autotune.cli.say import complain
+    from autotune.core.progress import ProgressLine
     from autotune.tuning.tunable import payload, tasks
     from autotune.worker.loading.importing import import_model as import_into
 

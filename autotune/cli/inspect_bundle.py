@@ -6,18 +6,8 @@ from rich.console import Console
 
 from autotune.cli.inspect_store import LEGEND, config_text, spell
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
-from autotune.reports.format import (
-    above_roof,
-    agreement,
-    duration,
-    error_beside,
-    out,
-    percent,
-    roof_text,
-    size,
-    times,
-    uncovered,
-)
+from autotune.core.console import duration
+from autotune.reports.format import above_roof, agreement, error_beside, out, percent, roof_text, size, times, uncovered
 from autotune.reports.headline import headline, over_naive
 from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine

@@ -7,11 +7,12 @@ from rich.console import Console
 
 from autotune.cli.curve import draw_curve
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
+from autotune.core.console import duration
 from autotune.core.host.machine import Roofs
 from autotune.core.payload import UNPROVED
 from autotune.core.space import Config
 from autotune.core.task_names import tell_apart
-from autotune.reports.format import above_roof, duration, out, roof_text
+from autotune.reports.format import above_roof, out, roof_text
 from autotune.reports.overview import Overview
 from autotune.reports.versus import Side, SweepPair, Versus
 

@@ -7,7 +7,8 @@ import typer
 
 from autotune.cli.inspect_store import spell
 from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
-from autotune.reports.format import duration, out
+from autotune.core.console import duration
+from autotune.reports.format import out
 from autotune.reports.why import SearchReasons, TrialReason, read_reasons
 
 COLUMNS = (Column("expected"), Column("measured"), Column("off"), Column("of"))

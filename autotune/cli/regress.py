@@ -46,7 +46,7 @@ def regress(
     from autotune.bundles.finding import RegressOptions
     from autotune.bundles.junit import junit, to_checks
     from autotune.bundles.regress import bundles_in, regress
-    from autotune.cli.progress import ProgressLine
+    from autotune.core.progress import ProgressLine
     from autotune.store.history import HISTORY_FILE, append_history
 
     options = RegressOptions(factor, quick, update, patience)

@@ -47,8 +47,8 @@ def replay(
     from autotune.bundles.emit import emit_bundle
     from autotune.bundles.replay import replay
     from autotune.bundles.retune import retune_bundle
-    from autotune.cli.progress import ProgressLine
     from autotune.cli.tune import show_result
+    from autotune.core.progress import ProgressLine
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
     from autotune.worker.loading.reading import open_payload

@@ -56,7 +56,7 @@ def show(
     Example: autotune show matmul,m=512,n=512,k=512 --stage asm --diff default unroll_k=1
     """
     from autotune.cli.highlight import print_code
-    from autotune.cli.progress import ProgressLine
+    from autotune.core.progress import ProgressLine
     from autotune.reports.show import show, show_difference
 
     with ProgressLine() as line:

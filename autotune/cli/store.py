@@ -31,8 +31,8 @@ def copy(
 
     Example: autotune store copy store.journal postgresql://me@host/trials
     """
-    from autotune.cli.progress import ProgressLine
     from autotune.cli.tune import wait_for_room
+    from autotune.core.progress import ProgressLine
     from autotune.store.copying import copy_store
     from autotune.store.database.address import shown
 

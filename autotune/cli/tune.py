@@ -124,7 +124,8 @@ def tune_by_measuring(
 ) -> None:
     """Search by measuring, on this machine or on those of a cluster, and write a bundle for every payload."""
     from autotune.cli.machines import open_machines
-    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.cli.reading import read_payloads
+    from autotune.core.progress import ProgressLine
     from autotune.registry import rewriter
     from autotune.store.store import Store
     from autotune.tuning.front import folder_of, start_of

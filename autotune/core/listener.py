@@ -58,11 +58,11 @@ _told: ContextVar[Listener] = ContextVar("listener", default=SILENT)
 
 
 @contextmanager
-def telling(listener: Listener) -> Iterator[None]:
+def telling(listener: Listener) -> Iterator[Listener]:
     """Have a listener told of the stages of whatever is read, imported or compiled in the ``with`` block."""
     before = _told.set(listener)
     try:
-        yield
+        yield listener
     finally:
         _told.reset(before)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from autotune.core.candidate import Candidate
+from autotune.core.console import duration
 from autotune.core.evaluator import Effort
 from autotune.core.host.closing import Closing
 from autotune.core.host.machine import Machine
@@ -12,7 +13,6 @@ from autotune.core.listener import Listener
 from autotune.core.plugs.comparator import Comparator, LibraryVariant, Variants
 from autotune.core.trial import Samples
 from autotune.reports.entries import Contender
-from autotune.reports.format import duration
 from autotune.worker.bench.entry import Entry, Standing
 from autotune.worker.isolation.environment import only_threads
 from autotune.worker.race import Contestant, library, program, race

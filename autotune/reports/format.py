@@ -3,11 +3,10 @@
 import os
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console, ConsoleRenderable, RenderHook
-from rich.text import Text
+from rich.console import Console
 
+from autotune.core.console import duration, terminal
 from autotune.core.payload import REFERENCE
-from autotune.core.printable import is_plain, lines
 from autotune.core.stats import Interval
 from autotune.core.winner_time import ROOF_ERROR
 
@@ -16,43 +15,12 @@ WORTH_SAYING = 0.02  # of a call
 MOST_NAMED = 4
 
 
-class PrintableText(RenderHook):
-    """Spells out what is no character to print: text from elsewhere cannot command the terminal."""
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """What is printed, texts of it without control characters but for lines and tabs."""
-        return [Text(lines(r.plain)) if isinstance(r, Text) and not is_plain(r.plain) else r for r in renderables]
-
-
-def terminal(*, stderr: bool = False) -> Console:
-    """A console that prints text as it is written, wherever it comes from."""
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    console.push_render_hook(PrintableText())
-    return console
-
-
 def out() -> Console:
     """The console for results: stdout, as wide as its terminal; elsewhere as ``COLUMNS`` says, or else `PIPE_WIDTH`."""
     console = terminal()
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = PIPE_WIDTH
     return console
-
-
-def duration(seconds: float | None) -> str:
-    """A time with the unit that suits it; ``-`` where there is none.
-
-    Example:
-        >>> duration(0.00123)
-        '1.23 ms'
-    """
-    if seconds is None:
-        return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
-        if seconds >= scale or unit == "ns":
-            break
-    value = seconds / scale
-    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
 
 
 def time_span(seconds: Interval) -> str:

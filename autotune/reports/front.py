@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 from autotune.bundles.bundle import Bundle
 from autotune.compiler.lowering.stages import COMPILED
 from autotune.core.errors import PayloadError
+from autotune.core.listener import Listener, telling
 from autotune.core.payload import Payload
+from autotune.core.progress import watching
 from autotune.core.space import Value
 from autotune.registry import COMPARATORS, registered
 from autotune.reports.compare import CompareOptions
@@ -106,6 +108,7 @@ def compare(
     baseline: str | None = "passes",
     seed: int = 0,
     thorough: bool = False,
+    listener: Listener | None = None,
 ) -> Comparison:
     """Our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs.
 
@@ -116,6 +119,7 @@ def compare(
         baseline: Pass pipeline that has a row; `None` for none.
         seed: Seed of the input data.
         thorough: Whether libraries run in the ways that take minutes to prepare, too, as ``--rivals best``.
+        listener: Notified of stages and notes; by default a line shows progress on a terminal and in a notebook.
 
     Raises:
         ComparatorError: There is no such comparator.
@@ -123,7 +127,9 @@ def compare(
     """
     libraries = tuple(against if against is not None else registered(COMPARATORS))
     options = CompareOptions(libraries, baseline, Path(bundle) if bundle is not None else None, seed, thorough=thorough)
-    return compare_all(payload_of(payload), home() / "bundles", options)
+    wanted = payload_of(payload)
+    with watching(wanted.name) if listener is None else telling(listener) as shown:
+        return compare_all(wanted, home() / "bundles", options, shown)
 
 
 def doctor(pairs: int = A_A_PAIRS) -> Diagnosis:

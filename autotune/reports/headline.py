@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from autotune.core.console import duration
 from autotune.core.errors import StoreError
 from autotune.core.stats import Interval
 from autotune.registry import COMPARATORS, registered
 from autotune.reports.compared import RecordedComparison, RecordedRow, compared_beside
-from autotune.reports.format import clocked, duration, factor, roof_text, times
+from autotune.reports.format import clocked, factor, roof_text, times
 
 ANCHOR = "best"  # row of a comparison that is the winner
 

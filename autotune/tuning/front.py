@@ -1,12 +1,14 @@
 """`tune` with defaults for everything: where trials and the winner go, what is known beforehand."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from autotune.core.host.machine import Machine, this_machine
-from autotune.core.listener import SILENT, Listener, telling
+from autotune.core.listener import Listener, telling
 from autotune.core.payload import Payload
+from autotune.core.progress import watching
 from autotune.registry import rewriter
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
@@ -31,7 +33,7 @@ def tune(
     bundle: str | Path | None = None,
     schedule: str | Path | TransformScript = "",
     rules: str | Path = "",
-    listener: Listener = SILENT,
+    listener: Listener | None = None,
     **options: Any,  # noqa: ANN401 - those of TuneOptions, which checks them
 ) -> TuneResult:
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
@@ -46,7 +48,8 @@ def tune(
         schedule: A transform script of one's own, whose open knobs are searched: a file, or `script`'s. By default that
             of the payload's own file, if it holds one.
         rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
-        listener: Notified of stages and trials.
+        listener: Notified of stages and trials; by default a line shows progress on a terminal and in a notebook.
+            ``at.SILENT`` shows nothing.
         **options: Any option of ``autotune tune``, by the name that it has in `TuneOptions`, such as ``trials=60``.
 
     Returns:
@@ -63,16 +66,23 @@ def tune(
     """
     named = schedule.file.source if isinstance(schedule, TransformScript) else str(schedule)
     chosen = options_from({**options, "schedule": named, "rules": str(rules)})
-    with telling(listener):
-        listener.stage(f"reading {payload.name if isinstance(payload, Payload) else payload}")
+    name = payload.name if isinstance(payload, Payload) else str(payload)
+    with ExitStack() as stack:
+        shown = stack.enter_context(watching(name, chosen.trials) if listener is None else telling(listener))
+        shown.stage(f"reading {name}")
         wanted = payload_of(payload)
-    if chosen.rules or chosen.exact:
-        wanted = replace(wanted, rules=rewriter().read(chosen.rules or None, exact=chosen.exact))
-    given = schedule.file if isinstance(schedule, TransformScript) else ScriptFile.read(Path(named)) if named else None
-    start = start_of(wanted, chosen, given, this_machine(chosen.threads))
-    folder = Path(bundle) if bundle is not None else folder_of(wanted, chosen, start)
-    with Store.open(store if store is not None else home() / "store.journal") as opened:
-        return tune_into(wanted, opened, folder, chosen, listener, start=start)
+        if chosen.rules or chosen.exact:
+            wanted = replace(wanted, rules=rewriter().read(chosen.rules or None, exact=chosen.exact))
+        given = schedule.file if isinstance(schedule, TransformScript) else script_file(named)
+        start = start_of(wanted, chosen, given, this_machine(chosen.threads))
+        folder = Path(bundle) if bundle is not None else folder_of(wanted, chosen, start)
+        opened = stack.enter_context(Store.open(store if store is not None else home() / "store.journal"))
+        return tune_into(wanted, opened, folder, chosen, shown, start=start)
+
+
+def script_file(path: str) -> ScriptFile | None:
+    """A user's own script in a file; `None` where no file is named."""
+    return ScriptFile.read(Path(path)) if path else None
 
 
 def start_of(payload: Payload, options: TuneOptions, given: ScriptFile | None, machine: Machine) -> Start:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from autotune.core.console import PrintableText
 from autotune.core.printable import in_comment, is_plain, lines, one_line
-from autotune.reports.format import PrintableText
 
 HOSTILE = "\x1b[31mRED\x1b]0;title\x07\r\x08\x9b2J\u202edlrow\n\x00"
 

@@ -249,7 +249,7 @@ def test_a_missing_package_is_one_line_that_names_the_extra(kind, tmp_path, refu
 
 def test_importing_is_shown_before_it_begins(tmp_path, refused, monkeypatch):
     shown = []
-    monkeypatch.setattr("autotune.cli.progress.ProgressLine.stage", lambda _, sentence: shown.append(sentence))
+    monkeypatch.setattr("autotune.core.progress.ProgressLine.stage", lambda _, sentence: shown.append(sentence))
     refused("import", tmp_path / "none.onnx")
     refused("tune", tmp_path / "none.onnx")
     refused("compare", tmp_path / "none.onnx")

@@ -14,6 +14,7 @@ from autotune.cli.inspect_bundle import show_winner
 from autotune.cli.replay import show_replay
 from autotune.cli.tune import show_result
 from autotune.core.candidate import Candidate
+from autotune.core.console import duration
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Roofs
 from autotune.core.trial import Samples
@@ -24,7 +25,6 @@ from autotune.reports.comparison import Comparison
 from autotune.reports.contest import EntryTimes
 from autotune.reports.entries import Contender
 from autotune.reports.explain import Explanation, quiet_here, unsteady_here
-from autotune.reports.format import duration
 from autotune.reports.page import report_bundle
 from autotune.reports.sections.gained import gained_of_bundle
 from autotune.reports.task_lines import lines_of_bundle

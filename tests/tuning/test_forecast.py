@@ -7,7 +7,8 @@ from bundle_support import no_care
 from listener_support import Recorder
 from rich.console import Console
 
-from autotune.cli import progress
+from autotune.core import progress
+from autotune.core.trial import Trial
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.forecast import FINALISTS_SECONDS, PROOF, Forecast
@@ -55,9 +56,9 @@ def test_tasks_that_raced_say_how_long_the_others_take(monkeypatch):
 def test_a_line_of_80_columns_has_the_bar_the_best_the_whole_and_what_is_left(monkeypatch):
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     monkeypatch.setattr(progress, "terminal", lambda **_: console)
+    trial = Trial("matmul", 0, {}, "ok", "k", "matmul")
     with progress.ProgressLine("nano", 40) as line:
-        line._line.update(line._task, count="17/40")
-        line._best = "best 33.1 ns"
+        line.trial(trial, 17, 33.1e-9)
         line.forecast(72.0, 57.8e-6)
         line._line.refresh()
         task = line._line.tasks[0]

@@ -48,8 +48,9 @@ def tune_with_cost(
         folder: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
     """
-    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.cli.reading import read_payloads
     from autotune.contrib.costs.tune import tune_by_cost
+    from autotune.core.progress import ProgressLine
 
     with ProgressLine() as line:
         loaded = read_payloads(payloads, line)
@@ -78,7 +79,8 @@ def write_choice(found: "CostTuning", place: Path) -> list[str]:
 def show_choice(found: "CostTuning", files: Sequence[str], place: Path) -> None:
     """Print what was chosen, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import duration, out
+    from autotune.core.console import duration
+    from autotune.reports.format import out
 
     console, configs = out(), len(found.tried)
     impossible = sum(each is None for each in found.tried)

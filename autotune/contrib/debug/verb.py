@@ -44,12 +44,12 @@ def debug(
 
     Example: autotune debug matmul,m=64,n=64,k=64 --step 8 --diff
     """
-    from autotune.cli.progress import ProgressLine
     from autotune.contrib.debug.debugged import debug as record
     from autotune.contrib.debug.page import write_page
     from autotune.contrib.debug.terminal import details, overview
     from autotune.contrib.debug.whatif import compare
     from autotune.core.options import MOST_COUNT, check_whole
+    from autotune.core.progress import ProgressLine
 
     schedules, skipped = schedule or [], skip or []
     check_whole("step", step, 0, MOST_COUNT)

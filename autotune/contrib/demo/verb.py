@@ -29,7 +29,7 @@ def demo(
 
     Example: autotune demo
     """
-    from autotune.cli.progress import ProgressLine
+    from autotune.core.progress import ProgressLine
     from autotune.reports.compare import CompareOptions, compare
     from autotune.reports.format import out
     from autotune.store.store import Store
@@ -53,7 +53,7 @@ def demo(
 def show_times(console: "Console", result: "TuneResult", found: "Comparison") -> None:
     """Print what was reached, and what everybody else takes, each by how many times as long."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import duration
+    from autotune.core.console import duration
 
     rows = {row.name: row.seconds.estimate for row in found.rows if row.seconds is not None}
     best = rows.pop("best", result.best_seconds)

@@ -52,12 +52,12 @@ def generate(
     Example: autotune generate nano --prompt-tokens 1,2,3 --max-new 16
     """
     from autotune.bundles.session import Session
-    from autotune.cli.progress import ProgressLine
     from autotune.contrib.generate.generator import GenerationRequest, Sampling, load_generator
     from autotune.contrib.generate.pace import follow, follow_both
     from autotune.core.errors import GenerationError
     from autotune.core.listener import NoteKeeper
     from autotune.core.options import MOST_COUNT, check_whole
+    from autotune.core.progress import ProgressLine
     from autotune.registry import parse_spec
 
     sampling = Sampling(temperature, top_k, top_p, seed)

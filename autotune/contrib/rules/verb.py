@@ -28,9 +28,10 @@ def rules(
 
     Example: autotune rules nano gpt2
     """
-    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.cli.reading import read_payloads
     from autotune.contrib.rules.files import read_rules
     from autotune.contrib.rules.report import count_firings, payloads_there_are
+    from autotune.core.progress import ProgressLine
 
     wanted = read_rules(rules or None, exact=exact)
     with ProgressLine() as line:

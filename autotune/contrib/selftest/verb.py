@@ -26,10 +26,10 @@ def selftest(
 
     Example: autotune selftest --quick
     """
-    from autotune.cli.progress import ProgressLine
     from autotune.contrib.selftest import figures as promises
     from autotune.contrib.selftest.regress import check_regress
     from autotune.contrib.selftest.run import run_selftest
+    from autotune.core.progress import ProgressLine
 
     if not quick:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent

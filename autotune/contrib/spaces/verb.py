@@ -31,8 +31,9 @@ def record(
 
     Example: autotune record matmul,m=512,n=512,k=512 --share 0.2 -o space.xz
     """
-    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.cli.reading import read_payloads
     from autotune.contrib.spaces.measure import RecordOptions, check_timeout, record_space, task_named
+    from autotune.core.progress import ProgressLine
     from autotune.worker.isolation.limits import check_memory
     from autotune.worker.loading.reading import partition
     from autotune.worker.worker import Worker

@@ -33,10 +33,11 @@ def tune_by_model(
         folder: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
     """
-    from autotune.cli.progress import ProgressLine, read_payloads
+    from autotune.cli.reading import read_payloads
     from autotune.contrib.targets.program import compile_as, verify_emulated, write_program
     from autotune.contrib.targets.target_file import find_target, write_target
     from autotune.contrib.targets.tune import tune_for
+    from autotune.core.progress import ProgressLine
     from autotune.worker.worker import Worker
 
     target = find_target(spec, "--for without --cluster")

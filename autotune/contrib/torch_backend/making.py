@@ -21,6 +21,7 @@ from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.programs import GraphRegion
 from autotune.core.errors import PayloadError
 from autotune.core.host.machine import this_machine
+from autotune.core.listener import SILENT
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.imported import ImportedModel, ModelArgument
 from autotune.store.bundle import read_bundle
@@ -56,7 +57,7 @@ def compile_region(region: GraphRegion, place: Path, options: BackendOptions, ke
         from autotune.tuning.front import tune  # heavy: samplers
 
         bundle = place / "bundle"
-        tune(payload, store=options.folder / "trials.journal", bundle=bundle, **options.search)
+        tune(payload, store=options.folder / "trials.journal", bundle=bundle, listener=SILENT, **options.search)
         files = read_bundle(bundle)
         program = compile_candidate(files.payload, recorded_candidate(files))
     else:

@@ -2,7 +2,8 @@
 
 from math import isfinite
 
-from autotune.reports.format import duration, percent, roof_text, times
+from autotune.core.console import duration
+from autotune.reports.format import percent, roof_text, times
 from autotune.reports.sections.blocks import TableCell
 
 

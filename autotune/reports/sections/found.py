@@ -6,9 +6,10 @@ from typing import Annotated
 import pandas as pd
 from pydantic import Field, TypeAdapter, ValidationError
 
+from autotune.core.console import duration
 from autotune.core.stats import Interval
 from autotune.reports.compared import Error, Factor, Share, interval_of
-from autotune.reports.format import duration, factor, plural
+from autotune.reports.format import factor, plural
 from autotune.reports.holdings import Holdings
 from autotune.reports.overview import phase_seconds
 from autotune.reports.pictures.gallery import draw_history

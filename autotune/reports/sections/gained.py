@@ -5,10 +5,11 @@ from statistics import median
 
 import pandas as pd
 
+from autotune.core.console import duration
 from autotune.core.payload import UNPROVED
 from autotune.core.stats import Interval
 from autotune.reports.compared import RecordedComparison, RecordedRow
-from autotune.reports.format import bounds, clocked, duration, roof_text, size, time_span, times
+from autotune.reports.format import bounds, clocked, roof_text, size, time_span, times
 from autotune.reports.headline import best_rival
 from autotune.reports.pictures.gallery import Picture, draw_history
 from autotune.reports.pictures.winner import draw_gains, draw_rivals, draw_times

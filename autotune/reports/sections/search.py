@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from autotune.reports.format import duration, percent, plural
+from autotune.core.console import duration
+from autotune.reports.format import percent, plural
 from autotune.reports.holdings import Holdings
 from autotune.reports.overview import phase_seconds
 from autotune.reports.pictures.gallery import draw_search

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from autotune.core.console import duration
 from autotune.reports.ablation import Measured
 from autotune.reports.explain import Explanation
-from autotune.reports.format import duration, factor, size
+from autotune.reports.format import factor, size
 from autotune.reports.pictures.winner import draw_budget, draw_techniques
 from autotune.reports.sections.blocks import (
     Block,

@@ -1,0 +1,221 @@
+"""How work goes on, for people: one line that changes, on a terminal or in a notebook, and notes that stay."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+)
+from rich.table import Column
+from rich.text import Text
+
+from autotune.core.console import duration, terminal
+from autotune.core.listener import SILENT, Listener, telling
+from autotune.core.printable import one_line
+from autotune.core.trial import Trial
+
+BAR_WIDTH = 12
+
+
+class Status(Listener):
+    """What is known of a run while it goes on; a subclass shows it. Use as a context manager.
+
+    Args:
+        title: What is worked on; empty where stages say it.
+        trials: Trials to come; `None` where there is no search.
+
+    Attributes:
+        sentence: What goes on now.
+        count: Trials that are done, of how many; empty before the first.
+        best: Seconds of the best config of the current task, and of the whole, as text.
+        begun: Instant at which the run began, of the monotonic clock.
+        until: Instant at which it is expected to end; `None` before that is known.
+    """
+
+    def __init__(self, title: str = "", trials: int | None = None) -> None:
+        self._title, self._trials = title, trials
+        self._best_of_task, self._whole = "", ""
+        self.sentence, self.count = one_line(title), ""
+        self.begun = monotonic()
+        self.until: float | None = None
+
+    @property
+    def best(self) -> str:
+        """The best of the current task and of the whole; empty before they are known."""
+        return self._best_of_task + self._whole
+
+    @property
+    def left(self) -> str:
+        """Seconds that the whole run still takes, as it was forecast last; empty before that."""
+        return "" if self.until is None else f"~{max(0.0, self.until - monotonic()):.0f} s left"
+
+    def refresh(self) -> None:
+        """Show it as it is now."""
+
+    def __enter__(self) -> Self:
+        self._telling = telling(self)
+        self._telling.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._telling.__exit__(kind, error, trace)
+
+    def stage(self, sentence: str) -> None:
+        """Show what goes on now."""
+        self.sentence = one_line(f"{self._title}: {sentence}" if self._title else sentence)
+        self.refresh()
+
+    def trial(self, trial: Trial, counted: int, best: float | None) -> None:
+        """Show the outcome of a trial, and the best of its task."""
+        self._best_of_task = f"best {duration(best)}"
+        self.count = f"{counted}/{self._trials}"
+        self.stage(f"{trial.outcome}, {trial.task}")
+
+    def forecast(self, left: float, whole: float | None) -> None:
+        """Show how far all of the run is, how long it still takes, and what the whole takes with the best so far."""
+        if whole is not None:
+            self._whole = f", whole {duration(whole)}"
+        self.until = monotonic() + left
+        self.refresh()
+
+
+class ProgressLine(Status):
+    """A line on stderr that says what goes on, on a terminal; notes are printed anywhere. Use as a context manager.
+
+    Args:
+        title: What is worked on; empty where stages say it.
+        trials: Trials to come, for a bar; `None` where there is no search.
+        is_spoken: Stages are printed as lines where there is no terminal.
+    """
+
+    def __init__(self, title: str = "", trials: int | None = None, *, is_spoken: bool = False) -> None:
+        super().__init__(title, trials)
+        console = terminal(stderr=True)
+        console.soft_wrap = True
+        self._line = Progress(
+            *columns(is_search=trials is not None),
+            console=console,
+            transient=True,
+            expand=True,
+            disable=not console.is_terminal,
+        )
+        self._is_spoken = is_spoken and not console.is_terminal
+        self._task = self._line.add_task(self.sentence, total=None, status=self)
+
+    def __enter__(self) -> Self:
+        self._line.start()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._line.stop()
+
+    def stage(self, sentence: str) -> None:
+        """Show what goes on now."""
+        if self._is_spoken:
+            self.note(sentence)
+        super().stage(sentence)
+
+    def note(self, sentence: str) -> None:
+        """Print what a reader must know."""
+        self._line.console.print(f"autotune: {one_line(sentence)}")
+
+    def refresh(self) -> None:
+        """Hand it to the line, which is drawn ten times a second."""
+        self._line.update(self._task, description=self.sentence)
+        if self.until is not None:
+            total = max(self.until - self.begun, 1e-3)
+            self._line.update(self._task, completed=monotonic() - self.begun, total=total)
+
+
+class NotebookLine(Status):
+    """An output of a notebook's cell that says what goes on; only the notes stay. Use as a context manager."""
+
+    def __init__(self, title: str = "", trials: int | None = None) -> None:
+        super().__init__(title, trials)
+        self._notes: list[str] = []
+        self._output: Any = None  # a handle of IPython, once something is shown
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._show([])
+
+    def note(self, sentence: str) -> None:
+        """Show what a reader must know, above the line."""
+        self._notes.append(one_line(sentence))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the line as it is now."""
+        elapsed = f"{monotonic() - self.begun:.0f} s"
+        self._show(["; ".join(filter(None, (self.sentence, self.count, self.best, elapsed, self.left)))])
+
+    def _show(self, line: list[str]) -> None:
+        from IPython.display import display  # noqa: PLC0415 - only where a notebook runs
+
+        shown = {"text/plain": "\n".join([*self._notes, *line])}
+        if self._output is None:
+            self._output = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._output.update(shown, raw=True)
+
+
+@contextmanager
+def watching(title: str, trials: int | None = None) -> Iterator[Listener]:
+    """A listener that shows progress to whoever calls from Python: on a terminal or in a notebook, else nothing.
+
+    Args:
+        title: What is worked on.
+        trials: Trials to come; `None` where there is no search.
+    """
+    console = terminal(stderr=True)
+    if console.is_jupyter:
+        with NotebookLine(title, trials) as shown:
+            yield shown
+    elif console.is_terminal:
+        with ProgressLine(title, trials) as line:
+            yield line
+    else:
+        yield SILENT
+
+
+class StatusColumn(ProgressColumn):
+    """A part of a `Status`, as it is now.
+
+    Args:
+        name: Attribute of it.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def render(self, task: Task) -> Text:
+        """The text for a task of the line; empty before anything is known."""
+        return Text(getattr(task.fields["status"], self._name))
+
+
+def columns(*, is_search: bool) -> list[ProgressColumn]:
+    """The parts of the line; the sentence is shortened where the others leave no room for it."""
+    sentence = TextColumn(
+        "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    )
+    elapsed = TextColumn("{task.elapsed:.0f} s")  # TimeElapsedColumn stands still once all trials are done
+    if not is_search:
+        return [SpinnerColumn(), sentence, elapsed]
+    count, best, left = map(StatusColumn, ("count", "best", "left"))
+    return [sentence, BarColumn(bar_width=BAR_WIDTH), count, best, elapsed, left]
