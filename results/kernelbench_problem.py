@@ -321,8 +321,8 @@ def seconds_of(way: Callable[[], Any], calls: int) -> float:
     return (time.perf_counter() - begun) / calls
 
 
-def program_alone(payload: Payload, arguments: Sequence[Any]) -> Callable[[], None]:
-    """The compiled code of a payload on arrays of its own."""
+def program_alone(payload: Payload, arguments: Sequence[Any]) -> Callable[..., None]:
+    """The compiled code of a payload on arrays of its own; called with a number, it runs so often."""
     machine = this_machine()
     program = compile_candidate(payload, default_candidate(partition(payload), machine))
     values = dict(payload.make_inputs(0))
