@@ -38,12 +38,14 @@ from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import Rewriter
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.plugs.rivals import OpenRivals, Rivals
-from autotune.core.plugs.verb import Arguments, Listing, PayloadStage, ShownStage, Verb, VerbOption, option
+from autotune.core.plugs.verb import LAB, Arguments, Listing, PayloadStage, ShownStage, Verb, VerbOption, option
 from autotune.core.scripts.technique import Technique
 
-PayloadFactory = Callable[[dict[str, str]], Payload]  # parameters by name
+# Parameters by name; an attribute `parameters`, defaults by name, is what `autotune list` shows of them.
+PayloadFactory = Callable[[dict[str, str]], Payload]
 
 __all__ = [
+    "LAB",
     "Argument",
     "Arguments",
     "Baseline",

@@ -20,7 +20,7 @@ Results go to stdout, progress to stderr.
 
 
 def page() -> str:
-    """All verbs, in their order; those of a group, such as `store copy`, by both words."""
+    """All verbs, in their order; those of a group, such as `lab copy`, by both words."""
     command = typer.main.get_command(app)
     parts = [HEAD]
     for name, verb in verbs_of(command):
@@ -30,8 +30,10 @@ def page() -> str:
 
 
 def verbs_of(command: Any, before: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    """Names and commands, those of groups in their place."""
+    """Names and commands that help shows, those of groups in their place."""
     for name, verb in command.commands.items():
+        if verb.hidden:
+            continue
         if hasattr(verb, "commands"):
             yield from verbs_of(verb, f"{before}{name} ")
         else:

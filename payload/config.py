@@ -1,12 +1,14 @@
 """Sizes of a GPT, and how a payload's parameters are read from the text of a spec."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from autotune.core.errors import PayloadError
 from autotune.core.options import read_whole
 
 LARGEST_SIZE = 2**31 - 1
+Factory = TypeVar("Factory", bound=Callable[..., Any])
 STORAGES = {"f32": "f32", "bf16": "bf16", "int8": "i8"}
 
 
@@ -124,6 +126,16 @@ def read_numbers(payload: str, parameters: Mapping[str, str], defaults: Mapping[
     """
     check_known(payload, parameters, defaults)
     return {name: read_number(name, parameters.get(name, str(default)), default) for name, default in defaults.items()}
+
+
+def with_parameters(defaults: Mapping[str, object]) -> Callable[[Factory], Factory]:
+    """Mark a payload's factory with its parameters and their defaults, which `autotune list` shows."""
+
+    def mark(factory: Factory) -> Factory:
+        factory.parameters = dict(defaults)  # type: ignore[attr-defined]
+        return factory
+
+    return mark
 
 
 def check_known(payload: str, parameters: Mapping[str, str], known: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.ops.graph import GraphWriter, Shape
 from autotune.core.payload import Argument, Payload
 from payload import conv_reference
-from payload.config import check_known, check_size, read_numbers
+from payload.config import check_known, check_size, read_numbers, with_parameters
 from payload.convolution import WindowSteps
 from payload.kernels import make
 from payload.reference import Doubles
@@ -33,6 +33,7 @@ RESNET_BLOCK = {"batch": 1, "channels": 64, "filters": 64, "size": 56, "stride":
 SIDE = 3  # of the kernels of a block
 
 
+@with_parameters({**CONV, "layout": LAYOUTS[0]})
 def conv(parameters: dict[str, str]) -> Payload:
     """A convolution of `batch` images of `size` x `size`; by default 3x3 over 32 channels of 56x56, into 64.
 
@@ -47,6 +48,7 @@ def conv(parameters: dict[str, str]) -> Payload:
     return net.finish("conv", {**sizes, "layout": LAYOUTS[last]}, CONV, partial(conv_reference.convolve, steps=steps))
 
 
+@with_parameters({**RESNET_BLOCK, "layout": LAYOUTS[0]})
 def resnet_block(parameters: dict[str, str]) -> Payload:
     """Two 3x3 convolutions and what goes past them, ``relu(conv(relu(conv(x))) + x)``; 64 channels of 56x56 by default.
 

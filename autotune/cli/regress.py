@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import real
+from autotune.cli.options import AsJson, real
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ def regress(
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of --update; default tuned/MACHINE/history.jsonl.")
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write findings as JSON.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write findings as JSON, besides the table.")
+    ] = None,
+    as_json: AsJson = False,
     junit_file: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")] = None,
 ) -> None:
     """Measure bundles again, each against its baseline, and compare speed-ups with those recorded.
@@ -52,9 +55,13 @@ def regress(
     options = RegressOptions(factor, quick, update, patience)
     with ProgressLine() as line:
         found = regress(bundles or bundles_in(home() / "bundles"), options, line)
-    show_findings(found)
-    if json_file is not None:
-        json_file.write_text(json.dumps([finding.to_json() for finding in found], indent=1) + "\n")
+    told = [finding.to_json() for finding in found]
+    if as_json:
+        typer.echo(json.dumps(told))
+    else:
+        show_findings(found)
+    if output is not None:
+        output.write_text(json.dumps(told, indent=1) + "\n")
     if junit_file is not None:
         junit_file.write_text(junit(found))
     if update:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, StorePath, real, whole
+from autotune.cli.options import AsJson, FileFamily, StorePath, real, whole
+from autotune.cli.reproduce import reproduce
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
@@ -17,16 +18,24 @@ EMITTED = "object, llvm or asm"
 
 
 def replay(
-    bundle: Annotated[Path, typer.Argument(metavar="FOLDER")],
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FOLDER|KEY]",
+            help="A bundle; with --store a trial, by how its key begins, or none to list failures.",
+        ),
+    ] = None,
     emit: Annotated[
         str | None, typer.Option(metavar="KIND", help=f"Write the compiled program instead: {EMITTED}; and a C header.")
     ] = None,
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Where --emit writes.")] = Path(),
     retune: Annotated[bool, typer.Option("--retune", help="Search again for this machine, from its configs.")] = False,
     trials: Annotated[int, typer.Option(parser=whole, help="Of --retune.")] = 100,
     store: StorePath = None,
-    into: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where --retune writes its bundle; default FOLDER-retuned.")
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Where --emit, --retune (default FOLDER-retuned) or a trial writes."
+        ),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(parser=real, help="Seconds one process may take; by default by what is recorded.")
@@ -35,12 +44,16 @@ def replay(
         str | None,
         typer.Option(metavar="PAYLOAD", help="File or folder of what it computes, where you did not name it before."),
     ] = None,
+    family: FileFamily = "",
     as_json: AsJson = False,
 ) -> None:
-    """Build a bundle again, verify it, and time it against its baseline.
+    """Build a bundle again, verify it, and time it against its baseline; or run a trial of a store again.
 
     On a machine like the recorded one, exit 1 if it is weaker than recorded, or if that cannot be told for noise.
     Anywhere, exit 1 if it is wrong, 2 if the bundle is refused.
+
+    With --store and the beginning of a trial's key, write its payload and schedule as files, and run it again in
+    isolation: exit 1 if it does otherwise now. Without a key, what failed is listed.
 
     Example: autotune replay tuned/MACHINE/bundles/nano
     """
@@ -54,14 +67,19 @@ def replay(
     from autotune.worker.loading.reading import open_payload
 
     check_whole("trials", trials, 1, MOST_COUNT)
+    if store is not None and not retune:
+        replay_trial(bundle, store, output, timeout, family)
+        return
+    if bundle is None:
+        raise typer.BadParameter("name the FOLDER of a bundle, or a --store of trials")
     if emit is not None:
-        for path in emit_bundle(bundle, emit, output):
+        for path in emit_bundle(bundle, emit, output or Path()):
             typer.echo(path)
         return
     named = open_payload(payload) if payload is not None else None
     if retune:
         loaded = read_bundle(bundle, named)
-        folder = into or bundle.with_name(f"{bundle.resolve().name}-retuned")
+        folder = output or bundle.with_name(f"{bundle.resolve().name}-retuned")
         with Store.open(store or home() / "store.journal") as opened, ProgressLine(str(bundle), trials) as line:
             result = retune_bundle(loaded, opened, folder, trials, line)
         if as_json:
@@ -77,6 +95,19 @@ def replay(
         show_replay(found)
     if not found.is_fine:
         raise typer.Exit(1)
+
+
+def replay_trial(key: Path | None, store: str, output: Path | None, timeout: float | None, family: str) -> None:
+    """Run a trial of a store again, or list what failed.
+
+    Raises:
+        BadParameter: A folder is named, and no key.
+    """
+    if key is not None and key.is_dir():
+        raise typer.BadParameter(
+            f"--store is for the key of a trial, or --retune; {key} is a folder, leave --store out"
+        )
+    reproduce(str(key) if key is not None else None, store, output, 60.0 if timeout is None else timeout, family)
 
 
 def show_replay(found: "Replay") -> None:

@@ -1,4 +1,4 @@
-"""`autotune reproduce`: a trial again."""
+"""`autotune replay KEY`: a trial again."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,13 +22,15 @@ def reproduce(
         str | None, typer.Argument(metavar="KEY", help="Beginning of a trial's key; left out, what failed is listed.")
     ] = None,
     store: StorePath = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to write its files.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", "--out", metavar="DIR", help="Where to write its files.")
+    ] = None,
     timeout: Annotated[float, typer.Option(parser=real, help="Seconds it may take.")] = 60.0,
     family: FileFamily = "",
 ) -> None:
     """Write a trial's payload and schedule as files, and run it again in isolation. Exit 1 if it does otherwise now.
 
-    Example: autotune reproduce 3f9a2c --store mine.journal
+    Example: autotune replay 3f9a2c --store mine.journal
     """
     check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     location = store or home() / "store.journal"

@@ -1,4 +1,4 @@
-"""`autotune store`: what is done with stores as a whole."""
+"""`autotune lab copy`: what is done with stores as a whole."""
 
 from typing import Annotated
 
@@ -6,21 +6,7 @@ import typer
 
 from autotune.cli.say import complain
 
-app = typer.Typer(invoke_without_command=True)
 
-
-@app.callback()
-def store(context: typer.Context) -> None:
-    """Copy a store of trials.
-
-    Example: autotune store copy store.journal postgresql://me@host/trials
-    """
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit
-
-
-@app.command("copy")
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="A file of trials, or a database URL.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="Another one, empty or not there yet.")],
@@ -29,7 +15,7 @@ def copy(
 
     Interrupted, the same command goes on. Until it is done nothing else opens what it copies into.
 
-    Example: autotune store copy store.journal postgresql://me@host/trials
+    Example: autotune lab copy store.journal postgresql://me@host/trials
     """
     from autotune.cli.tune import wait_for_room
     from autotune.core.progress import ProgressLine

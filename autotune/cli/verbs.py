@@ -6,7 +6,7 @@ What a verb needs is imported when it runs, so that help, `list` and `inspect` s
 import resource
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 
 import typer
@@ -32,7 +32,7 @@ from autotune.cli.interrupt import INTERRUPTED, Interrupts, sentence
 from autotune.cli.plugged import with_options
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError, ProofError
-from autotune.core.plugs.verb import HEADINGS, Verb
+from autotune.core.plugs.verb import HEADINGS, LAB, Verb
 from autotune.registry import plugged_options, plugged_verbs
 from autotune.worker.isolation.scratch import sweep
 
@@ -50,12 +50,23 @@ VERBS: dict[str, Verb] = {
     "explain": Verb(explain.explain, "Understand them", "Measure what each technique is worth to a bundle."),
     "report": Verb(report.report, "Understand them", "Write a bundle or store as one self-contained page."),
     "compare": Verb(compare.compare, "Compare", "Time schedules beside other libraries, interleaved."),
-    "replay": Verb(replay.replay, "Keep and check", "Build a bundle again, verify it and time it; or emit it."),
+    "replay": Verb(replay.replay, "Keep and check", "Build a bundle again, verify it and time it; or a trial."),
     "regress": Verb(regress.regress, "Keep and check", "Check bundles for regressions, as a CI gate does."),
-    "reproduce": Verb(reproduce.reproduce, "Keep and check", "Write the files of one trial, and run it again."),
+    "reproduce": Verb(
+        reproduce.reproduce,
+        "Keep and check",
+        "Write the files of one trial, and run it again.",
+        instead="replay KEY --store STORE",
+    ),
     "doctor": Verb(doctor.doctor, "Machines", "Say what this machine can do: roofs, noise, sandbox."),
-    "join": Verb(join.join, "Machines", "Let this machine measure for a cluster."),
+    "join": Verb(join.join, "Machines", "Let this machine measure for a cluster.", group=LAB),
+    "copy": Verb(store.copy, "Machines", "Copy a store of trials, into a file or a database.", group=LAB),
 }
+
+
+# Verbs that have verbs: what help says of them, and its heading.
+GROUPS = {LAB: ("Record spaces, copy stores, join a cluster.", "Machines")}
+NEVER_ALONE = {"copy"}  # verbs of groups that never were verbs of their own
 
 
 def in_order(verbs: Mapping[str, Verb]) -> dict[str, Verb]:
@@ -67,20 +78,65 @@ def in_order(verbs: Mapping[str, Verb]) -> dict[str, Verb]:
     return {name: verbs[name] for heading in HEADINGS for name in names if verbs[name].heading == heading}
 
 
+def group(line: str) -> typer.Typer:
+    """A verb that has verbs, and prints them where none is named.
+
+    Args:
+        line: What help says of it.
+    """
+
+    def print_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+            raise typer.Exit
+
+    made = typer.Typer(cls=GroupedVerbs, invoke_without_command=True)
+    made.callback(help=line)(print_help)
+    return made
+
+
+def renamed(function: Callable[..., object], name: str, instead: str) -> Callable[..., object]:
+    """A verb as it was typed before: it says how it is typed now, and runs.
+
+    Args:
+        function: The verb's own, in typer's form.
+        name: What was typed.
+        instead: What is typed instead, behind ``autotune``.
+    """
+
+    @wraps(function)
+    def run(*arguments: object, **named: object) -> None:
+        complain(f"`autotune {name}` is `autotune {instead}` now")
+        function(*arguments, **named)
+
+    return run
+
+
 app = typer.Typer(
     cls=GroupedVerbs,
     invoke_without_command=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(front)
 plugged = plugged_options(complain)
+groups = {name: group(line) for name, (line, _) in GROUPS.items()}
 for name, verb in in_order(VERBS | plugged_verbs(complain)).items():
     function = with_options(verb.function, [option for option in plugged if option.verb == name])
-    app.command(name, cls=GroupedOptions, short_help=verb.line, rich_help_panel=verb.heading)(function)
-app.add_typer(store.app, name="store", short_help="Copy a store of trials.", rich_help_panel="Keep and check")
+    now = verb.instead or (f"{verb.group} {name}" if verb.group else "")
+    if verb.group:
+        groups[verb.group].command(name, cls=GroupedOptions, short_help=verb.line)(function)
+    if name not in NEVER_ALONE:
+        app.command(name, cls=GroupedOptions, short_help=verb.line, rich_help_panel=verb.heading, hidden=bool(now))(
+            renamed(function, name, now) if now else function
+        )
+for name, (line, heading) in GROUPS.items():
+    app.add_typer(groups[name], name=name, short_help=line, rich_help_panel=heading)
+before = group("Copy a store of trials.")
+before.command("copy", cls=GroupedOptions)(renamed(store.copy, "store copy", f"{LAB} copy"))
+app.add_typer(before, name="store", hidden=True)
 
 
 @cache
@@ -113,7 +169,7 @@ def run_verb() -> int:
     try:
         check_folder()
         sweep(Path(tempfile.gettempdir()))
-        code = command()(standalone_mode=False)
+        code = command()(prog_name="autotune", standalone_mode=False)
     except typer.Exit as done:
         code = done.exit_code
     except UsageFailure as error:

@@ -102,7 +102,7 @@ class Store(Closing):
         source = first.user_attrs.get(COPY) if first is not None and not unfinished else None
         if source:
             store.close()
-            copy = f"autotune store copy {source} {where}"
+            copy = f"autotune lab copy {source} {where}"
             raise StoreError(f"a store must be whole, {where} is being copied into; finish `{copy}`")
         return store
 

@@ -112,7 +112,7 @@ class TuneOptions:
     )
     rules: str = option(
         "",
-        "Rewrite rules in PDL besides ours, or none; see `rules`.",
+        "Rewrite rules in PDL besides ours, or none; see `list rules`.",
         metavar="FILE|none",
         group=SEARCH,
     )

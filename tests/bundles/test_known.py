@@ -76,7 +76,7 @@ def test_a_path_in_a_store_is_never_opened(tuned, autotune, tmp_path, monkeypatc
     key = read_keys(store)[0]
     OPENED.clear()
     autotune("inspect", store)
-    code, out, said = autotune("reproduce", key, "--store", store)
+    code, out, said = autotune("replay", key, "--store", store)
     assert (code, out) == (2, "")
     assert "must be installed, or named by you before" in said
     assert opened_in(model) == []

@@ -268,7 +268,7 @@ def test_command_reports_in_every_form_and_exits_1_on_alarm(bundle, measured, au
     recorded_as(bundle, [session(generator) for _ in range(3)])
     measured += [session(generator, 1.2) for _ in range(5)]
     code, out, _ = autotune(
-        "regress", bundle, "--quick", "--patience", 0, "--json", tmp_path / "f.json", "--junit", tmp_path / "j.xml"
+        "regress", bundle, "--quick", "--patience", 0, "--output", tmp_path / "f.json", "--junit", tmp_path / "j.xml"
     )
     assert code == 1
     assert out.splitlines()[1].split()[1] == "slower"

@@ -1,4 +1,4 @@
-"""`autotune reproduce`: a trial of a store, as files and as an outcome, or a line that says why not."""
+"""`autotune replay KEY`: a trial of a store, as files and as an outcome, or a line that says why not."""
 
 import json
 from dataclasses import replace
@@ -44,7 +44,7 @@ def place(tmp_path, monkeypatch):
 
 def test_trial_is_written_as_files_and_does_what_it_did(autotune, filled, place):
     path, trial = filled
-    code, out, said = autotune("reproduce", trial.key[:10], "--store", path, "--out", "again")
+    code, out, said = autotune("replay", trial.key[:10], "--store", path, "--output", "again")
     assert (code, said) == (0, "")
     recorded, now, files = out.splitlines()
     assert recorded.split()[:2] == ["recorded:", trial.outcome]
@@ -52,12 +52,12 @@ def test_trial_is_written_as_files_and_does_what_it_did(autotune, filled, place)
     assert files.split() == ["files:", "again"]
     assert {file.name for file in (place / "again").iterdir()} == FILES
     assert json.loads((place / "again" / "trial.json").read_text())["key"] == trial.key
-    assert f"autotune reproduce {trial.key[:12]} --store {path}" in (place / "again" / "README").read_text()
+    assert f"autotune replay {trial.key[:12]} --store {path}" in (place / "again" / "README").read_text()
 
 
 def test_files_of_a_trial_on_a_server_hold_no_password(autotune, filled, place, postgres, postgres_url):
     copy_store(filled[0], postgres_url)
-    code, _, said = autotune("reproduce", filled[1].key[:10], "--store", postgres_url, "--out", "again")
+    code, _, said = autotune("replay", filled[1].key[:10], "--store", postgres_url, "--output", "again")
     assert (code, said) == (0, "")
     texts = [file.read_text() for file in (place / "again").iterdir()]
     assert any("--store postgresql://autotune:***@" in text for text in texts)
@@ -65,7 +65,7 @@ def test_files_of_a_trial_on_a_server_hold_no_password(autotune, filled, place, 
 
 
 def test_trial_that_does_otherwise_now_is_exit_code_1(autotune, filled, place):
-    code, out, _ = autotune("reproduce", "111", "--store", filled[0])
+    code, out, _ = autotune("replay", "111", "--store", filled[0])
     assert code == 1
     assert "note: payload, schedule, pipeline or compiler are not those of the record" in out
     assert "recorded: crashed the process died by SIGSEGV" in out
@@ -73,7 +73,7 @@ def test_trial_that_does_otherwise_now_is_exit_code_1(autotune, filled, place):
 
 
 def test_without_a_key_what_failed_is_listed(autotune, filled):
-    code, out, said = autotune("reproduce", "--store", filled[0])
+    code, out, said = autotune("replay", "--store", filled[0])
     assert (code, said) == (0, "")
     assert "1" * 12 in out
     assert "SIGSEGV" in " ".join(out.split())
@@ -82,17 +82,17 @@ def test_without_a_key_what_failed_is_listed(autotune, filled):
 def test_store_without_failures_says_so(autotune):
     with Store.open("s"):
         pass
-    assert autotune("reproduce", "--store", "s")[:2] == (0, "no trial failed\n")
+    assert autotune("replay", "--store", "s")[:2] == (0, "no trial failed\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("zzz",), "'zzz' begins none"),
-        (("",), "begins several keys"),
+        ((".",), "is a folder, leave --store out"),
         (("222",), "has no gone"),
         (("333",), "'psychic'"),
-        (("111", "--out", "file/x"), "file"),
+        (("111", "--output", "file/x"), "file"),
         (("111", "--timeout", "0"), "timeout"),
         (("111", "222"), "222"),
         (("--nonsense",), "--nonsense"),
@@ -100,11 +100,11 @@ def test_store_without_failures_says_so(autotune):
 )
 def test_bad_input_is_refused_in_one_line(refused, filled, place, arguments, words):
     (place / "file").touch()
-    refused("reproduce", *arguments, "--store", filled[0], words=words)
+    refused("replay", *arguments, "--store", filled[0], words=words)
 
 
 @pytest.mark.parametrize("arguments", [("111",), ()])
 def test_missing_or_foreign_store_is_refused(refused, place, arguments):
-    refused("reproduce", *arguments, "--store", "nowhere", words="nowhere")
+    refused("replay", *arguments, "--store", "nowhere", words="nowhere")
     (place / "garbage").write_bytes(b"\x7fELF not a store\n" * 3)
-    refused("reproduce", *arguments, "--store", "garbage", words="line 1")
+    refused("replay", *arguments, "--store", "garbage", words="line 1")

@@ -54,7 +54,7 @@ def test_tune_replay_regress_and_inspect_say_so(which, autotune, request, tmp_pa
     _, tuned, _ = autotune("tune", model, "--trials", 1, "--store", store, "--bundle", tmp_path / "b", "--json")
     _, replayed, _ = autotune("replay", bundle, "--json")
     _, seen, _ = autotune("inspect", bundle, "--json")
-    autotune("regress", bundle, "--quick", "--patience", 0, "--json", findings)
+    autotune("regress", bundle, "--quick", "--patience", 0, "--output", findings)
     plain = [json.loads(text) for text in (tuned, replayed, seen)] + json.loads(findings.read_text())
     assert [(each["oracle"], each["unproved"]) for each in plain] == [(oracle, said)] * 4
     numerics = json.loads((bundle / "manifest.json").read_text())["numerics"]
@@ -98,7 +98,7 @@ def test_explain_reproduce_and_the_report_for_servers_say_so(unproved, proved, a
         assert (UNPROVED in one_line(out)) is said
         with Store.open(store, create=False, exclusive=False) as kept:
             key = next(key for sweep in kept.sweeps() for key in (t.key for t in sweep.records.values()))
-        _, out, _ = autotune("reproduce", key, "--store", store, "--out", tmp_path / f"trial-{said}")
+        _, out, _ = autotune("replay", key, "--store", store, "--output", tmp_path / f"trial-{said}")
         assert (UNPROVED in one_line(out)) is said
         report = tmp_path / f"junit-{said}.xml"
         autotune("regress", bundle, "--quick", "--patience", 0, "--junit", report)

@@ -17,13 +17,15 @@ from autotune.cli.verbs import app
 from autotune.core.host.machine import Roofs
 from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples, Trial
+from autotune.registry import PAYLOADS, registered
 from autotune.store.history import Check, append_history
 from autotune.store.store import Store, trials
 from autotune.worker.worker import Worker
 
 SPACE = Space((Knob("tile", (1, 2)), Knob("order", ("mn", "nm"))))
 ROOT = Path(__file__).parents[2]
-VERBS = typer.main.get_command(app).commands
+SHOWN = {name: each for name, each in typer.main.get_command(app).commands.items() if not each.hidden}
+VERBS = [*(name for name in SHOWN if name != "lab"), *(f"lab {name}" for name in SHOWN["lab"].commands)]
 TINY = "matmul,m=4,n=4,k=4"
 MEMORY = "memref<4x4xf32>"
 CHECKS = [Check(1, datetime(2026, 1, 1, tzinfo=UTC), "other", "ok", 1.0, 2.0, 1.9, 2.1, "m", "c", "v")]
@@ -264,6 +266,16 @@ def test_list_prints_json(autotune):
     assert {"loops", "passes"} == set(groups["baselines"])
 
 
+def test_list_shows_the_parameters_of_payloads_and_takes_kinds_and_names(autotune, refused):
+    code, out, _ = autotune("list", "softmax", "baselines")
+    assert code == 0
+    assert re.findall(r"^(\w+):", out, re.M) == ["payloads", "baselines"]
+    assert "rows=512 cols=512" in out
+    assert all(hasattr(point.load(), "parameters") for point in registered(PAYLOADS).values())
+    assert set(json.loads(autotune("list", "payloads", "--json")[1])) == {"payloads"}
+    refused("list", "zzz", words="NAME must be a kind (payloads,")
+
+
 def test_list_prints_every_name(autotune):
     code, out, _ = autotune("list")
     assert code == 0
@@ -272,7 +284,7 @@ def test_list_prints_every_name(autotune):
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_help_of_every_verb_shows_an_example(autotune, verb):
-    code, out, _ = autotune(verb, "--help")
+    code, out, _ = autotune(*verb.split(), "--help")
     assert code == 0
     assert f"Example: autotune {verb}" in " ".join(out.split())
 

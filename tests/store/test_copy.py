@@ -136,7 +136,7 @@ def test_interrupted_copy_is_not_taken_for_whole_and_goes_on(place, tmp_path, mo
     with pytest.raises(KeyboardInterrupt):
         copy_store(source, other, Interrupts(words))
     for writing in (True, False):
-        with pytest.raises(StoreError, match="finish `autotune store copy"):
+        with pytest.raises(StoreError, match="finish `autotune lab copy"):
             Store.open(other, create=writing, exclusive=writing)
     found = copy_store(source, other)
     assert found.trials == 9
@@ -147,12 +147,12 @@ def test_interrupted_copy_is_not_taken_for_whole_and_goes_on(place, tmp_path, mo
 def test_what_was_recorded_since_is_copied_by_the_same_command(tmp_path, autotune, postgres_url, postgres):
     source = tmp_path / "s"
     fill(source, 3)
-    code, out, said = autotune("store", "copy", source, postgres_url)
+    code, out, said = autotune("lab", "copy", source, postgres_url)
     assert (code, out) == (0, "")
     hidden = postgres_url.replace(postgres.password, "***")
     assert said.endswith(f"3 trials of {source} are in {hidden}, read back and the same\n")
     fill(source, 2, first=3)
-    code, _, said = autotune("store", "copy", source, postgres_url)
+    code, _, said = autotune("lab", "copy", source, postgres_url)
     assert code == 0
     assert said.endswith("3 of them were there\n")
     assert held(source) == held(postgres_url)

@@ -34,7 +34,7 @@ class TestStart:
     )
     def test_what_is_wrong_is_one_line_without_the_password(self, postgres, postgres_url, refused, change, law):
         wrong = change(postgres_url)
-        for verb in (["inspect", wrong], ["store", "copy", wrong, "s"]):
+        for verb in (["inspect", wrong], ["lab", "copy", wrong, "s"]):
             said = refused(*verb, words=law)
             assert postgres.password not in said
             assert "sEcret" not in said

@@ -129,7 +129,7 @@ def test_a_family_of_a_file_is_tuned_explained_and_its_trials_reproduced(file, r
     found = reproduce(store, key[:12], tmp_path / "trial", 60.0, named)
     assert found.is_same
     assert found.changed == ""
-    refused("reproduce", key[:12], "--store", store, "--family", "matmul",
+    refused("replay", key[:12], "--store", store, "--family", "matmul",
             words="--family must be the trial's, 'rows'; got 'matmul'")  # fmt: skip
 
 

@@ -240,10 +240,10 @@ def test_a_machine_that_is_told_to_leave_says_no_more_and_leaves_nothing_behind(
 
 def test_a_scheduler_that_does_not_answer_is_one_line(refused, monkeypatch, tmp_path):
     monkeypatch.setattr("autotune.worker.remote.cluster.CONNECT_SECONDS", 0.5)
-    refused("join", "tcp://127.0.0.1:9", words="a scheduler must answer at tcp://127.0.0.1:9, none does")
+    refused("lab", "join", "tcp://127.0.0.1:9", words="a scheduler must answer at tcp://127.0.0.1:9, none does")
     stale = tmp_path / "scheduler.json"
     stale.write_text('{"type": "Scheduler", "address": "tcp://127.0.0.1:9", "workers": {}}')
-    refused("join", stale, words="scheduler.json, none does")
+    refused("lab", "join", stale, words="scheduler.json, none does")
     for text in ("nothing", "{}", '{"address": 8786}', "[" * 100_000):
         stale.write_text(text)
-        refused("join", stale, words="scheduler.json must hold an address, got ''")
+        refused("lab", "join", stale, words="scheduler.json must hold an address, got ''")

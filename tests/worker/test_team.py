@@ -88,7 +88,7 @@ def test_where_nobody_can_be_used_one_line_says_why(monkeypatch):
     monkeypatch.setattr("autotune.worker.remote.kinds.WAIT_SECONDS", 0.0)
     monkeypatch.setattr("autotune.worker.remote.kinds.LOOK_SECONDS", 0.01)
     for there, words in (
-        ([], "none joined; join one by `autotune join tcp://head:8786`"),
+        ([], "none joined; join one by `autotune lab join tcp://head:8786`"),
         ([member("c", software="old")], "tcp://c:0: it must have the software"),
         ([member("a", threads=2, software=software(2))], "a slot must have 1 thread"),
     ):

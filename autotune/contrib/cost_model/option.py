@@ -25,7 +25,7 @@ EXPLAIN = VerbOption(
                 bool,
                 typer.Option(
                     "--model",
-                    help="Of a store, or of what `record` wrote: which features tell configs apart, what all other "
+                    help="Of a store, or of what `lab record` wrote: which features tell configs apart, what all other "
                     "trials let expect of each beside what was measured, and the best config with one knob changed.",
                 ),
             ],

@@ -7,13 +7,14 @@ from autotune.contrib.quantised.blocks import LEAST, SCALE, BlockFormat, format_
 from autotune.contrib.quantised.emit import StoredBlocks, multiply_blocks
 from autotune.core.payload import Argument, Array, Payload
 from payload.builder import Builder, Value, write_function, write_module
-from payload.config import check_known, check_size, read_numbers, write_spec
+from payload.config import check_known, check_size, read_numbers, with_parameters, write_spec
 from payload.reference import matmul
 
 SIZES = {"m": 1, "n": 4096, "k": 4096}
 DEFAULTS: dict[str, object] = {**SIZES, "format": "q8_0"}
 
 
+@with_parameters(DEFAULTS)
 def qmatmul(parameters: dict[str, str]) -> Payload:
     """``x (m, k)`` times a weight ``(n, k)`` in blocks, transposed; ``format=q8_0``, ``q4_0``, ``q4_k`` or ``q6_k``.
 

@@ -1,4 +1,4 @@
-"""`autotune rules`: rewrite rules, and how often each fires."""
+"""`autotune list rules`: rewrite rules, and how often each fires."""
 
 import json
 from dataclasses import asdict, replace
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson, Exact, RuleFile
-from autotune.plugins import Verb
+from autotune.plugins import Arguments, Verb, VerbOption, option
 
 if TYPE_CHECKING:
     from autotune.contrib.rules.report import RuleCount
@@ -26,7 +26,7 @@ def rules(
 
     They are applied to a payload before its tasks are found. `show PAYLOAD --stage rewritten` says which fired where.
 
-    Example: autotune rules nano gpt2
+    Example: autotune list rules nano gpt2
     """
     from autotune.cli.reading import read_payloads
     from autotune.contrib.rules.files import read_rules
@@ -61,8 +61,25 @@ def show_rules(found: "list[RuleCount]", payloads: int) -> None:
         show_sentence(console, f"{rule.name}{whose}: {said}; {rounding_of(rule)}{choice}")
         if rule.when:
             show_sentence(console, f"when {rule.when}", 2)
-        fired = ", ".join(f"{name} {count}" for name, count in each.fired.items())
-        show_sentence(console, f"fires: {fired or f'on none of {payloads} payloads'}", 2)
+        if each.fired:
+            fired = ", ".join(f"{name} {count}" for name, count in each.fired.items())
+            show_sentence(console, f"fires: {fired}", 2)
+    silent = sum(not each.fired for each in found)
+    if silent:
+        show_sentence(console, f"{silent} of {len(found)} rules fire on none of {payloads} payloads")
 
 
-VERB = Verb(rules, "Find schedules", "List rewrite rules, and where each applies.", after="list")
+def list_rules(arguments: Arguments) -> None:
+    """`list rules`: rewrite rules, and how often each fires on the payloads that are named behind it."""
+    payloads = [name for name in arguments["names"] or () if name != KIND]
+    rules(payloads, arguments["rules"], arguments["exact"], arguments["as_json"])
+
+
+KIND = "rules"
+VERB = Verb(rules, "Find schedules", "List rewrite rules, and where each applies.", after="list", instead="list rules")
+LIST = VerbOption(
+    "list",
+    (option("rules", RuleFile, ""), option("exact", Exact, False)),
+    takes=lambda arguments: bool(arguments["rules"] or arguments["exact"] or KIND in (arguments["names"] or ())),
+    run=list_rules,
+)

@@ -1,1 +1,1 @@
-"""`autotune selftest`: the tuner is crashed, killed and timed, and what it promises is held against what it does."""
+"""`autotune doctor --self`: the tuner is crashed, killed and timed, and its promises are held against what it does."""

@@ -1,4 +1,4 @@
-"""`autotune selftest`: does the tuner keep its promises on this machine?"""
+"""`autotune doctor --self`: does the tuner keep its promises on this machine?"""
 
 import json
 from collections.abc import Sequence
@@ -8,23 +8,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson
-from autotune.plugins import Verb
+from autotune.plugins import Arguments, Verb, VerbOption, option
 from autotune.store.places import home
 
 if TYPE_CHECKING:
     from autotune.contrib.selftest.figures import Figure
 
 
+SELF = "The tuner's own promises"  # heading of these options of `doctor`
+Quick = Annotated[
+    bool,
+    typer.Option("--quick", rich_help_panel=SELF, help="With --self, a tenth of everything: a minute, and coarse."),
+]
+BaselineName = Annotated[
+    str, typer.Option("--baseline", rich_help_panel=SELF, help="With --self, what winners race against; see `list`.")
+]
+
+
 def selftest(
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of everything: a minute, and coarse.")] = False,
-    baseline: Annotated[str, typer.Option(help="Pipeline that winners race against; see `list`.")] = "passes",
+    quick: Quick = False,
+    baseline: BaselineName = "passes",
     as_json: AsJson = False,
 ) -> None:
     """Crash, kill and time the tuner, and print what it promises beside what it does. Exit 1 if a promise is broken.
 
     Takes about forty minutes; keeps its figures in the results of this machine.
 
-    Example: autotune selftest --quick
+    Example: autotune doctor --self --quick
     """
     from autotune.contrib.selftest import figures as promises
     from autotune.contrib.selftest.regress import check_regress
@@ -61,4 +71,32 @@ def show_figures(figures: "Sequence[Figure]") -> None:
     show_table(out(), Table("promise", columns, tuple(rows), "how"))
 
 
-VERB = Verb(selftest, "Machines", "Measure what the tuner promises, by breaking it.", after="doctor")
+def examine_tuner(arguments: Arguments) -> None:
+    """`doctor --self`: the promises instead of the machine."""
+    selftest(arguments["quick"], arguments["baseline"], arguments["as_json"])
+
+
+VERB = Verb(
+    selftest, "Machines", "Measure what the tuner promises, by breaking it.", after="doctor", instead="doctor --self"
+)
+DOCTOR = VerbOption(
+    "doctor",
+    (
+        option(
+            "of_tuner",
+            Annotated[
+                bool,
+                typer.Option(
+                    "--self",
+                    rich_help_panel=SELF,
+                    help="Crash, kill and time the tuner; exit 1 if a promise is broken.",
+                ),
+            ],
+            False,
+        ),
+        option("quick", Quick, False),
+        option("baseline", BaselineName, "passes"),
+    ),
+    takes=lambda arguments: arguments["of_tuner"],
+    run=examine_tuner,
+)

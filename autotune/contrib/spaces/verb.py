@@ -1,4 +1,4 @@
-"""`autotune record`: a large part of a space, measured, as one file."""
+"""`autotune lab record`: a large part of a space, measured, as one file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from autotune.cli.options import real, whole
 from autotune.cli.say import complain
-from autotune.core.plugs.verb import Verb
+from autotune.plugins import LAB, Verb
 from autotune.store.places import home, slug
 
 
@@ -21,7 +21,7 @@ def record(
     seed: Annotated[int, typer.Option(parser=whole, help="Of the part, the order and the input data.")] = 0,
     timeout: Annotated[float, typer.Option(parser=real, help="Seconds one candidate may take.")] = 60.0,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="By default below tuned/MACHINE/spaces.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="By default below tuned/MACHINE/spaces.")
     ] = None,
 ) -> None:
     """Measure a part of a space, each of its configs, for searches to be replayed on and models to be trained on.
@@ -29,7 +29,7 @@ def record(
     The part has fewer values of each knob, with the laws between them. Ctrl-C keeps what is there; the same command
     goes on.
 
-    Example: autotune record matmul,m=512,n=512,k=512 --share 0.2 -o space.xz
+    Example: autotune lab record matmul,m=512,n=512,k=512 --share 0.2 -o space.xz
     """
     from autotune.cli.reading import read_payloads
     from autotune.contrib.spaces.measure import RecordOptions, check_timeout, record_space, task_named
@@ -51,4 +51,4 @@ def record(
     complain(f"{len(found.trials)} trials, {right} of them timed, in {file}; see `autotune inspect {file}`")
 
 
-VERB = Verb(record, "Keep and check", "Measure a part of a space completely, for benchmarks.", after="reproduce")
+VERB = Verb(record, "Machines", "Measure a part of a space completely, for benchmarks.", group=LAB)

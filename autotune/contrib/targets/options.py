@@ -133,7 +133,7 @@ def replay_elsewhere(arguments: Arguments) -> None:
     payload = read_bundle(arguments["bundle"]).payload
     with Worker(MODEL_SECONDS) as worker:
         program = compile_default(payload, target, worker, kind)
-    for path in write_program(program, kind, arguments["output"]):
+    for path in write_program(program, kind, arguments["output"] or Path()):
         typer.echo(path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from autotune.core.payload import Payload
 
 HEADINGS = ("Find schedules", "Understand them", "Compare", "Keep and check", "Machines")  # of `autotune --help`
+LAB = "lab"  # the group of verbs for those who record spaces and run machines
 Arguments = Mapping[str, Any]  # of a verb by parameter
 
 
@@ -20,12 +21,16 @@ class Verb:
         heading: Heading that help lists it below; one of `HEADINGS`.
         line: What help says of it, in a line that is whole at 80 columns.
         after: Verb that it is listed behind; empty where it is the last of its heading.
+        group: Group that it belongs to, such as `LAB`: ``autotune lab NAME``; empty for a verb of its own.
+        instead: What is typed instead of it now, behind ``autotune``: help leaves it out, and it says so where it runs.
     """
 
     function: Callable[..., object]
     heading: str
     line: str
     after: str = ""
+    group: str = ""
+    instead: str = ""
 
 
 @dataclass(frozen=True)

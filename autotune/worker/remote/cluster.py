@@ -59,7 +59,7 @@ class ClusterMember:
     def fault(self) -> str:
         """Reason why it gets no candidate of this tuner; empty if it does."""
         if self.slot is None:
-            return "it announces no slot; start it by `autotune join`, or with --preload autotune.cluster"
+            return "it announces no slot; start it by `autotune lab join`, or with --preload autotune.cluster"
         if self.slot.software != (mine := software(self.slot.threads)):
             return f"it must have the software of the tuner, {mine}; it has {self.slot.software}; install the same"
         return ""

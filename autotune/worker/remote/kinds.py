@@ -65,7 +65,7 @@ def kinds_of(cluster: Cluster, threads: int, note: Callable[[str], None]) -> lis
 def nobody(cluster: Cluster, members: Sequence[ClusterMember], threads: int) -> str:
     """What to say where no machine can be used: one line, with the first reason."""
     option = f" --threads {threads}" if threads > 1 else ""
-    way_out = f"join one by `autotune join {cluster.where}{option}`"
+    way_out = f"join one by `autotune lab join {cluster.where}{option}`"
     if not members:
         return f"a machine must be in the cluster, none joined; {way_out}"
     for member in members:

@@ -89,7 +89,7 @@ class Team:
                 if time.monotonic() - alone_since > LONELY_SECONDS:
                     raise MachineError(
                         f"a machine of kind {self.slot.fingerprint} must be in the cluster, none is left; join one by "
-                        f"`autotune join {self.cluster.where}` and run the same command: every finished trial is kept"
+                        f"`autotune lab join {self.cluster.where}` and run the same command: finished trials are kept"
                     )
                 time.sleep(LOOK_SECONDS / 2)
             kept, sentences = compare(found)

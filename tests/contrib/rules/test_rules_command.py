@@ -32,14 +32,16 @@ def write(tmp_path):
 
 def test_rules_lists_what_each_does_and_how_often_it_fires(autotune, write):
     path = write(("sum", "arith.mulf", "arith.addf"))
-    code, out, _ = autotune("rules", GELU, "softmax,rows=4,cols=8", "--rules", path, "--json")
+    code, out, _ = autotune("list", "rules", GELU, "softmax,rows=4,cols=8", "--rules", path, "--json")
     found = {each["rule"]["name"]: each for each in json.loads(out)}
     assert code == 0
     assert found["add_zero"]["rule"]["tolerance"] == 0.0
     assert found["sum"]["fired"] == {GELU: 6}
-    code, out, _ = autotune("rules", GELU, "--rules", path)
+    code, out, _ = autotune("list", "rules", GELU, "--rules", path)
     assert "add_zero: x + 0 -> x; exact" in out
-    assert " ".join(out.split()).endswith(f"a b -> a + b; not said fires: {GELU} 6")
+    assert " ".join(out.split()).endswith(
+        f"a b -> a + b; not said fires: {GELU} 6 9 of 10 rules fire on none of 1 payloads"
+    )
 
 
 def test_show_says_which_fired_where_and_what_they_changed(autotune, write):
@@ -58,10 +60,10 @@ def test_show_says_which_fired_where_and_what_they_changed(autotune, write):
 
 
 def test_no_rules_at_all_can_be_asked_for(autotune):
-    assert autotune("rules", GELU, "--rules", "none")[1] == "no rules\n"
+    assert autotune("list", "rules", GELU, "--rules", "none")[1] == "no rules\n"
 
 
-@pytest.mark.parametrize("verb", [("rules", GELU), ("tune", GELU), ("show", GELU, "--stage", "rewritten")])
+@pytest.mark.parametrize("verb", [("list", "rules", GELU), ("tune", GELU), ("show", GELU, "--stage", "rewritten")])
 def test_files_that_are_no_rules_are_refused(refused, tmp_path, verb):
     empty = tmp_path / "empty.mlir"
     empty.write_text("")
@@ -70,7 +72,7 @@ def test_files_that_are_no_rules_are_refused(refused, tmp_path, verb):
 
 
 @pytest.mark.parametrize(
-    "verb", [("rules", GELU), ("show", GELU, "--stage", "rewritten"), ("show", GELU, "--stage", "tasks")]
+    "verb", [("list", "rules", GELU), ("show", GELU, "--stage", "rewritten"), ("show", GELU, "--stage", "tasks")]
 )
 def test_rules_without_an_end_are_refused_with_their_circle(refused, write, verb):
     path = write(("there", "arith.mulf", "arith.divf"), ("back", "arith.divf", "arith.mulf"))
@@ -92,7 +94,13 @@ def test_a_rule_that_ends_the_compiler_is_named(refused, tmp_path):
 def test_exact_refuses_rules_that_do_not_say_that_they_are(refused, write):
     path = write(("sum", "arith.mulf", "arith.addf"))
     refused(
-        "rules", GELU, "--rules", path, "--exact", words="--exact takes rules with autotune.tolerance = 0.0, sum of"
+        "list",
+        "rules",
+        GELU,
+        "--rules",
+        path,
+        "--exact",
+        words="--exact takes rules with autotune.tolerance = 0.0, sum of",
     )
 
 
@@ -103,4 +111,4 @@ def test_a_stranger_s_rules_are_parsed_apart(refused, tmp_path, monkeypatch):
     monkeypatch.setattr(ir.Module, "parse", None)
     path = tmp_path / "bad.mlir"
     path.write_text("nonsense")
-    refused("rules", GELU, "--rules", path, words="rules must be MLIR's PDL")
+    refused("list", "rules", GELU, "--rules", path, words="rules must be MLIR's PDL")

@@ -105,7 +105,7 @@ def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, m
     monkeypatch.chdir(tmp_path)
     few = Amounts(crashes=2, trials=2, kills=2, pairs=1, sweeps=1, sweep_trials=2, checks=0)
     monkeypatch.setattr(promises, "FULL", few)
-    code, out, said = autotune("selftest", "--json")
+    code, out, said = autotune("doctor", "--self", "--json")
     found = json.loads(out)
     assert len(found["figures"]) == 10 + 2 * (usable_threads(2) > 1)  # two of them are of threads
     assert code == int(not all(figure["holds"] for figure in found["figures"]))  # as it may be beside other work
@@ -130,7 +130,7 @@ def test_quick_command_prints_a_table_and_keeps_nothing(autotune, tmp_path, monk
     monkeypatch.setattr(
         promises, "QUICK", Amounts(crashes=1, trials=1, kills=2, pairs=1, sweeps=1, sweep_trials=1, checks=0)
     )
-    code, out, _ = autotune("selftest", "--quick")
+    code, out, _ = autotune("doctor", "--self", "--quick")
     assert code == int("BROKEN" in out)
     assert "at most 10 %" in out
     assert not list(tmp_path.iterdir())
@@ -147,10 +147,10 @@ def test_quick_command_prints_a_table_and_keeps_nothing(autotune, tmp_path, monk
 )
 def test_misuse_is_refused_before_anything_is_crashed(refused, tmp_path, monkeypatch, arguments, words):
     monkeypatch.chdir(tmp_path)
-    refused("selftest", *arguments, words=words)
+    refused("doctor", "--self", *arguments, words=words)
 
 
 def test_place_that_cannot_be_written_is_refused_before_anything_is_crashed(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuned").touch()
-    refused("selftest", words="tuned")
+    refused("doctor", "--self", words="tuned")
