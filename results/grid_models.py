@@ -25,11 +25,11 @@ class Computed:
     """What a task computes.
 
     Attributes:
-        function: In terms of PyTorch, of `given` and then `held`.
+        function: Function of PyTorch, of `given` and then `held`.
         given: Shapes of what is given with each call.
         held: Shapes of what is the same in each call.
         numpy: The same in terms of NumPy; `None` where nobody would use it.
-        below: Where inputs are whole numbers, of 64 bits, from 0 to less than this.
+        below: Bound of inputs that are whole numbers of 64 bits, from 0 on; 0 where they are reals.
     """
 
     function: Function

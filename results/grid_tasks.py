@@ -23,7 +23,7 @@ class GridTask:
 
     Attributes:
         kind: Rule that it is drawn by.
-        sizes: Its parameters.
+        sizes: Parameters of the rule.
     """
 
     kind: str
