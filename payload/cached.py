@@ -84,9 +84,16 @@ def rotate(f: Builder, x: Value, start: str | None, name: str) -> Value:
         start: Index of the first row's position; `None` for 0.
         name: Name of the result.
     """
+    _, rows, depth = x.shape
+    of_angles = (rows, depth // 2)
+    cosine, sine = (angles(f, function, start, of_angles, f"{name}_{function}") for function in ("cos", "sin"))
+    return turn(f, x, cosine, sine, name)
+
+
+def turn(f: Builder, x: Value, cosine: Value, sine: Value, name: str) -> Value:
+    """Turn pairs of columns of ``(H, T, D)``, ``j`` and ``j + D / 2``, by angles ``(T, D / 2)``."""
     heads, rows, depth = x.shape
     half = depth // 2
-    cosine, sine = (angles(f, function, start, (rows, half), f"{name}_{function}") for function in ("cos", "sin"))
     shape = (heads, rows, 2, half)
     text = f"tensor.expand_shape {x.name} [[0], [1], [2, 3]] output_shape {list(shape)} : {x.type} into"
     pairs = f.define(f"{name}_pairs", shape, f"{text} {Value('', shape).type}")

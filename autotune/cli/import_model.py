@@ -8,7 +8,7 @@ import typer
 
 def import_model(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A file: model.onnx, model.pt2, model.mlir; open sizes as NAME=SIZE.")
+        str, typer.Argument(metavar="MODEL", help="A file: model.onnx, .pt2, .gguf, .mlir; open sizes as NAME=SIZE.")
     ],
     output: Annotated[
         Path | None,

@@ -56,16 +56,19 @@ def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
                 body.append(f"%u{i} = arith.subf %v{i}, %l {FMA} : f32")
             weight = f"%{'u' if form.least else 'v'}{i}"
             body.append(f"%p{i} = arith.mulf {weight}, %x{i} {FMA} : f32")
-        total = sum_up(body, [f"%p{i}" for i in range(of_x)], "part")
+        total = sum_up(body, [f"%p{i}" for i in range(of_x)], "each_part")
     else:
         body += [f"%p{i} = arith.mulf %f{i}, %x{i} {FMA} : f32" for i in range(of_x)]
-        block = sum_up(body, [f"%p{i}" for i in range(of_x)], "block")
-        body.append(f"%scaled = arith.mulf {block}, %s {FMA} : f32")
-        total = "%scaled"
+        block = sum_up(body, [f"%p{i}" for i in range(of_x)], "each_block")
+        body.append(f"%each_scaled = arith.mulf {block}, %s {FMA} : f32")
+        total = "%each_scaled"
         if form.least:
-            given = sum_up(body, [f"%x{i}" for i in range(of_x)], "given")
-            body += [f"%below = arith.mulf {given}, %l {FMA} : f32", f"%above = arith.subf {total}, %below {FMA} : f32"]
-            total = "%above"
+            given = sum_up(body, [f"%x{i}" for i in range(of_x)], "each_given")
+            body += [
+                f"%each_below = arith.mulf {given}, %l {FMA} : f32",
+                f"%each_above = arith.subf {total}, %each_below {FMA} : f32",
+            ]
+            total = "%each_above"
     return [*body, f"%y = arith.addf %acc, {total} {FMA} : f32"]
 
 
@@ -95,20 +98,20 @@ def widen_nibbles(form: BlockFormat) -> list[str]:
     """``%f0`` and ``%f1`` of the two nibbles of a byte."""
     if not form.signed:
         return [
-            "%wide = arith.extui %w0 : i8 to i32",
-            "%mask = arith.constant 15 : i32",
-            "%four = arith.constant 4 : i32",
-            "%n0 = arith.andi %wide, %mask : i32",
-            "%n1 = arith.shrui %wide, %four : i32",
+            "%each_wide = arith.extui %w0 : i8 to i32",
+            "%each_mask = arith.constant 15 : i32",
+            "%each_four = arith.constant 4 : i32",
+            "%n0 = arith.andi %each_wide, %each_mask : i32",
+            "%n1 = arith.shrui %each_wide, %each_four : i32",
             *(f"%f{i} = arith.sitofp %n{i} : i32 to f32" for i in range(2)),
         ]
     return [
-        "%wide = arith.extsi %w0 : i8 to i32",
-        "%four = arith.constant 4 : i32",
-        "%top = arith.constant 28 : i32",
-        "%raised = arith.shli %wide, %top : i32",
-        "%n0 = arith.shrsi %raised, %top : i32",
-        "%n1 = arith.shrsi %wide, %four : i32",
+        "%each_wide = arith.extsi %w0 : i8 to i32",
+        "%each_four = arith.constant 4 : i32",
+        "%each_top = arith.constant 28 : i32",
+        "%each_raised = arith.shli %each_wide, %each_top : i32",
+        "%n0 = arith.shrsi %each_raised, %each_top : i32",
+        "%n1 = arith.shrsi %each_wide, %each_four : i32",
         *(f"%f{i} = arith.sitofp %n{i} : i32 to f32" for i in range(2)),
     ]
 
@@ -137,6 +140,63 @@ def summed(
         f.emit(*body, "linalg.yield %y : f32")
     f.emit(f"}} -> {start.type}")
     return result
+
+
+def embed_blocks(f: Builder, table: StoredBlocks, ids: Value, name: str) -> Value:
+    """Rows of a ``(V, K)`` table in blocks at ``(T)`` i32 ids, in f32: ``(T, K)``.
+
+    Ids outside ``[0, V)`` are undefined behaviour.
+    """
+    form, (vocab, blocks) = table.form, table.scale.shape
+    wide = form.block * form.bits // 8
+    whole = expand(f, table.whole, (vocab, blocks, wide), f"{name}_blocks")
+    pairs = (2,) if form.bits == 4 else ()  # of a byte's nibbles
+    shape = (ids.shape[0], blocks, *pairs, wide)
+    body = [
+        "%each_row = arith.index_cast %e0 : i32 to index",
+        "%each_block = linalg.index 1 : index",
+        f"%each_column = linalg.index {len(shape) - 1} : index",
+        f"%each_byte = tensor.extract {whole.name}[%each_row, %each_block, %each_column] : {whole.type}",
+        *read_scale(form, table.scale, "s"),
+        *(read_scale(form, table.least, "l") if table.least is not None else []),
+        *widen_scales(form),
+        *(["%f = arith.sitofp %each_byte : i8 to f32"] if form.bits == 8 else widen_nibble(form)),
+        *(["%each_scaled = arith.mulf %f, %s : f32", "%y = arith.subf %each_scaled, %l : f32"] if form.least else []),
+        *([] if form.least else ["%y = arith.mulf %f, %s : f32"]),
+    ]
+    rows = ops.generic(f, f"{name}_apart", ops.empty(f, shape, name), [(ids, (0,))], body, rank=len(shape))
+    flat = (ids.shape[0], blocks * form.block)
+    groups = f"[[0], {list(range(1, len(shape)))}]"
+    text = f"tensor.collapse_shape {rows.name} {groups} : {rows.type} into {tensor_type(flat)}"
+    return f.define(name, flat, text)
+
+
+def read_scale(form: BlockFormat, scales: Value, letter: str) -> list[str]:
+    """The scale or least number of a row's block, as it is stored."""
+    name = letter if form.scale == "f32" else f"{letter}_stored"
+    return [f"%{name} = tensor.extract {scales.name}[%each_row, %each_block] : {scales.type}"]
+
+
+def widen_nibble(form: BlockFormat) -> list[str]:
+    """``%f`` of the nibble that loop 2 counts, of a byte."""
+    numbered = ["%each_part = linalg.index 2 : index", "%each_nth = arith.index_cast %each_part : index to i32"]
+    shift = ["%each_four = arith.constant 4 : i32", "%each_below = arith.muli %each_nth, %each_four : i32"]
+    if form.signed:
+        moved = [
+            "%each_wide = arith.extsi %each_byte : i8 to i32",
+            "%each_top = arith.constant 28 : i32",
+            "%each_up = arith.subi %each_top, %each_below : i32",
+            "%each_raised = arith.shli %each_wide, %each_up : i32",
+            "%each_whole = arith.shrsi %each_raised, %each_top : i32",
+        ]
+    else:
+        moved = [
+            "%each_wide = arith.extui %each_byte : i8 to i32",
+            "%each_mask = arith.constant 15 : i32",
+            "%each_lowered = arith.shrui %each_wide, %each_below : i32",
+            "%each_whole = arith.andi %each_lowered, %each_mask : i32",
+        ]
+    return [*numbered, *shift, *moved, "%f = arith.sitofp %each_whole : i32 to f32"]
 
 
 def split(f: Builder, x: Value, apart: tuple[int, int, int, int], name: str) -> list[Value]:

@@ -1,0 +1,77 @@
+"""The converter of GGUF files, a process of its own: the file is a stranger's.
+
+``python -m autotune.contrib.quantised.gguf_convert MODEL FOLDER [NAME=SIZE ...]``
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from autotune.contrib.quantised.gguf_file import read_gguf
+from autotune.contrib.quantised.llama import arguments, write_llama
+from autotune.contrib.quantised.llama_config import LlamaConfig, read_config
+from autotune.contrib.quantised.llama_reference import LlamaReference
+from autotune.contrib.quantised.llama_weights import take_weights
+from autotune.core.payload import Argument, Array
+from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
+from payload.importers.converter import run_converter, say_stage
+from payload.importers.folder import sha256_of, versions_of, weight_argument, write_folder
+
+ORACLE = "NumPy in float64, of the weights as their formats define them"
+
+
+def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
+    """Read a model and write a folder.
+
+    Args:
+        path: File of the model.
+        folder: Folder to write.
+        sizes: Tokens of a call, 1 to decode, and positions of the caches.
+
+    Raises:
+        UnsupportedError: The file is damaged, or holds a model of another kind.
+    """
+    say_stage(f"importing {path.name}: reading it")
+    file = read_gguf(path)
+    config = read_config(file, sizes)
+    weights = take_weights(file, config)
+    signature = arguments(config, weights.arrays)
+    model = ImportedModel(
+        arguments=tuple(said_of(argument, weights.arrays) for argument in signature),
+        source=path.name,
+        sha256=sha256_of(path),
+        importer="gguf",
+        oracle=ORACLE,
+        versions=versions_of("gguf", "numpy"),
+        notes=tuple(weights.notes),
+    )
+    say_stage(f"importing {path.name}: computing what it gives, in float64")
+    oracle, inputs = LlamaReference(config, weights), [make_inputs(config, signature, seed) for seed in SEEDS]
+    place = "position" if config.decodes else "length"
+    results = [
+        oracle.compute(given["tokens"], int(given[place][0]), given["keys"], given["values"]) for given in inputs
+    ]
+    text = write_llama(config, weights.forms, signature)
+    write_folder(folder, text, model, weights.arrays, inputs=inputs, results=results)
+
+
+def said_of(argument: Argument, weights: Mapping[str, Array]) -> ModelArgument:
+    """What is said of an argument: weights have the range of their numbers."""
+    if argument.role == "weight":
+        return weight_argument(argument.name, weights[argument.name])
+    return ModelArgument(argument.name, argument.role, argument.low, argument.high)
+
+
+def make_inputs(config: LlamaConfig, signature: tuple[Argument, ...], seed: int) -> dict[str, Array]:
+    """A full prompt, or a token behind full caches: what costs most."""
+    rng = np.random.default_rng(seed)
+    caches = {a.name: rng.uniform(-1, 1, a.shape).astype(np.float32) for a in signature if a.role == "state"}
+    tokens = rng.integers(0, config.vocab, config.tokens).astype(np.int32)
+    if config.decodes:
+        return {"tokens": tokens, "position": np.array([config.positions - 1]), **caches}
+    return {"tokens": tokens, "length": np.array([config.tokens]), **caches}
+
+
+if __name__ == "__main__":
+    run_converter(convert)

@@ -1,0 +1,24 @@
+"""GGUF files as payloads, read by package `gguf` in a process of its own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from autotune.core.plugs.imported import Importer
+from payload.importers.converter import start_converter
+
+
+def read_model(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
+    """Read a ``.gguf`` file into a folder.
+
+    Args:
+        path: File to read.
+        folder: Folder to write.
+        sizes: Tokens of a call, 1 to decode, and positions of the caches.
+
+    Raises:
+        PayloadError: The file is no model, or one that cannot be imported.
+    """
+    start_converter("autotune.contrib.quantised.gguf_convert", {"gguf": "gguf"}, path, folder, sizes)
+
+
+import_gguf = Importer(read_model)

@@ -1,0 +1,164 @@
+"""A model of the Llama kind as MLIR: RMS norms, rotary positions, grouped heads, SwiGLU, weights in blocks or f32.
+
+    prefill   T tokens in, logits behind token number ``length`` out; fills the caches
+    decode    one token in, the next logits out; appends a row to the caches and attends over what they hold
+
+Sizes are those of `LlamaConfig`; n rows of a cache are filled. Blocks share one body over stacked weights.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autotune.contrib.quantised.blocks import LEAST, SCALE, BlockFormat
+from autotune.contrib.quantised.emit import StoredBlocks, embed_blocks, multiply_blocks
+from autotune.contrib.quantised.llama_config import LlamaConfig
+from autotune.contrib.quantised.llama_weights import BLOCK
+from autotune.core.payload import Argument, Array
+from payload import cached, ops, rowwise
+from payload.builder import Builder, DynamicSize, Value, for_each, write_function, write_module
+
+TYPES = {"float32": "f32", "float16": "f16", "int8": "i8"}
+Tensors = Mapping[str, Value]
+Forms = Mapping[str, BlockFormat | None]
+
+
+def arguments(config: LlamaConfig, weights: Mapping[str, Array]) -> tuple[Argument, ...]:
+    """The signature: tokens, where they stand, every weight, the caches, and logits ``(1, V)``."""
+    cache = (config.layers, config.groups, config.positions, config.depth)
+    place = ("position", 0, config.positions) if config.decodes else ("length", 1, config.tokens + 1)
+    return (
+        Argument("tokens", "input", (config.tokens,), "i32", low=0, high=config.vocab),
+        Argument(place[0], "input", (1,), "i64", low=place[1], high=place[2]),
+        *(Argument(name, "weight", array.shape, TYPES[array.dtype.name]) for name, array in weights.items()),
+        Argument("keys", "state", cache),
+        Argument("values", "state", cache),
+        Argument("logits", "output", (1, config.vocab)),
+    )
+
+
+def write_llama(config: LlamaConfig, forms: Forms, signature: tuple[Argument, ...]) -> str:
+    """The module of one function."""
+
+    def body(f: Builder, tensors: dict[str, Value]) -> list[Value]:
+        return Network(f, config, forms, tensors).compute()
+
+    return write_module(write_function("decode" if config.decodes else "prefill", signature, body))
+
+
+@dataclass(frozen=True)
+class Network:
+    """What emits a function.
+
+    Attributes:
+        f: Builder that ops are appended to.
+        config: Sizes of the model.
+        forms: Format of every weight.
+        given: Arguments by name.
+    """
+
+    f: Builder
+    config: LlamaConfig
+    forms: Forms
+    given: Tensors
+
+    def compute(self) -> list[Value]:
+        """Caches, and logits ``(1, V)``."""
+        f, given = self.f, self.given
+        place = cached.read_index(f, given["position" if self.config.decodes else "length"], "place")
+        first = place if self.config.decodes else None
+        cosine, sine = (rows_from(f, given[f"rope_{name}"], first, self.config.tokens, name) for name in ("cos", "sin"))
+
+        def iterate(layer: str, carried: list[Value]) -> list[Value]:
+            return self.block(self.layer_weights(layer), carried, layer, place, (cosine, sine))
+
+        x, keys, values = for_each(f, self.config.layers, [self.embed(), given["keys"], given["values"]], iterate)
+        if not self.config.decodes:
+            last = cached.add_index(f, place, -1, "last")
+            x = rows_from(f, x, last, 1, "x_last")
+        x = rowwise.rms_norm(f, x, given["output_norm"], "output_norm", epsilon=self.config.epsilon)
+        head = "token_embd" if self.config.tied else "output"
+        return [keys, values, self.multiply(given, head, x, "logits")]
+
+    def embed(self) -> Value:
+        """Tokens as vectors ``(T, C)``."""
+        form, table, tokens = self.forms["token_embd"], self.given["token_embd"], self.given["tokens"]
+        if form is None:
+            return rowwise.embed(self.f, table, tokens, "embedded")
+        return embed_blocks(self.f, stored(self.given, "token_embd", form), tokens, "embedded")
+
+    def layer_weights(self, layer: str) -> dict[str, Value]:
+        """Weights of one layer, by their names without `BLOCK`."""
+        mine = [name for name in self.given if name.startswith(BLOCK)]
+        return {
+            name.removeprefix(BLOCK): ops.take_layer(self.f, self.given[name], layer, name.removeprefix(BLOCK))
+            for name in mine
+        }
+
+    def block(
+        self, w: Tensors, carried: list[Value], layer: str, place: str, turns: tuple[Value, Value]
+    ) -> list[Value]:
+        """One block: ``(T, C)`` and the caches."""
+        f, (x, *caches) = self.f, carried
+        normal = rowwise.rms_norm(f, x, w["attn_norm"], "attn_norm", epsilon=self.config.epsilon)
+        q, k, v = (self.heads(w, part, normal) for part in "qkv")
+        q, k = (cached.turn(f, part, *turns, f"{name}_turned") for part, name in ((q, "q"), (k, "k")))
+        start = place if self.config.decodes else "0"
+        caches = [
+            cached.store_rows(f, cache, rows, layer=layer, position=start, name=f"{name}_next")
+            for cache, rows, name in zip(caches, (k, v), ("keys", "values"), strict=True)
+        ]
+        if self.config.decodes:
+            filled = DynamicSize(self.config.positions, cached.add_index(f, place, 1, "filled"))
+            k, v = (cached.rows_so_far(f, cache, layer, filled, "past") for cache in caches)
+        x = ops.add(f, x, self.attend(w, q, k, v), "x_mixed")
+        normal = rowwise.rms_norm(f, x, w["ffn_norm"], "ffn_norm", epsilon=self.config.epsilon)
+        gate, up = (self.product(w, name, normal) for name in ("gate", "up"))
+        hidden = ops.swiglu(f, gate, up)
+        return [ops.add(f, x, self.product(w, "down", hidden), "x_next"), *caches]
+
+    def heads(self, w: Tensors, part: str, x: Value) -> Value:
+        """Queries, keys or values: ``(T, C)`` to ``(H, T, D)`` or ``(G, T, D)``."""
+        flat = self.product(w, part, x)
+        if self.config.biased:
+            flat = ops.add_bias(self.f, flat, w[f"{part}_bias"], f"{part}_biased")
+        count = flat.shape[1] // self.config.depth
+        if self.config.decodes:
+            return cached.reshape(self.f, flat, (count, 1, self.config.depth), part)
+        return ops.split_heads(self.f, flat, count, part)
+
+    def attend(self, w: Tensors, q: Value, k: Value, v: Value) -> Value:
+        """Attention of all heads, and the product behind it: ``(T, C)``."""
+        causal = not self.config.decodes
+        alone = q.shape[0] == k.shape[0]
+        mixed = (rowwise.attention if alone else rowwise.grouped_attention)(self.f, q, k, v, causal=causal)
+        if self.config.decodes:
+            merged = cached.reshape(self.f, mixed, (1, q.shape[0] * q.shape[2]), "merged")
+        else:
+            merged = ops.merge_heads(self.f, mixed, "merged")
+        return self.product(w, "attn_output", merged)
+
+    def product(self, w: Tensors, name: str, x: Value) -> Value:
+        """A block's matrix ``(N, K)`` times ``(T, K)``: ``(T, N)``."""
+        form = self.forms[BLOCK + name]
+        if form is None:
+            return ops.matmul(self.f, x, w[name], f"{name}_product", transpose_b=True)
+        return multiply_blocks(self.f, x, stored(w, name, form), f"{name}_product")
+
+    def multiply(self, w: Tensors, name: str, x: Value, result: str) -> Value:
+        """A matrix outside of blocks, likewise."""
+        form = self.forms[name]
+        if form is None:
+            return ops.matmul(self.f, x, w[name], result, transpose_b=True)
+        return multiply_blocks(self.f, x, stored(w, name, form), result)
+
+
+def stored(tensors: Tensors, name: str, form: BlockFormat) -> StoredBlocks:
+    """A weight in blocks, of its parts."""
+    return StoredBlocks(form, tensors[name], tensors[f"{name}{SCALE}"], tensors.get(f"{name}{LEAST}"))
+
+
+def rows_from(f: Builder, table: Value, first: str | None, count: int, name: str) -> Value:
+    """``(P, N) -> (count, N)``: the rows from an index on, or the first."""
+    shape = (count, table.shape[1])
+    text = f"tensor.extract_slice {table.name}[{first or 0}, 0] [{count}, {shape[1]}] [1, 1] : {table.type} to"
+    return f.define(f"{name}_rows", shape, f"{text} {Value('', shape).type}")

@@ -1,0 +1,250 @@
+"""What a GGUF file says of a model of the Llama kind: its sizes, and which rows of which tensors its weights are.
+
+Llama, Mistral and SmolLM are ``llama``; Qwen2 adds biases; Phi-3 keeps several weights in one tensor.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.contrib.quantised.gguf_file import GGUFFile
+from autotune.core.payload import Array
+from autotune.core.printable import one_line
+from payload.importers.linalg import UnsupportedError
+
+ARCHITECTURES = ("llama", "qwen2", "phi3")
+SIZES = {"tokens": 64, "positions": 512}  # what a spec may say, and what else they are at most
+ROTARY_BASE = 10_000.0
+
+
+@dataclass(frozen=True)
+class LlamaConfig:
+    """Sizes of a model and of the function that is asked for.
+
+    Attributes:
+        architecture: One of `ARCHITECTURES`.
+        layers: Number of blocks, L.
+        width: Columns of what goes from block to block, C.
+        heads: Heads of queries, H.
+        groups: Heads of keys and values, G.
+        depth: Columns of a head, D.
+        hidden: Columns inside of the MLP, F.
+        vocab: Tokens there are, V.
+        positions: Rows of the caches, P.
+        tokens: Tokens of a call, T; 1 decodes, more are a prompt.
+        epsilon: Summand below the root of norms.
+        tied: Whether the embedding is the head too.
+        biased: Whether queries, keys and values have a bias.
+    """
+
+    architecture: str
+    layers: int
+    width: int
+    heads: int
+    groups: int
+    depth: int
+    hidden: int
+    vocab: int
+    positions: int
+    tokens: int
+    epsilon: float
+    tied: bool
+    biased: bool
+
+    @property
+    def decodes(self) -> bool:
+        """Whether a call takes one token, at a position."""
+        return self.tokens == 1
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether the file pairs neighbours of a head for rotary positions, not halves."""
+        return self.architecture == "llama"
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of a block's weights by name, ``(N, K)`` or ``(N)``."""
+        wide, narrow = self.heads * self.depth, self.groups * self.depth
+        biases = {"q_bias": (wide,), "k_bias": (narrow,), "v_bias": (narrow,)} if self.biased else {}
+        return {
+            "attn_norm": (self.width,),
+            "q": (wide, self.width),
+            "k": (narrow, self.width),
+            "v": (narrow, self.width),
+            **biases,
+            "attn_output": (self.width, wide),
+            "ffn_norm": (self.width,),
+            "gate": (self.hidden, self.width),
+            "up": (self.hidden, self.width),
+            "down": (self.width, self.hidden),
+        }
+
+    @property
+    def global_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the weights outside of blocks."""
+        table = (self.vocab, self.width)
+        return {"token_embd": table, "output_norm": (self.width,), **({} if self.tied else {"output": table})}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows of a tensor that are a weight.
+
+    Attributes:
+        tensor: Name of the tensor, without that of its block.
+        first: First row.
+        rows: Rows of the whole tensor.
+    """
+
+    tensor: str
+    first: int
+    rows: int
+
+
+def sources(config: LlamaConfig) -> dict[str, Source]:
+    """Where a block's weights lie, by name."""
+    shapes = config.shapes
+    names = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
+    apart = {
+        name: Source(
+            f"{names[name[0]]}.bias" if name.endswith("_bias") else f"{names.get(name, name)}.weight", 0, shape[0]
+        )
+        for name, shape in shapes.items()
+    }
+    if config.architecture != "phi3":
+        return apart
+    return (
+        apart | together("attn_qkv.weight", ("q", "k", "v"), shapes) | together("ffn_up.weight", ("gate", "up"), shapes)
+    )
+
+
+def together(tensor: str, names: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Source]:
+    """Weights that lie below each other in one tensor."""
+    rows = [shapes[name][0] for name in names]
+    return {name: Source(tensor, sum(rows[:i]), sum(rows)) for i, name in enumerate(names)}
+
+
+def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
+    """Sizes that a file gives, and those that are asked for.
+
+    Args:
+        file: File of the model.
+        sizes: Values of `SIZES` that are asked for, by name.
+
+    Raises:
+        UnsupportedError: The architecture is another, a size is missing or impossible, or there is no tokenizer.
+    """
+    architecture = str(file.fields.get("general.architecture"))
+    if architecture not in ARCHITECTURES:
+        raise UnsupportedError(
+            f"general.architecture must be one of {', '.join(ARCHITECTURES)}, it is {one_line(architecture)[:50]!r}; "
+            "import it from ONNX"
+        )
+    check_plain(file, architecture)
+    width = file.whole(f"{architecture}.embedding_length")
+    heads = file.whole(f"{architecture}.attention.head_count")
+    table = file.tensors.get("token_embd.weight")
+    vocab = table.shape[0] if table is not None else file.whole(f"{architecture}.vocab_size")
+    context = file.whole(f"{architecture}.context_length")
+    positions, tokens = read_sizes(sizes, min(context, file.whole(f"{architecture}.attention.sliding_window", context)))
+    config = LlamaConfig(
+        architecture=architecture,
+        layers=file.whole(f"{architecture}.block_count"),
+        width=width,
+        heads=heads,
+        groups=file.whole(f"{architecture}.attention.head_count_kv", heads),
+        depth=file.whole(f"{architecture}.attention.key_length", max(width // heads, 1)),
+        hidden=file.whole(f"{architecture}.feed_forward_length"),
+        vocab=vocab,
+        positions=positions,
+        tokens=tokens,
+        epsilon=file.real(f"{architecture}.attention.layer_norm_rms_epsilon"),
+        tied="output.weight" not in file.tensors,
+        biased="blk.0.attn_q.bias" in file.tensors,
+    )
+    check_heads(file, config)
+    check_tokenizer(file, config)
+    return config
+
+
+def read_sizes(sizes: Mapping[str, int], most: int) -> tuple[int, int]:
+    """Rows of the caches, and tokens of a call.
+
+    Raises:
+        UnsupportedError: A name is unknown, or a size is more than the model has positions.
+    """
+    for name in sizes:
+        if name not in SIZES:
+            raise UnsupportedError(f"sizes of a GGUF model are {', '.join(SIZES)}, got {name!r}; leave it out")
+    positions = sizes.get("positions", min(SIZES["positions"], most))
+    if positions > most:
+        raise UnsupportedError(f"positions must be at most {most}, got {positions}; try positions={most}")
+    tokens = sizes.get("tokens", min(SIZES["tokens"], positions))
+    if tokens > positions:
+        raise UnsupportedError(f"tokens must be at most {positions} positions, got {tokens}; raise positions")
+    return positions, tokens
+
+
+def check_plain(file: GGUFFile, architecture: str) -> None:
+    """Raise where a file needs what is not computed here.
+
+    Raises:
+        UnsupportedError: Experts, or rotary positions that are scaled in an unknown way.
+    """
+    if file.fields.get(f"{architecture}.expert_count"):
+        raise UnsupportedError("a model must have one MLP a block, this one has experts; import a dense model")
+    scaling = file.fields.get(f"{architecture}.rope.scaling.type", "none")
+    if scaling not in ("none", "linear") or "rope_factors_short.weight" in file.tensors:
+        said = one_line(str(scaling))[:50]
+        raise UnsupportedError(f"rotary positions must be scaled linearly or not, {said!r} is not known; import ONNX")
+
+
+def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
+    """Raise unless heads fit each other.
+
+    Raises:
+        UnsupportedError: Groups do not divide heads, or a head is partly turned, odd, or wider for values.
+    """
+    if config.heads % config.groups:
+        raise UnsupportedError(
+            f"head_count_kv must divide head_count, got {config.groups} and {config.heads}; convert it again"
+        )
+    turned = file.whole(f"{config.architecture}.rope.dimension_count", config.depth)
+    of_values = file.whole(f"{config.architecture}.attention.value_length", config.depth)
+    if config.depth % 2 or {turned, of_values} != {config.depth}:
+        raise UnsupportedError(
+            f"heads must be of one even width and turned whole, keys are {config.depth}, values {of_values}, "
+            f"turned {turned}; import it from ONNX"
+        )
+
+
+def check_tokenizer(file: GGUFFile, config: LlamaConfig) -> None:
+    """Raise unless the file has a text for every token.
+
+    Raises:
+        UnsupportedError: The list is missing, or of another length.
+    """
+    count = file.lengths.get("tokenizer.ggml.tokens", 0)
+    if count != config.vocab:
+        said = f"has {count} tokens" if count else "is missing"
+        raise UnsupportedError(
+            f"tokenizer.ggml.tokens must have the {config.vocab} tokens of the embedding, it {said}; convert it again"
+        )
+
+
+def rotary_tables(file: GGUFFile, config: LlamaConfig) -> dict[str, Array]:
+    """Cosines and sines of all positions, ``(P, D / 2)`` in f32, of angles in float64.
+
+    Raises:
+        UnsupportedError: A number or tensor that scales them is wrong.
+    """
+    half, prefix = config.depth // 2, f"{config.architecture}.rope"
+    base = file.real(f"{prefix}.freq_base", ROTARY_BASE)
+    frequency = base ** (-np.arange(half) / half)
+    if file.fields.get(f"{prefix}.scaling.type") == "linear":
+        frequency /= file.real(f"{prefix}.scaling.factor")
+    if "rope_freqs.weight" in file.tensors:
+        frequency /= file.tensor("rope_freqs.weight", (half,)).numbers(0, half)
+    angle = np.outer(np.arange(config.positions), frequency)
+    return {"rope_cos": np.cos(angle).astype(np.float32), "rope_sin": np.sin(angle).astype(np.float32)}
