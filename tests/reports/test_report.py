@@ -291,6 +291,110 @@ def test_a_click_on_a_head_sorts_tables_and_tasks(visit):
     assert said == []
 
 
+SIZES = pytest.mark.parametrize("size", [(1400, 900), PHONE], ids=str)
+
+
+def sized(size):
+    return {"viewport": {"width": size[0], "height": size[1]}}
+
+
+def is_no_wider(page, size):
+    return page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+@SIZES
+def test_tasks_are_chosen_and_columns_hidden(visit, size):
+    page, said = visit("bundle", **sized(size))
+    tasks, tools = page.locator(".tasks > details"), page.locator(".tools:has(+ .tasks)")
+    whole = tasks.count()
+    tools.locator("input[type=search]").fill("matmul BIAS")
+    assert 0 < page.locator(".tasks > details:visible").count() < whole
+    assert (
+        tools.locator("output").text_content() == f"{page.locator('.tasks > details:visible').count()} of {whole} tasks"
+    )
+    tools.locator("input[type=search]").fill("")
+    assert page.locator(".tasks > details:visible").count() == whole
+    tools.locator("summary").click()
+    assert tools.get_by_label("task", exact=True).is_disabled()
+    family = page.locator(".tasks > details:first-of-type summary > span:nth-of-type(8)")
+    assert family.is_visible()
+    tools.get_by_label("family").uncheck()
+    assert not family.is_visible()
+    shown = page.locator(".tasks > details summary").first.evaluate("s => getComputedStyle(s).gridTemplateColumns")
+    assert size == PHONE or len(shown.split()) == 7
+    tools.get_by_label("family").check()
+    assert family.is_visible()
+    assert is_no_wider(page, size)
+    assert said == []
+
+
+@SIZES
+def test_columns_of_tables_are_hidden_and_come_back(visit, size):
+    page, _ = visit("bundle", **sized(size))
+    table = page.locator("#time table[data-sortable]").first
+    tools = page.locator("#time .tools").first
+    tools.locator("summary").click()
+    last = tools.locator("input").count() - 1
+    cell = table.locator("tbody tr").first.locator("th, td").nth(last)
+    assert cell.is_visible()
+    tools.locator("input").nth(last).uncheck()
+    assert not cell.is_visible()
+    assert is_no_wider(page, size)
+
+
+@SIZES
+def test_a_picture_is_enlarged_zoomed_moved_and_put_back(visit, size):
+    page, said = visit("bundle", **sized(size))
+    figure, svg = page.locator("figure").first, page.locator("figure svg").first
+    before, box = svg.get_attribute("viewBox"), svg.bounding_box()
+    svg.click()
+    large = page.locator("dialog[open] svg")
+    assert large.bounding_box()["height"] > box["height"]
+    page.get_by_role("button", name="Zoom in").click()
+    zoomed = [float(each) for each in large.get_attribute("viewBox").split()]
+    assert zoomed[2] == pytest.approx(0.8 * float(before.split()[2]))
+    large.hover()
+    page.mouse.wheel(0, -100)
+    page.mouse.down()
+    page.mouse.move(size[0] / 3, size[1] / 3)
+    page.mouse.up()
+    moved = [float(each) for each in large.get_attribute("viewBox").split()]
+    assert moved[2] < zoomed[2]
+    assert moved[0] > zoomed[0]
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog[open]", state="hidden")
+    assert figure.locator("svg").get_attribute("viewBox").split() == before.split()
+    figure.locator(".enlarge").press("Enter")
+    assert page.locator("dialog[open] svg").count() == 1
+    page.get_by_role("button", name="Close").click()
+    assert figure.locator("svg").count() == 1
+    assert said == []
+
+
+@SIZES
+def test_a_command_is_copied(visit, size):
+    page, said = visit("bundle", **sized(size), permissions=["clipboard-read", "clipboard-write"])
+    row = page.locator(".commands > div", has_text="autotune replay bundle")
+    row.locator("button").click()
+    row.get_by_text("Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == "autotune replay bundle"
+    assert page.locator(".commands > div", has_text="# build it again").locator("button").count() == 0
+    assert is_no_wider(page, size)
+    assert said == []
+
+
+def test_colours_are_chosen(visit):
+    page, _ = visit("bundle", color_scheme="dark")
+    assert luminance(page, "backgroundColor") < 60
+    light = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--c0072b2')")
+    for scheme, is_dark in (("light", False), ("dark", True), ("as the system", True)):
+        page.locator(".scheme").click()
+        assert page.locator(".scheme").text_content() == f"Colours: {scheme}"
+        assert (luminance(page, "backgroundColor") < 60) == is_dark
+        ink = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--c0072b2')")
+        assert (ink == light) == is_dark
+
+
 def test_what_has_no_number_is_sorted_last(visit):
     page, _ = visit("bundle")
     lines = "list => [...list.querySelectorAll(':scope > details > summary')]"
