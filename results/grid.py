@@ -64,7 +64,7 @@ def measure(
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
         names.write("\n".join(left))
         names.flush()
-        run(["import-tasks", names.name, *options]).wait()
+        run(["import-tasks", names.name, *options, *(["--again"] if again else [])]).wait()
         options += ["--trials", str(trials), "--lock", lock, "--without", without, "--times" if times else "--no-times"]
         running = run(["time-tasks", names.name, *options])
         for line in running.stdout or ():

@@ -70,7 +70,7 @@ def chosen(seed: int, names: Path) -> list[GridTask]:
 
 
 @app.command()
-def import_tasks(names: Names, seed: Seed = 0) -> None:
+def import_tasks(names: Names, seed: Seed = 0, again: bool = False) -> None:
     """Write tasks as models and import them, unless that was done."""
     import onnx.reference  # noqa: F401 - loaded once, before processes begin
     import torch
@@ -79,7 +79,7 @@ def import_tasks(names: Names, seed: Seed = 0) -> None:
     torch.set_num_threads(1)
     from payload.importers.onnx_convert import convert
 
-    left = [task for task in chosen(seed, names) if not (folder_of(seed, task) / "ready").exists()]
+    left = [task for task in chosen(seed, names) if again or not (folder_of(seed, task) / "ready").exists()]
     each_alone(partial(import_task, seed, convert), left)
 
 

@@ -31,6 +31,7 @@ from payload.importers.onnx_domains import use_standard_ops
 from payload.importers.onnx_files import external_files
 from payload.importers.onnx_nodes import facts_of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
+from payload.importers.onnx_phases import write_phases
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
 from payload.importers.onnx_runtime import ask_runtime
 from payload.importers.onnx_scan import decompose_sums
@@ -81,6 +82,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     results, oracle = ask_runtime(path, model, weights, inputs, recorded)
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     widen_unsigned(model, weights)
+    write_phases(model, weights)
     write_plainly(model)
     decompose_sums(model)
     weights |= take_weights(graph)

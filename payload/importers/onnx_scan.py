@@ -1,4 +1,7 @@
-"""Partial sums of ONNX models, written as sums of small blocks."""
+"""Partial sums of ONNX models that leave an element out or begin at the end, written as sums of small blocks.
+
+All others are loops, which `payload.importers.scan_loops` writes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ AXES_ARE_INPUTS = 13  # the first version of the operators where they are
 
 
 def decompose_sums(model: "ModelProto") -> None:
-    """Write partial sums of f32 along a known axis as sums of blocks, in place; see `payload.importers.scan`."""
+    """Write such partial sums of f32 along a known axis as sums of blocks, in place; see `payload.importers.scan`."""
     from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
 
     graph = model.graph
@@ -30,12 +33,12 @@ def decompose_sums(model: "ModelProto") -> None:
     for number, node in enumerate(graph.node):
         kind = shapes.get(node.input[0]) if node.op_type == "CumSum" and node.input[1] in known else None
         sound = kind is not None and all(dim.dim_value for dim in kind.shape.dim) and version >= AXES_ARE_INPUTS
-        if kind is None or not sound or kind.elem_type != TensorProto.FLOAT:
+        said = {attribute.name: bool(attribute.i) for attribute in node.attribute}
+        if kind is None or not sound or kind.elem_type != TensorProto.FLOAT or not any(said.values()):
             nodes.append(node)
             continue
         shape = [dim.dim_value for dim in kind.shape.dim]
         axis = int(to_array(known[node.input[1]]).reshape(())) % len(shape)
-        said = {attribute.name: bool(attribute.i) for attribute in node.attribute}
         writer = ScanWriter(graph, f"cumsum_{number}", reverse=said.get("reverse", False))
         found = writer.sums(node.input[0], shape, axis, exclusive=said.get("exclusive", False))
         writer.add("Identity", found, into=node.output[0])

@@ -1,0 +1,176 @@
+"""Transposed convolutions of ONNX models, written as dense ones: one for every phase of the stride, all in one.
+
+    y[s q + r] = sum over j of x[q - j] w[s j + r]   ->   a convolution by s channels a channel, spread over places
+
+torch-mlir puts zeros between the places of what is read and turns the kernel around in every call; here nothing is
+multiplied by a zero but where the stride does not divide the kernel, and kernels, which must be weights, lie as they
+are read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
+from payload.importers.onnx_origins import take_origin
+from payload.importers.onnx_values import replace_all
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+KERNEL, BIAS = 1, 2  # places among the inputs
+
+
+def write_phases(model: "ModelProto", weights: dict[str, Array]) -> None:
+    """Write transposed convolutions by weights as dense ones, in place; weights that nobody reads then are given up.
+
+    Args:
+        model: Model whose shapes are inferred.
+        weights: Arrays of the graph's inputs that are weights, by name.
+    """
+    graph = model.graph
+    facts, nodes = facts_of(graph), list["NodeProto"]()
+    for number, node in enumerate(graph.node):
+        writer = NodeWriter(graph, f"phases_{number}")
+        written = node.op_type == "ConvTranspose" and write_dense(writer, node, facts, weights)
+        nodes += take_origin(writer.nodes, node) if written else [node]
+    replaced = {name for node in graph.node if node.op_type == "ConvTranspose" for name in node.input}
+    replace_all(graph.node, nodes)
+    unread = replaced - {name for node in graph.node for name in node.input}
+    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in unread & weights.keys()])
+    for name in unread & weights.keys():
+        del weights[name]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """One dimension of a transposed convolution.
+
+    Attributes:
+        stride: Places of the result for one of what is read.
+        taps: Elements of the kernel that a phase multiplies by, at most.
+        first: First group of a place for each phase that the result has a part of.
+        pads: Zeros before and behind what is read, of the dense convolution.
+        skipped: Places of the first group that are no part of the result.
+        size: Places of the result.
+    """
+
+    stride: int
+    taps: int
+    first: int
+    pads: tuple[int, int]
+    skipped: int
+    size: int
+
+    @property
+    def groups(self) -> int:
+        """Groups of places."""
+        return -(-(self.skipped + self.size) // self.stride)
+
+
+def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: int) -> Phases | None:
+    """The phases of a dimension; `None` where the dense convolution would not read all of its input.
+
+    Args:
+        given: Places of what is read.
+        kernel: Elements of the kernel.
+        stride: Places of the result for one of what is read.
+        pads: Places that are cut off before and behind.
+        more: Places that are added behind.
+
+    Example:
+        >>> phases_of(5, 3, 2, (0, 0), 0)
+        Phases(stride=2, taps=2, first=0, pads=(1, 1), skipped=0, size=11)
+        >>> phases_of(5, 2, 2, (3, 3), 0) is None
+        True
+    """
+    taps = -(-kernel // stride)
+    size = (given - 1) * stride + kernel + more - sum(pads)
+    first, last = pads[0] // stride, (pads[0] + size - 1) // stride
+    around = (taps - 1 - first, last - given + 1)
+    if min(around) < 0 or last > given + taps - 2:
+        return None
+    return Phases(stride, taps, first, around, pads[0] - stride * first, size)
+
+
+def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weights: dict[str, Array]) -> bool:
+    """Write one as a dense convolution; tells whether it could be."""
+    x, kernel = node.input[0], weights.get(node.input[KERNEL])
+    bias = weights.get(node.input[BIAS]) if len(node.input) > BIAS else None
+    is_odd = of(node, "auto_pad", "NOTSET") != "NOTSET" or of(node, "output_shape", None) is not None
+    if kernel is None or x not in facts.shapes or is_odd or (len(node.input) > BIAS and bias is None):
+        return False
+    rank, group = kernel.ndim - 2, of(node, "group", 1)
+    if set(of(node, "dilations", [1])) != {1} or rank < 1:
+        return False
+    n, _, *given = facts.shapes[x]
+    strides, pads = of(node, "strides", [1] * rank), of(node, "pads", [0] * 2 * rank)
+    added = of(node, "output_padding", [0] * rank)
+    found = [
+        phases_of(given[d], kernel.shape[2 + d], strides[d], (pads[d], pads[rank + d]), added[d]) for d in range(rank)
+    ]
+    axes = [each for each in found if each is not None]
+    if len(axes) < rank:
+        return False
+    write_spread(writer, node, [n, *given], arranged(kernel, axes, group), bias, axes)
+    return True
+
+
+def arranged(kernel: Array, axes: Sequence[Phases], group: int) -> Array:
+    """A kernel ``(C, M / group, k..)`` as that of a dense convolution, ``(M s.., C / group, taps..)``.
+
+    Example:
+        >>> arranged(np.array([[[1, 2, 3]]]), [Phases(2, 2, 0, (1, 1), 0, 11)], 1)[:, 0]
+        array([[3, 1],
+               [0, 2]])
+    """
+    channels, made, *sides = kernel.shape
+    wide = [(0, axis.stride * axis.taps - side) for axis, side in zip(axes, sides, strict=True)]
+    rank = len(axes)
+    apart = np.pad(kernel, [(0, 0), (0, 0), *wide]).reshape(
+        group, channels // group, made, *(size for axis in axes for size in (axis.taps, axis.stride))
+    )
+    taps, strides = [3 + 2 * d for d in range(rank)], [4 + 2 * d for d in range(rank)]
+    turned = np.flip(apart, tuple(taps)).transpose(0, 2, *strides, 1, *taps)
+    phases = prod(axis.stride for axis in axes)
+    return np.ascontiguousarray(turned.reshape(group * made * phases, channels // group, *(axis.taps for axis in axes)))
+
+
+def write_spread(  # noqa: PLR0917 - each is of another kind
+    writer: NodeWriter,
+    node: "NodeProto",
+    given: Sequence[int],
+    kernel: Array,
+    bias: Array | None,
+    axes: Sequence[Phases],
+) -> None:
+    """A dense convolution, whose channels are then spread over the places of a group, and what is too much cut off."""
+    rank, phases = len(axes), prod(axis.stride for axis in axes)
+    made = kernel.shape[0] // phases
+    inputs = [node.input[0], writer.constant(kernel)]
+    if bias is not None:
+        inputs.append(writer.constant(np.repeat(bias, phases)))
+    around = [axis.pads[side] for side in (0, 1) for axis in axes]
+    is_whole = all(axis.skipped == 0 and axis.groups * axis.stride == axis.size for axis in axes)
+    into = node.output[0]
+    dense = writer.add(
+        "Conv",
+        *inputs,
+        into=into if phases == 1 and is_whole else "",
+        kernel_shape=list(kernel.shape[2:]),
+        pads=around,
+        group=of(node, "group", 1),
+    )
+    if phases > 1:
+        apart = writer.reshape(dense, given[0], made, *(axis.stride for axis in axes), *(axis.groups for axis in axes))
+        order = [0, 1, *(2 + d + of_group for d in range(rank) for of_group in (rank, 0))]
+        turned = writer.add("Transpose", apart, perm=order)
+        sizes = [axis.groups * axis.stride for axis in axes]
+        dense = writer.reshape(turned, given[0], made, *sizes, into=into if is_whole else "")
+    if not is_whole:
+        bounds = [[axis.skipped for axis in axes], [axis.skipped + axis.size for axis in axes], range(2, 2 + rank)]
+        writer.add("Slice", dense, *(writer.numbers(*each) for each in bounds), into=into)
