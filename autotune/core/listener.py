@@ -33,6 +33,13 @@ class Listener:
             sentence: Sentence to show.
         """
 
+    def interim(self, sentence: str) -> None:
+        """Called with a part of the result that is known before the run ends.
+
+        Args:
+            sentence: Sentence to show; the result has it too, measured better.
+        """
+
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """Called after each trial of a search.
 
@@ -91,6 +98,10 @@ class NoteKeeper(Listener):
         """Keep it, and pass it on."""
         self.notes.append(sentence)
         self._listener.note(sentence)
+
+    def interim(self, sentence: str) -> None:
+        """Pass it on."""
+        self._listener.interim(sentence)
 
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """Pass it on."""

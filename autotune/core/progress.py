@@ -132,6 +132,10 @@ class ProgressLine(Status):
         """Print what a reader must know."""
         self._line.console.print(f"autotune: {one_line(sentence)}")
 
+    def interim(self, sentence: str) -> None:
+        """Print what is known already."""
+        self._line.console.print(f"  {one_line(sentence)}")
+
     def refresh(self) -> None:
         """Hand it to the line, which is drawn ten times a second."""
         self._line.update(self._task, description=self.sentence)

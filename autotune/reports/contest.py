@@ -77,17 +77,13 @@ class Contest(Closing):
                 self._enter_library(contender, entry, entry.contender)
 
     def _tell(self, name: str) -> None:
-        """Say who enters now, and how who came last did."""
-        before = ""
-        if self.contenders:
-            last = self.contenders[-1].name
-            standing = self.standings[last]
-            did = f"about {duration(standing.seconds)}" if standing.status == "ok" else standing.status
-            before = f"; {last}: {did}"
-        self._listener.stage(f"preparing and verifying {name}, {self._progress}{before}")
+        """Say who enters now."""
+        self._listener.stage(f"preparing and verifying {name}, {self._progress}")
 
     def _note(self, contender: Contender, standing: Standing, contestant: Contestant | None = None) -> None:
-        """Make a row; its contestant races if it is right."""
+        """Make a row, and tell of it; its contestant races if it is right."""
+        said = f"verified, first call {duration(standing.seconds)}" if standing.status == "ok" else standing.status
+        self._listener.interim(f"{contender.name}: {said}")
         self.contenders.append(contender)
         self.standings[contender.name] = standing
         if contestant is not None and standing.status == "ok":

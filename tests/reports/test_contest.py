@@ -180,13 +180,21 @@ def test_ways_that_take_minutes_to_prepare_are_run_only_where_they_are_asked_for
     )
 
 
-def test_who_enters_is_told_with_how_many_and_how_the_one_before_did(ours):
-    listener, payload = Recorder(), load_payload(TINY)
+def test_who_enters_is_told_with_how_many_and_how_each_did(ours):
+    class Told(Recorder):
+        def interim(self, sentence):
+            self.stages.append(sentence)
+
+    listener, payload = Told(), load_payload(TINY)
     names = ("raises", "looks_around")
     libraries = [Contender(name, Entry(name, payload, Strange(name))) for name in names]
     with Contest(MACHINE, ours, listener) as held:
         held.enter([Contender("default", Entry("default", payload, Candidate(None, PLAIN))), *libraries])
-    first, second, third = (said for said in listener.stages if said.startswith("preparing"))
-    assert first == "preparing and verifying default, 1 of 3"
-    assert second.startswith("preparing and verifying raises, 2 of 3; default: about ")
-    assert third == "preparing and verifying looks_around, 3 of 3; raises: failed"
+    told = [said for said in listener.stages if said.startswith(("preparing", "default", "raises"))]
+    assert told[0] == "preparing and verifying default, 1 of 3"
+    assert told[1].startswith("default: verified, first call ")
+    assert told[2:] == [
+        "preparing and verifying raises, 2 of 3",
+        "raises: failed",
+        "preparing and verifying looks_around, 3 of 3",
+    ]
