@@ -86,6 +86,16 @@ def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warmly, tmp_path
         shutil.copytree(request.getfixturevalue("shared"), tmp_path, dirs_exist_ok=True)
         steps = steps[1:]
     run(steps, tmp_path, warmly)
+    if page.name == "README.md":
+        assert_ignored({path.name for path in tmp_path.iterdir()} - {"page.py"})
+
+
+def assert_ignored(names):
+    """Whatever commands of the README leave in a clone, `git status` stays clean."""
+    said = subprocess.run(
+        ["git", "check-ignore", "--no-index", *sorted(names)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert set(said.stdout.split()) == names
 
 
 def run(steps, folder, where):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
@@ -28,6 +29,7 @@ from autotune.tuning.stages.user_script import open_own, own_of, own_script, par
 from autotune.worker.loading.reading import ScriptFile, compile_to, open_payload, script_text
 
 DEFAULT = "default"
+WIDTH, INDENT = 80, "    "  # of knobs
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
 
 
@@ -135,15 +137,15 @@ def covering(family: Family, tasks: Sequence[Task], payload: Payload) -> Family:
 def list_tasks(
     tasks: Sequence[Task], recorded: Mapping[str, Any] | None, machine: Machine, own: Family | None
 ) -> Iterator[str]:
-    """A line a task: as a bundle records it, else as it is compiled without any search."""
+    """A task after the other: as a bundle records it, else as it is compiled without any search."""
     if recorded is not None:
         tasks_now = {each.tag: each for each in tasks}
         for tag, record in recorded.items():
-            yield describe(tag, record) + others(tasks_now.get(tag), record["schedule"])
+            yield describe(tag, record, others(tasks_now.get(tag), record["schedule"]))
         return
     for task in tasks:
         record = as_recorded(task, None, machine, own).record()
-        yield describe(task.tag, record) + others(task, record["schedule"])
+        yield describe(task.tag, record, others(task, record["schedule"]))
 
 
 def list_uncovered(ops: Sequence[UncoveredOp]) -> Iterator[str]:
@@ -248,7 +250,7 @@ def show_difference(
 def others(task: Task | None, mine: str | None) -> str:
     """The families that cover a task besides the one it is compiled with; nothing of a task that is no more."""
     names = [family.name for family in families_for(task) if family.name != mine] if task is not None else []
-    return f"  (also {', '.join(names)})" if names else ""
+    return f" (also {', '.join(names)})" if names else ""
 
 
 def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine) -> Shown:
@@ -267,9 +269,10 @@ def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine)
     return Shown(compiled.text, str(compiled.buffers) if compiled.buffers is not None else UNPLANNED)
 
 
-def describe(tag: str, record: Mapping[str, Any]) -> str:
-    """One line of a task: how often it is in the text, how often a call runs it, and how it is compiled."""
+def describe(tag: str, record: Mapping[str, Any], also: str = "") -> str:
+    """A task: how often it is in the text, how often a call runs it, how it is compiled; its knobs in lines below."""
     config = record["config"]
-    knobs = " ".join(f"{name}={value}" for name, value in config.items()) if config is not None else ""
-    how = f"{record['schedule']}: {knobs}" if config is not None else "plain lowering"
-    return f"{tag}  ops {record['ops']}, runs {record['count']}  {how}"
+    how = record["schedule"] if config is not None else "plain lowering"
+    knobs = " ".join(f"{name}={value}" for name, value in (config or {}).items())
+    lines = wrap(knobs, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
+    return "\n".join([f"{tag}  ops {record['ops']}, runs {record['count']}  {how}{also}", *lines])

@@ -176,7 +176,10 @@ def test_a_family_that_covers_nothing_is_refused(tmp_path):
 
 
 def test_stage_tasks_names_the_others_that_cover_a_task():
-    assert show(SPEC, "tasks").text.endswith("(also vectorize)")
+    first, *knobs = show(SPEC, "tasks").text.splitlines()
+    assert first.endswith("(also vectorize)")
+    assert knobs
+    assert all(line.startswith("    ") and len(line) <= 80 for line in knobs)
 
 
 def test_sentences_of_ours_pass_a_guard_as_they_are(task):
