@@ -129,3 +129,39 @@ def test_what_is_added_along_a_part_of_the_rows_stays_behind_the_reshape(tmp_pat
     simple = rewritten(payload.text, share_matrices, reshape_after_elementwise)
     assert "tensor<36x4xf32>" in simple
     assert "ins(%expanded" in simple
+
+
+# q k^T of one head: k is itself the product of a batch of one, whose matrix is written as a copy.
+SCORES = """#copied = affine_map<(b, k, n) -> (k, n)>
+#whole = affine_map<(b, k, n) -> (b, k, n)>
+func.func @f(%x: tensor<1x6x8xf32>, %wq: tensor<8x8xf32>, %wk: tensor<8x8xf32>, %wv: tensor<8x8xf32>)
+    -> (tensor<1x6x6xf32>, tensor<1x6x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c = tensor.empty() : tensor<1x8x8xf32>
+  %e = tensor.empty() : tensor<1x6x8xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x6x8xf32>) -> tensor<1x6x8xf32>
+  PRODUCTS
+  %te = tensor.empty() : tensor<1x8x6xf32>
+  %kt = linalg.transpose ins(%k : tensor<1x6x8xf32>) outs(%te : tensor<1x8x6xf32>) permutation = [0, 2, 1]
+  %se = tensor.empty() : tensor<1x6x6xf32>
+  %sz = linalg.fill ins(%zero : f32) outs(%se : tensor<1x6x6xf32>) -> tensor<1x6x6xf32>
+  %s = linalg.batch_matmul ins(%q, %kt : tensor<1x6x8xf32>, tensor<1x8x6xf32>) outs(%sz : tensor<1x6x6xf32>)
+    -> tensor<1x6x6xf32>
+  return %s, %v : tensor<1x6x6xf32>, tensor<1x6x8xf32>
+}"""
+PRODUCT = """%cNAME = linalg.generic {indexing_maps = [#copied, #whole],
+                                          iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%wNAME : tensor<8x8xf32>) outs(%c : tensor<1x8x8xf32>) {
+  ^bb0(%i: f32, %o: f32):
+    linalg.yield %i : f32
+  } -> tensor<1x8x8xf32>
+  %NAME = linalg.batch_matmul ins(%x, %cNAME : tensor<1x6x8xf32>, tensor<1x8x8xf32>) outs(%z : tensor<1x6x8xf32>)
+    -> tensor<1x6x8xf32>"""
+
+
+def test_a_product_may_read_what_was_a_product_of_a_batch(tmp_path):
+    products = "\n  ".join(PRODUCT.replace("NAME", name) for name in "qkv")
+    payload = loaded(tmp_path, SCORES.replace("PRODUCTS", products))
+    simple = rewritten(payload.text, share_matrices)
+    assert "batch_matmul" not in simple
+    check_result(payload, simple)

@@ -58,9 +58,14 @@ def share_matrices(module: ir.Module) -> None:
     Reshapes and transposes may stand between the copy and the product: importers write a Linear over ``(n, h, w, c)``
     as copies of its matrix for ``n`` and ``h``, which they then make one dimension.
     """
-    found = [(op, matrix) for op in every_op(module) if (matrix := shared_matrix(op)) is not None]
-    m, n, k = (ir.AffineDimExpr.get(d) for d in range(3)) if found else (None,) * 3
-    for op, matrix in found:
+    batches = [op for op in every_op(module) if op.name == "linalg.batch_matmul"]
+    m, n, k = (ir.AffineDimExpr.get(d) for d in range(3)) if batches else (None,) * 3
+    is_changed = False
+    for op in batches:
+        matrix = shared_matrix(op)  # of the module as it is now: it may be the result of a product before this one
+        if matrix is None:
+            continue
+        is_changed = True
         a, _, c = op.operands
         with ir.InsertionPoint(op), op.location:
             reads = [[m, k], [n, k] if matrix.is_transposed else [k, n], [m, n]]
@@ -69,7 +74,7 @@ def share_matrices(module: ir.Module) -> None:
             whole = unflat(product, ROWS, op.results[0].type.shape)
         op.results[0].replace_all_uses_with(whole)
         op.erase()
-    if found:
+    if is_changed:
         run_passes(module, "builtin.module(canonicalize,cse)")
 
 
