@@ -1,8 +1,10 @@
 """Imported folders: text is parsed apart, what describes it is data with laws, and no record has anything imported."""
 
+import json
 import os
 
 import numpy as np
+import psutil
 import pytest
 from import_support import PRODUCT, describe, import_product, named
 
@@ -10,6 +12,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
 from autotune.core.host.machine import this_machine
+from autotune.core.host.tensor_file import hash_file, map_tensors, write_tensors
 from autotune.core.plugs.imported import ORACLE, TEXT, WEIGHTS
 from autotune.registry import load_baseline
 from autotune.worker.loading.reading import open_payload, partition
@@ -122,3 +125,47 @@ def test_an_import_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         open_payload(tmp_path / "model.onnx")
     assert not list((tmp_path / "cache" / "autotune" / "imports").iterdir())
+
+
+def refer_to_weights(folder):
+    """Move a folder's weights elsewhere, and let it refer to them by hash; gives the file."""
+    elsewhere = folder.parent / "elsewhere.safetensors"
+    (folder / WEIGHTS).rename(elsewhere)
+    describe(folder, weights=[{"path": "../elsewhere.safetensors", "sha256": hash_file(elsewhere)}])
+    return elsewhere
+
+
+def test_weights_stay_where_they_lie_and_are_known_by_their_hash(folder):
+    before = open_payload(folder).make_inputs(0)["w"]
+    elsewhere = refer_to_weights(folder)
+    payload = open_payload(folder)
+    np.testing.assert_array_equal(payload.make_inputs(0)["w"], before)
+    with Worker() as worker:
+        (found,) = worker.evaluate(Job(payload, (Candidate(None, load_baseline("loops").pipeline),), this_machine()))
+    assert found.outcome == "ok"
+    data = bytearray(elsewhere.read_bytes())
+    data[-1] ^= 1
+    elsewhere.write_bytes(data)
+    with pytest.raises(PayloadError, match=r"must have sha256 \w{12}.., they have \w{12}..; restore it") as error:
+        open_payload(folder)
+    assert "\n" not in str(error.value)
+    elsewhere.unlink()
+    with pytest.raises(PayloadError, match=r"weights must be readable, .* is not: No such file"):
+        open_payload(folder)
+
+
+def test_large_weights_are_mapped_and_not_read(tmp_path):
+    path, size = tmp_path / "large.safetensors", 3 << 30
+    write_tensors(path, {"w": np.ones((8, 16), np.float32)})
+    text = path.read_bytes()
+    large = {"dtype": "F32", "shape": [size // 4], "data_offsets": [512, 512 + size]}
+    small = {"dtype": "F32", "shape": [8, 16], "data_offsets": [0, 512]}
+    header = json.dumps({"w": small, "large": large}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + text[-512:])
+    os.truncate(path, 8 + len(header) + 512 + size)  # a hole: it takes no room on the disk
+    before = psutil.Process().memory_info().rss
+    held = map_tensors(path)
+    assert held["large"].shape == (size // 4,)
+    assert held["large"][-1] == 0
+    np.testing.assert_array_equal(held["w"], np.ones((8, 16)))
+    assert psutil.Process().memory_info().rss - before < 64 << 20

@@ -1,8 +1,9 @@
 """A folder that an importer wrote as a payload: names, weights and recorded results around the text."""
 
 import json
+import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from autotune.core.errors import PayloadError
 from autotune.core.host.files import check_file, read_file
 from autotune.core.host.readable import allow_reading
+from autotune.core.host.tensor_file import TensorEntry, hash_file, map_tensors, read_header
 from autotune.core.payload import UNPROVED, Argument, Array, Payload, random_array
 from autotune.core.plugs.imported import (
     DESCRIPTION,
@@ -54,9 +56,9 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
     arguments = tuple(map(described, text.arguments, model.arguments, names))
     tensors = tuple(zip(names, model.arguments, strict=True))
     recorded = folder / ORACLE if (folder / ORACLE).exists() else None
-    weights = folder / WEIGHTS if (folder / WEIGHTS).exists() or model.importer != "mlir" else None
+    weights = weight_files(folder, model)
     check_weights(weights, arguments, dict(tensors))
-    allow_reading(*filter(None, (weights, recorded)))
+    allow_reading(*weights, *filter(None, (recorded,)))
     derived = model.importer != "mlir"  # that one's text is the user's own
     doubts = (UNPROVED,) if derived and recorded is None else ()
     return replace(
@@ -114,32 +116,59 @@ def described(argument: Argument, said: ModelArgument, name: str) -> Argument:
     return replace(argument, name=name, role=said.role, low=said.low, high=said.high)
 
 
-def check_weights(path: Path | None, arguments: tuple[Argument, ...], tensors: Mapping[str, ModelArgument]) -> None:
+def weight_files(folder: Path, model: ImportedModel) -> tuple[Path, ...]:
+    """Files that hold a folder's weights: its own comes last, and counts where two hold one.
+
+    Raises:
+        PayloadError: A file that the folder refers to is missing, or is another by its hash.
+    """
+    others = []
+    for each in model.weights:
+        path = Path(os.path.normpath(folder / each.path))
+        try:
+            found = hash_file(path)
+        except OSError as error:
+            raise PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; restore it") from error
+        if found != each.sha256:
+            raise PayloadError(
+                f"weights in {path} must have sha256 {each.sha256[:12]}.., they have {found[:12]}..; restore it, or "
+                "import the model again"
+            )
+        others.append(path)
+    own = folder / WEIGHTS
+    is_own = own.exists() or (model.importer != "mlir" and not others)
+    return (*others, own) if is_own else tuple(others)
+
+
+def check_weights(paths: Sequence[Path], arguments: tuple[Argument, ...], tensors: Mapping[str, ModelArgument]) -> None:
     """Refuse weights that are not what the text wants, before any work is done with them.
 
     Raises:
         PayloadError: One is missing, of another shape, or holds whole numbers for others, or the other way round.
     """
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - only for imported models
-
-    if path is None or not any(argument.role == "weight" for argument in arguments):
+    if not paths or not any(argument.role == "weight" for argument in arguments):
         return
-    try:
-        check_file(path)
-        with safe_open(path, framework="np") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-            shapes = {name: tuple(each.get_shape()) for name, each in slices.items()}
-            kinds = {name: str(each.get_dtype()) for name, each in slices.items()}
-    except (OSError, SafetensorError) as error:
-        raise PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; import it again") from error
+    stored: dict[str, TensorEntry] = {}
+    for path in paths:
+        try:
+            stored |= read_header(path)
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+    where = paths[-1]
     for argument in arguments:
         said = tensors[argument.name]
-        found = said.arranged(shapes[said.name]) if said.name in shapes else None
-        if argument.role == "weight" and found != argument.shape:
-            is_now = shapes.get(said.name, "missing")
-            raise PayloadError(f"weight {said.name} in {path} must have shape {argument.shape}, is {is_now}")
-        if argument.role == "weight" and is_float(kinds[said.name]) != is_float(argument.dtype):
-            raise PayloadError(f"weight {said.name} in {path} must be {argument.dtype}, is {kinds[said.name]}")
+        held = stored.get(said.name)
+        found = said.arranged(held.shape) if held is not None else None
+        if argument.role == "weight" and (held is None or found != argument.shape):
+            is_now = held.shape if held is not None else "missing"
+            raise PayloadError(f"weight {said.name} in {where} must have shape {argument.shape}, is {is_now}")
+        if argument.role == "weight" and held is not None and is_float(held.kind) != is_float(argument.dtype):
+            raise PayloadError(f"weight {said.name} in {where} must be {argument.dtype}, is {held.kind}")
+
+
+def unreadable(path: Path, error: Exception) -> PayloadError:
+    """The error of weights that cannot be read."""
+    return PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; import it again")
 
 
 def why_unread(error: Exception) -> str:
@@ -153,14 +182,14 @@ def is_float(dtype: str) -> bool:
 
 
 def make_inputs(
-    arguments: tuple[Argument, ...], tensors: Tensors, weights: Path | None, recorded: Path | None, seed: int
+    arguments: tuple[Argument, ...], tensors: Tensors, weights: tuple[Path, ...], recorded: Path | None, seed: int
 ) -> dict[str, Array]:
     """The model's weights, and its recorded inputs; seeds behind the recorded ones begin again with the first.
 
     Args:
         arguments: Arguments of the payload.
         tensors: Name of each, and the model's tensor.
-        weights: File of weights, if there is one.
+        weights: Files of weights.
         recorded: File of recorded inputs, if there is one.
         seed: Seed of the inputs.
 
@@ -168,15 +197,15 @@ def make_inputs(
         PayloadError: A file is missing or damaged by now.
     """
     takes_weights = any(argument.role == "weight" for argument in arguments)
-    held = read_weights(weights) if weights is not None and takes_weights else {}
+    held = read_weights(weights) if takes_weights else {}
     given = read_recorded(recorded) if recorded is not None else {}
     rng = np.random.default_rng(seed)
     place = SEEDS[seed % len(SEEDS)]
     found = {}
     for argument, (_, said) in zip(arguments, tensors, strict=True):
-        if argument.role == "weight" and weights is not None:
+        if argument.role == "weight" and weights:
             if said.name not in held:
-                raise PayloadError(f"weight {said.name} must be in {weights}, it is not; import it again")
+                raise PayloadError(f"weight {said.name} must be in {weights[-1]}, it is not; import it again")
             found[argument.name] = said.arrange(held[said.name])
         elif argument.role != "output":
             key = input_key(place, said.name)
@@ -184,20 +213,19 @@ def make_inputs(
     return found
 
 
-def read_weights(path: Path) -> dict[str, Array]:
-    """Weights by name.
+def read_weights(paths: Sequence[Path]) -> dict[str, Array]:
+    """Weights by name, mapped: nothing is read before it is used.
 
     Raises:
-        PayloadError: The file is missing or damaged.
+        PayloadError: A file is missing or damaged.
     """
-    from safetensors import SafetensorError  # noqa: PLC0415 - only for imported models
-    from safetensors.numpy import load_file  # noqa: PLC0415
-
-    try:
-        check_file(path)
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
-        raise PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; import it again") from error
+    held: dict[str, Array] = {}
+    for path in paths:
+        try:
+            held |= map_tensors(path)
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+    return held
 
 
 @cache

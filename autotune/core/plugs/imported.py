@@ -106,6 +106,27 @@ class ModelArgument:
 
 
 @dataclass(frozen=True)
+class WeightsElsewhere:
+    """A file of weights besides a folder's own: it stays where it lies, and is known by its hash.
+
+    Attributes:
+        path: The file, a safetensors one: from the folder, or from the root.
+        sha256: Hex hash of all its bytes.
+    """
+
+    path: str
+    sha256: str
+
+    def broken_law(self) -> str | None:
+        """What no description may say of a file, as a sentence; `None` if it says nothing of the kind."""
+        if not self.path or not self.path.isprintable():
+            return f"paths of weights must be printable, got {one_line(self.path)[:50]!r}"
+        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            return f"sha256 of {self.path[:200]} must be 64 hexadecimal digits, got {one_line(self.sha256)[:70]!r}"
+        return None
+
+
+@dataclass(frozen=True)
 class ImportedModel:
     """What ``payload.json`` holds.
 
@@ -117,6 +138,7 @@ class ImportedModel:
         oracle: What computed the recorded results, and how exactly; empty where none are recorded.
         versions: Versions of what took part, by name.
         notes: Notes for the user, a sentence each.
+        weights: Files that hold weights besides ``weights.safetensors``; a weight in both is the folder's own.
         format: Version of the format.
     """
 
@@ -127,6 +149,7 @@ class ImportedModel:
     oracle: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    weights: tuple[WeightsElsewhere, ...] = ()
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +169,8 @@ class ImportedModel:
             return f"importer must be a suffix of letters and digits, got {one_line(self.importer)[:50]!r}"
         if any(not text.isprintable() for text in (self.source, self.oracle, *self.notes)):
             return "texts must be printable"
-        return next((law for argument in self.arguments if (law := argument.broken_law()) is not None), None)
+        laws = (*(each.broken_law() for each in self.arguments), *(each.broken_law() for each in self.weights))
+        return next(filter(None, laws), None)
 
 
 def argument_names(arguments: Sequence[ModelArgument]) -> list[str]:

@@ -1,0 +1,176 @@
+"""Files of tensors (safetensors) as memory: mapped where they lie, so that what nobody reads takes none."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from autotune.core.host.files import check_file
+from autotune.core.payload import Array
+
+MOST_HEADER = 1 << 27
+SIZE_BYTES = 8  # before the header, its length
+KINDS = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """Where a tensor lies in a file.
+
+    Attributes:
+        kind: Element type, as the file calls it: ``F32``.
+        shape: Sizes.
+        start: First byte.
+        end: The one behind the last.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    @classmethod
+    def read(cls, name: str, entry: Any, first: int, size: int) -> "TensorEntry":  # noqa: ANN401 - JSON of others
+        """What a header says of a tensor.
+
+        Args:
+            name: Name of the tensor.
+            entry: What the header has under that name.
+            first: First byte behind the header.
+            size: Bytes of the file.
+
+        Raises:
+            ValueError: The header says what cannot be.
+        """
+        kind, shape, (start, end) = entry["dtype"], tuple(map(int, entry["shape"])), entry["data_offsets"]
+        if any(each < 0 for each in shape):
+            raise ValueError(f"tensor {name} must have sizes, it has {list(shape)}")
+        if not 0 <= start <= end <= size - first or end - start != prod(shape) * dtype_of(kind).itemsize:
+            raise ValueError(f"tensor {name} must lie in the file, its bytes are {start} to {end}")
+        return cls(kind, shape, first + start, first + end)
+
+
+def dtype_of(kind: str) -> np.dtype[Any]:
+    """NumPy's type for what the file calls an element type."""
+    return np.dtype(ml_dtypes.bfloat16) if kind == "BF16" else np.dtype(KINDS[kind])
+
+
+def read_header(path: Path) -> dict[str, TensorEntry]:
+    """Where the tensors of a file lie, by name; those of elements that NumPy does not know are left out.
+
+    Raises:
+        OSError: The file cannot be read, or is no regular file.
+        ValueError: It is no file of tensors, or is cut off.
+    """
+    check_file(path)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(SIZE_BYTES), "little")
+        if length > min(MOST_HEADER, size - SIZE_BYTES):
+            raise ValueError("it must be a safetensors file, its header does not fit")
+        try:
+            held = json.loads(file.read(length).decode(), object_pairs_hook=without_twins)
+            entries = {name: entry for name, entry in held.items() if name != "__metadata__"}
+            check_cover([tuple(entry["data_offsets"]) for entry in entries.values()], size - SIZE_BYTES - length)
+            known = {name: entry for name, entry in entries.items() if entry["dtype"] in KINDS}
+            return {name: TensorEntry.read(name, each, SIZE_BYTES + length, size) for name, each in known.items()}
+        except (AttributeError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError("it must be a safetensors file, its header is none") from error
+
+
+def without_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose names are distinct and printable.
+
+    Raises:
+        ValueError: A name is there twice, or is not printable.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs) or not all(map(str.isprintable, found)):
+        raise ValueError("it must be a safetensors file, names in its header must be distinct and printable")
+    return found
+
+
+def check_cover(spans: Sequence[tuple[int, ...]], size: int) -> None:
+    """Refuse spans that leave bytes of a file out, or share some.
+
+    Raises:
+        ValueError: They do.
+    """
+    end = 0
+    for span in sorted(spans):
+        if len(span) != 2 or span[0] != end or span[1] < end:
+            raise ValueError("it must be a safetensors file, its tensors must lie one behind the other")
+        end = span[1]
+    if end != size:
+        raise ValueError(f"it must be whole, it has {size} bytes of tensors where its header names {end}")
+
+
+def map_tensors(path: Path) -> Mapping[str, Array]:
+    """Tensors of a file by name, mapped: pages are read when they are touched, and writes stay in this process.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no file of tensors, or is cut off.
+    """
+    header = read_header(path)
+    if not header:
+        return {}
+    whole = np.memmap(path, np.uint8, "c")
+    return {
+        name: np.asarray(whole[each.start : each.end]).view(dtype_of(each.kind)).reshape(each.shape)
+        for name, each in header.items()
+    }
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
+    """Write a file of tensors: one behind the other, those of the widest elements first, the first on a cache line.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
+    names = {dtype_of(kind): kind for kind in KINDS}
+    header: dict[str, Any] = {}
+    end = 0
+    for name in order:
+        array = tensors[name]
+        offsets = [end, end + array.nbytes]
+        header[name] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": offsets}
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + SIZE_BYTES) % 64)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(SIZE_BYTES, "little") + text)
+        for name in order:
+            file.write(np.ascontiguousarray(tensors[name]).reshape(-1).view(np.uint8).data)
+
+
+def hash_file(path: Path) -> str:
+    """Hex sha256 of a file.
+
+    Raises:
+        OSError: The file cannot be read, or is no regular file.
+    """
+    check_file(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
