@@ -41,6 +41,12 @@ def pytest_collection_finish():
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One process more than cores: some always wait, for a process to end or for a time to pass."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Processes of `-n` begin with a part each, so that what a module prepares is hardly ever prepared in two."""
     from xdist.scheduler import WorkStealingScheduling

@@ -5,6 +5,7 @@ lies elsewhere each time matters to times, and to no test. Tests of keepers, and
 """
 
 import atexit
+import gc
 import os
 import pickle
 import runpy
@@ -160,6 +161,7 @@ def fork_for_all(handle, preload):
     listening = new_socket(handle)
     for module in preload:
         import_module(module)
+    gc.freeze()  # else each fork's search for garbage copies all of that
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, wait_for_all)
     while sys.stdin not in (ready := select.select([sys.stdin, listening], [], [])[0]):

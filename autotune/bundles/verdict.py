@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, Literal
 
 import numpy as np
-import scipy  # scipy.stats takes a second to load, and is when it is first used
+import scipy  # its parts are loaded when they are first used
 
 from autotune.core.host.scipy_memory import check_room
 from autotune.core.stats import Interval, Times, quiet_time
@@ -108,7 +108,7 @@ def quiet_speedup(sessions: Sequence[ProcessTimes], part_error: float) -> Interv
         return None
     (near,) = drawn_near([levels])
     variance, freedom = moderated_variance([near])
-    half = float(scipy.stats.t.ppf(0.975, freedom)) * sqrt(variance / len(levels))
+    half = float(scipy.special.stdtrit(freedom, 0.975)) * sqrt(variance / len(levels))
     middle = median(levels)
     return Interval(exp(middle - half), exp(middle), exp(middle + half)).widened(part_error)
 
@@ -119,16 +119,21 @@ def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float,
     variance, freedom = moderated_variance([near_then, near_here])
     error = sqrt(variance * (1 / len(then) + 1 / len(here)))
     difference = abs(float(np.mean(near_then) - np.mean(near_here)))
-    margin = float(scipy.stats.t.ppf(1 - FINE / 2, freedom)) * error
-    return margin, 2 * float(scipy.stats.t.sf(difference / error, freedom)), error
+    margin = float(scipy.special.stdtrit(freedom, 1 - FINE / 2)) * error
+    return margin, 2 * float(scipy.special.stdtr(freedom, -difference / error)), error
 
 
 def drawn_near(groups: Sequence[Sequence[float]]) -> list[Times]:
     """Levels of several groups of sessions; those far from the median of their group count as if they were nearer."""
     check_room()
     away = [np.subtract(levels, median(levels)) for levels in groups]
-    far = FAR * max(USUAL_LUCK, float(scipy.stats.median_abs_deviation(np.concatenate(away), scale="normal")))
+    far = FAR * max(USUAL_LUCK, median_deviation(np.concatenate(away)))
     return [median(levels) + each.clip(-far, far) for levels, each in zip(groups, away, strict=True)]
+
+
+def median_deviation(values: Times) -> float:
+    """Median distance from the median, scaled so that it estimates a normal distribution's standard deviation."""
+    return float(np.median(np.abs(values - np.median(values))) / scipy.special.ndtri(0.75))
 
 
 def moderated_variance(groups: Sequence[Times]) -> tuple[float, int]:

@@ -14,7 +14,7 @@ from autotune.core.payload import Argument
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for, load_family, load_payload
 
-ODD = "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17"
+ODD = "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=1"
 PAIRS = "affine_map<(i, j) -> (i, j)>"
 
 

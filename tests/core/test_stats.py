@@ -5,15 +5,21 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.core.errors import PayloadError
 from autotune.core.stats import (
+    FEWEST_FOR_BOOTSTRAP,
+    PERMUTATIONS,
     QUIET,
+    RESAMPLES,
     Interval,
+    chance_of_quartiles,
     is_different,
     noise_floor,
+    quartile_gap,
     quiet_time,
     ratio_interval,
     relative_difference,
@@ -176,3 +182,25 @@ def test_tolerance_grows_with_length_and_magnitude_and_never_vanishes():
 def test_unknown_element_type_is_refused_by_name():
     with pytest.raises(PayloadError, match="one of f32, f64, i32, i64, f16, bf16, i8; got 'f8'"):
         tolerance("f8", 1, 1.0)
+
+
+@pytest.mark.parametrize("count", [2, 5, 10, 11, 60])
+@pytest.mark.parametrize("slower", [1.0, 1.05, 1.3])
+def test_chance_and_interval_are_those_of_scipy(count, slower):
+    rng = np.random.default_rng(count)
+    a, b = rng.lognormal(0.0, 0.1, count), rng.lognormal(math.log(slower), 0.1, count)
+    wanted = scipy.stats.permutation_test(
+        tuple(np.log([a, b])),
+        quartile_gap,
+        permutation_type="samples",
+        vectorized=False,
+        n_resamples=PERMUTATIONS,
+        rng=1,
+    )
+    assert chance_of_quartiles(a, b) == pytest.approx(wanted.pvalue, abs=1e-9 if 2**count <= PERMUTATIONS else 0.08)
+    if count >= FEWEST_FOR_BOOTSTRAP:
+        resampled = scipy.stats.bootstrap(
+            (b / a,), np.median, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(7)
+        ).confidence_interval
+        found = ratio_interval(b, a, seed=7)
+        assert (found.low, found.high) == pytest.approx(resampled, rel=1e-12)

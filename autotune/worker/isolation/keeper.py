@@ -8,6 +8,7 @@ the tuner does, and processes end with it.
 """
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -141,6 +142,7 @@ def keep(handle: int) -> None:
             import_module(module)
         available_walls()  # loads what raises them
         readable()  # kept for all processes
+        gc.freeze()  # else each fork's search for garbage writes to, and so copies, the memory of all that is loaded
         while True:
             wish, allowed = control.recv()
             if wish == START:
