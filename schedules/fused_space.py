@@ -1,4 +1,4 @@
-"""The knobs of a group of ops, and the laws between them."""
+"""The knobs of a group of ops, and the constraints between them."""
 
 from dataclasses import replace
 from functools import partial
@@ -40,7 +40,7 @@ def row_blocks(rows: int) -> tuple[int, ...]:
 
 
 def fused_space(shape: Shape, machine: Machine) -> Space:
-    """Knobs whose values make sense for these sizes, and the laws between them."""
+    """Knobs whose values make sense for these sizes, and the constraints between them."""
     knobs = [
         Knob("fuse", (True, False)),
         Knob("rows", row_blocks(shape.most_rows)),
@@ -71,7 +71,7 @@ def group_knobs(shape: Shape, machine: Machine) -> tuple[Knob, ...]:
 
 
 def shared_laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
-    """The laws of a group that threads share: those of one of its pieces, and of the pieces."""
+    """The constraints of a group that threads share: those of one of its pieces, and of the pieces."""
 
     def of_piece(number: int, config: Config) -> bool:
         return laws(piece_of_group(shape, config), machine)[number].holds(config)
@@ -110,7 +110,7 @@ def shared_laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
 
 
 def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
-    """The laws between knobs, each a sentence."""
+    """The constraints between knobs, each a sentence."""
 
     def in_blocks(config: Config) -> bool:
         return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows
@@ -160,11 +160,11 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         Constraint("a softmax goes online only in blocks of rows that are fused", online),
         Constraint("the next rows are prefetched only where blocks of them are fused", ahead),
         Constraint("what rows write is prefetched only where the next rows are", written),
-        Constraint("every contraction obeys the laws of schedule 'matmul' for its tile", matmuls),
+        Constraint("every contraction satisfies the constraints of schedule 'matmul' for its tile", matmuls),
     )
 
 
 def lawful(shape: Shape, config: Config, index: int, machine: Machine) -> bool:
-    """Tell whether one contraction obeys the laws of schedule 'matmul' for its tile."""
+    """Tell whether one contraction obeys the constraints of schedule 'matmul' for its tile."""
     chosen = contraction_config(shape, config, index)
     return all(law.holds(chosen) for law in constraints(tile_of(shape, config, index), machine))

@@ -42,7 +42,7 @@ class Matmul(Family):
         return (c := task.contraction) is not None and c.n > 1 and not (c.batched and 1 in (c.m, c.k))
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Knobs whose values make sense for these sizes, and the laws between them."""
+        """Knobs whose values make sense for these sizes, and the constraints between them."""
         return matmul_space(contraction_of(task), machine)
 
     def default(self, task: Task, machine: Machine) -> Config:

@@ -1,4 +1,4 @@
-"""The knobs of a matmul and the laws between them."""
+"""The knobs of a matmul and the constraints between them."""
 
 from functools import partial
 from itertools import permutations
@@ -41,7 +41,7 @@ def contraction_of(task: Task) -> Contraction:
 
 
 def matmul_space(c: Contraction, machine: Machine) -> Space:
-    """Knobs whose values make sense for these sizes, and the laws between them."""
+    """Knobs whose values make sense for these sizes, and the constraints between them."""
     widths = (machine.lanes, machine.lanes // 2) if machine.lanes >= 8 else (machine.lanes,)
     rows = tuple(r for r in below(REGISTER_M, c.m + 1) if not c.transposed_a or r & (r - 1) == 0)
     vectors = below(REGISTER_N, max(2, c.n // widths[-1] + 1))
@@ -66,7 +66,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
 
 
 def shared_constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
-    """The laws of a contraction that threads share: those of one of its pieces, and of the pieces."""
+    """The constraints of a contraction that threads share: those of one of its pieces, and of the pieces."""
 
     def piece(config: Config) -> Contraction:
         return piece_of(c, config, columns_of(config))
@@ -149,7 +149,7 @@ def may_fetch(c: Contraction, config: Config) -> bool:
 
 
 def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
-    """The laws between knobs, each a sentence."""
+    """The constraints between knobs, each a sentence."""
     lanes = machine.lanes
 
     def registers(config: Config) -> bool:

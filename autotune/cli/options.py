@@ -39,7 +39,7 @@ def count_of(name: str) -> Callable[[str], int]:
     """What reads an option that counts cores.
 
     Args:
-        name: Name of the option, as laws call it.
+        name: Name of the option, as constraints call it.
     """
 
     def read(text: str) -> int:

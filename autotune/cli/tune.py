@@ -55,7 +55,7 @@ def tune(
     tuned/ record for the most similar tasks.
 
     With --schedule, or where the payload's file holds `@__transform_main`, that script is tuned: its transform.tune
-    knobs and alternatives, under its transform.smt laws.
+    knobs and alternatives, under its transform.smt constraints.
 
     With --jobs, idle cores compile while one measures; the order of trials is then no longer the seed's alone.
 

@@ -1,4 +1,4 @@
-"""What TOML files describe, machines and grids among them: laws of single values, and the files that are shipped."""
+"""What TOML files describe, machines and grids among them: constraints of single values, and shipped files."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

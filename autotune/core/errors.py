@@ -1,7 +1,7 @@
 """The whole exception tree.
 
 A failed *call* raises; a failed *candidate* never does: it becomes a `Trial` with an outcome.
-Every message states the law, then the value, then the way out, on one line.
+Every message states the constraint, then the value, then the way out, on one line.
 """
 
 

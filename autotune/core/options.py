@@ -1,4 +1,4 @@
-"""Laws of options: what a whole number, a number or a seed that a user gives may be, on the command line and in Python.
+"""Constraints of options: what a whole number, a number or a seed of a user may be, on the command line and in Python.
 
 Text is read strictly: ASCII digits, no underscores, so that what is taken for a number is what everybody reads as one.
 """

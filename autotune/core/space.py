@@ -30,7 +30,7 @@ class Knob:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A law that ties knobs together, such as a register budget.
+    """A constraint that ties knobs together, such as a register budget.
 
     Attributes:
         law: The sentence that is true of every valid config.

@@ -14,7 +14,7 @@ Outcome = Literal[
     "duplicate",  # the same script, IR after the schedule, or machine code as an earlier trial; never timed again
     "constraint",  # breaks a joint constraint; never compiled
     "transform-failed",  # the transform interpreter refused the script
-    "verify-failed",  # the scheduled module breaks a law of its ops
+    "verify-failed",  # the scheduled module breaks a constraint of its ops
     "lowering-failed",  # the pass pipeline to LLVM failed
     "jit-failed",  # code generation or symbol resolution failed
     "crashed",  # the worker process died, or started another

@@ -83,7 +83,7 @@ def winner_of(bundle: BundleFiles, machine: Machine, family: str = "") -> tuple[
 def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> list[Variant]:
     """The winner, then without each technique, choice of a user's script and rewrite rule, then without a search.
 
-    A technique that the winner does not use, or that no lawful config does without, changes no task.
+    A technique that the winner does not use, or that no valid config does without, changes no task.
 
     Raises:
         BundleError: The bundle is of a release that formed tasks otherwise.
@@ -108,7 +108,7 @@ def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> li
 def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> Iterator[Variant]:
     """The winner with one knob of a user's own script back at its default, for every knob that the search changed.
 
-    Where that breaks a law of the script, as few other knobs as possible change, too.
+    Where that breaks a constraint of the script, as few other knobs as possible change, too.
     """
     for place, task in enumerate(tasks):
         if task.family is None or task.family.script is None or task.config is None:

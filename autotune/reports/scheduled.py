@@ -109,7 +109,7 @@ def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
     """The task with knobs set as ``name=value,...``.
 
     Raises:
-        SpaceError: A knob or value is not of the task's space, or the config breaks one of its laws.
+        SpaceError: A knob or value is not of the task's space, or the config breaks one of its constraints.
     """
     family = scheduled.family or family_for(scheduled.task)
     if family is None:

@@ -1,4 +1,4 @@
-"""Spaces as text: what may be chosen for a task, by which laws, and how many configs that makes."""
+"""Spaces as text: what may be chosen for a task, by which constraints, and how many configs that makes."""
 
 import random
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def counted(space: Space) -> str:
 
 
 def laws_of(space: Space, script: OpenScript | None, machine: Machine) -> list[str]:
-    """A line a law."""
+    """A line a constraint."""
     if script is None:
         return [f"constraint: {constraint.law}" for constraint in space.constraints]
     facts = facts_of(machine)

@@ -18,14 +18,14 @@ def check_manifest(manifest: Manifest, where: str) -> None:
     """Refuse a manifest that contradicts itself.
 
     Raises:
-        BundleError: The manifest breaks a law; the error names the first one broken.
+        BundleError: The manifest breaks a constraint; the error names the first one broken.
     """
     for law in broken_laws(manifest):
         raise BundleError(f"{where} must be as it was recorded: {law}; restore it")
 
 
 def broken_laws(manifest: Manifest) -> Iterator[str]:
-    """Every law that a manifest breaks, as a sentence with the value found."""
+    """Every constraint that a manifest breaks, as a sentence with the value found."""
     if manifest.fingerprint != manifest.machine.fingerprint:
         yield f"fingerprint must be that of its machine, {manifest.machine.fingerprint}, got {manifest.fingerprint}"
     yield from broken_laws_of_arguments(manifest)
@@ -41,7 +41,7 @@ def broken_laws(manifest: Manifest) -> Iterator[str]:
 
 
 def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
-    """Laws of the arguments, and of what is said about each."""
+    """Constraints of the arguments, and of what is said about each."""
     names = [argument.name for argument in manifest.arguments]
     if len(set(names)) != len(names):
         yield f"names of arguments must differ, got {', '.join(names)}"

@@ -45,8 +45,8 @@ class Recording:
         versions: Versions of the software that recorded it.
         seed: Seed of the part, the order, and the input data.
         knobs: Knobs with the values that the part has of them.
-        combinations: Number of combinations of the whole space, lawful or not.
-        lawful: Number of configs of the part that obey the family's laws: as many as a finished recording has trials.
+        combinations: Number of combinations of the whole space, valid or not.
+        lawful: Number of valid configs of the part: as many as a finished recording has trials.
         default: Config that the family gives without any search.
         trials: Trials in the order they were made, failures and duplicates included.
     """
@@ -94,7 +94,7 @@ class Recording:
 
     @property
     def space(self) -> Space:
-        """The part as a space of its own: lawful is what was recorded."""
+        """The part as a space of its own: valid is what was recorded."""
         recorded = Constraint("the config was recorded", lambda config: self.values_of(config) in self.found)
         return Space(self.knobs, (recorded,))
 

@@ -44,7 +44,7 @@ def measure(
 
     Returns:
         One row a candidate, in order: ``candidate`` (what differs from the default, or ``script``), ``outcome`` (as in
-        a store; ``constraint`` for a config that breaks a law), ``us`` (median microseconds a call), ``gflops``,
+        a store; ``constraint`` for a config that breaks a constraint), ``us`` (median microseconds a call), ``gflops``,
         ``of_roof`` (share of the FMA roof measured beside it), ``max_error`` (largest absolute difference to the
         oracle) and ``diagnostic``. Times are missing where the outcome is not ``ok`` or ``noisy``.
 
@@ -73,7 +73,7 @@ def measure(
 
 
 def broken_law(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str | None:
-    """The law between knobs that a config breaks; `None` for none, and for scripts.
+    """The constraint between knobs that a config breaks; `None` for none, and for scripts.
 
     Raises:
         SpaceError: A knob or value is not of the space.

@@ -66,7 +66,7 @@ class TaskFamily:
 
     @property
     def space(self) -> Space:
-        """Knobs, their values, and the laws between them."""
+        """Knobs, their values, and the constraints between them."""
         return self.family.space(self.task, self.machine)
 
     def default(self, **knobs: Value) -> Config:
@@ -77,7 +77,7 @@ class TaskFamily:
         """The whole transform script of a config; knobs it leaves out are as in the default.
 
         Raises:
-            SpaceError: A knob or value is not of the space, or a law between knobs is broken.
+            SpaceError: A knob or value is not of the space, or a constraint between knobs is broken.
         """
         return assemble([self.step(config)])
 

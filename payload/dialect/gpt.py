@@ -45,7 +45,7 @@ class OpDialect:
             function: What MLIR read.
 
         Raises:
-            PayloadError: An op breaks a law, or has no lowering; the error has its line.
+            PayloadError: An op breaks a constraint, or has no lowering; the error has its line.
         """
         program = read_program(path, function, self.name, {f"{self.name}.{op.name}": op for op in self.ops})
         return self.payload_of(path, program)

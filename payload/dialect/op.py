@@ -1,8 +1,8 @@
-"""The interface of an op of the dialect, and the laws that most of them check.
+"""The interface of an op of the dialect, and the constraints that most of them check.
 
 An op is a frozen dataclass: its fields are its attributes, the parameters of its methods its operands.
 
-    infer      shapes of its operands to those of its results; raises where a law is broken
+    infer      shapes of its operands to those of its results; raises where a constraint is broken
     reference  arrays to arrays, in float64 NumPy; an index is a number
     cost       what a call takes, from the shapes of its operands
     lower      emits linalg on tensors; an op without it can be written, but not tuned
@@ -125,10 +125,10 @@ class Restored(Value):
 
 
 def need(holds: bool, law: str) -> None:
-    """Raise unless a law holds.
+    """Raise unless a constraint holds.
 
     Raises:
-        PayloadError: The law is broken; the message is the law.
+        PayloadError: The constraint is broken; the message is the constraint.
     """
     if not holds:
         raise PayloadError(law)

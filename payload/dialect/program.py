@@ -1,4 +1,4 @@
-"""A function written in the dialect, as data, and its writer: shapes are inferred, and laws checked, op by op."""
+"""A function written in the dialect, as data, and its writer: shapes are inferred and constraints checked op by op."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ class OpProgram:
 
 
 class OpWriter:
-    """Writes a program, op by op; a broken law is an error at once.
+    """Writes a program, op by op; a broken constraint is an error at once.
 
     Attributes:
         dialect: Name of the dialect, for messages.
@@ -111,7 +111,7 @@ class OpWriter:
             names: Names of its results; by default those that the op has for them.
 
         Raises:
-            PayloadError: The op breaks a law; the message has its place and shapes.
+            PayloadError: The op breaks a constraint; the message has its place and shapes.
         """
         kinds = self._infer(op, *(operand.kind for operand in operands))
         results = tuple(map(self._ref, names or op.gives, kinds))

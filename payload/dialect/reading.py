@@ -43,7 +43,7 @@ def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -
         ops: Ops by name, with that of the dialect.
 
     Raises:
-        PayloadError: An op is unknown, breaks a law or contradicts what is inferred, or an argument has no sizes.
+        PayloadError: An op is unknown, breaks a constraint or contradicts inference, or an argument has no sizes.
     """
     where = f"{path}:{function.place}: "
     values = function.block.arguments

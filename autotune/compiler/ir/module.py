@@ -42,7 +42,7 @@ def parse(text: str, what: str) -> ir.Module:
 
 
 def check_module(module: ir.Module) -> None:
-    """Raise unless a module that was transformed obeys the laws of its ops.
+    """Raise unless a module that was transformed obeys the constraints of its ops.
 
     Raises:
         CompileError: Stage ``verify``, with the op that breaks one.

@@ -47,7 +47,7 @@ def simplify(module: ir.Module) -> None:
     """Apply every rewrite to a payload's module, in place; what is in that form already stays as it is.
 
     Raises:
-        CompileError: A rewrite leaves a module that breaks a law of its ops.
+        CompileError: A rewrite leaves a module that breaks a constraint of its ops.
     """
     for rewrite in SIMPLIFY:
         rewrite(module)

@@ -18,7 +18,7 @@ HANDLES = ("!transform.any_op", "!transform.op<", "!transform.any_value")
 
 
 def insist(transform: ir.Module) -> None:
-    """Put a check behind every op of a script whose handles are used; it has the location of that op, and a law.
+    """Put a check behind every op of a script whose handles are used; it has the location of that op, and a constraint.
 
     Left out are ops that are marked `OPTIONAL`; sequences that are marked `FOREIGN`, as of scripts of a user's own; and
     the entry, which is the engine's own and says what it expects.

@@ -1,4 +1,4 @@
-"""Laws of a script: a ``transform.smt.constrain_params`` as terms over knobs, which are evaluated without a solver.
+"""Constraints of a script: a ``transform.smt.constrain_params`` as terms over knobs, evaluated without a solver.
 
 MLIR's interpreter has no meaning for the op. A function that its region declares is a fact of the machine where its
 name is ``autotune.`` and one of `FACTS`; another one must be equal to a term, which then is its value.

@@ -1,7 +1,7 @@
 """The writer of concrete scripts: a value for every knob of a user's script, set in the parsed module.
 
 Locations stay those of the user's file, so that whatever fails is told with its line there. What is left holds neither
-``tune`` nor ``smt`` ops: knobs are constants, alternatives the region that is taken, laws are gone.
+``tune`` nor ``smt`` ops: knobs are constants, alternatives the region that is taken, constraints are gone.
 """
 
 from collections.abc import Mapping

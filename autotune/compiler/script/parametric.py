@@ -15,7 +15,7 @@ from autotune.core.scripts.parametric import OpenScript, Taken
 
 
 def read_open_script(text: str, source: str) -> OpenScript:
-    """Find the knobs and laws of a script. In the isolated process: the text is a stranger's.
+    """Find the knobs and constraints of a script. In the isolated process: the text is a stranger's.
 
     Args:
         text: The file; a payload in it is left out.
@@ -61,6 +61,6 @@ def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...
 
 
 def numbered_laws(own: ir.Module) -> dict[ir.Operation, int]:
-    """The laws of a module, numbered in the order of the text."""
+    """The constraints of a module, numbered in the order of the text."""
     laws = (op for op in every_op(own) if op.name == LAW)
     return {op: number for number, op in enumerate(laws)}

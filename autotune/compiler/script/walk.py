@@ -33,9 +33,9 @@ class ScriptWalk:
     Attributes:
         source: Name of the file, for messages.
         sequences: Named sequences of the script.
-        numbers: Laws of the script, numbered.
+        numbers: Constraints of the script, numbered.
         knobs: Knobs so far, by name.
-        laws: Laws so far.
+        laws: Constraints so far.
         reached: Names of the sequences that are run.
         set_by: Knobs that give attributes a value, with the op.
         used: Choices that lead to where a knob's value is read, by its name.
@@ -167,7 +167,7 @@ class ScriptWalk:
         """A ``transform.smt.constrain_params``.
 
         Raises:
-            ScheduleError: The op is no law of knobs; or its results have other values where it is included again.
+            ScheduleError: The op is no constraint of knobs; or its results differ where it is included again.
         """
         asserted, results = read_law(op, terms, self.source)
         terms.update(zip(op.results, results, strict=True))

@@ -45,7 +45,7 @@ class Backend(Protocol):
         ...
 
     def space(self, task: DescribedTask, machine: Machine) -> Space:
-        """The knobs of a task it covers; laws between them are functions of a module, as a space crosses processes."""
+        """The knobs of a task it covers; constraints are functions of a module, as a space crosses processes."""
         ...
 
     def default(self, task: DescribedTask, machine: Machine) -> Config:

@@ -55,8 +55,8 @@ class Alternative:
     Attributes:
         knob: Name of the knob.
         value: Other value.
-        over_best: How many times as long as the best it takes, or should take; `None` where a law forbids it.
-        said: How that is known: ``measured``, ``expected``, or the law.
+        over_best: How many times as long as the best it takes, or should take; `None` where a constraint forbids it.
+        said: How that is known: ``measured``, ``expected``, or the constraint.
     """
 
     knob: str

@@ -19,7 +19,7 @@ from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, Lesso
 
 STARTUP = 2  # random configs before anything is modelled, where nothing is believed
 POOL, MOST_DRAFTS = 256, 400  # drafts; when they are more than most, those that promise the most are kept
-FIRST, FRESH = 2000, 32  # combinations drawn for them, at first and for every proposal; most break a law
+FIRST, FRESH = 2000, 32  # combinations drawn for them, at first and for every proposal; most break a constraint
 PARENTS = 4  # best configs whose neighbours are drafted
 POWER = 3.0  # of a rate, of which `lost` is a share
 FAILED = 1.2  # lost where there is no time
@@ -101,7 +101,7 @@ class CostModel:
                     self.add((*parent[:place], value, *parent[place + 1 :]))
 
     def add(self, index: Index) -> None:
-        """Draft a config, unless it breaks a law or is known."""
+        """Draft a config, unless it breaks a constraint or is known."""
         if index not in self.told and index not in self.pool and self.terrain.is_open(index):
             self.pool[index] = None
 

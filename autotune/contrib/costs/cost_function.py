@@ -50,7 +50,7 @@ class ProgramCost(Protocol):
         ...
 
     def seconds(self, config: Config) -> float | None:
-        """Seconds of a call under a config that obeys all laws; `None` where the machine cannot do it."""
+        """Seconds of a call under a config that obeys all constraints; `None` where the machine cannot do it."""
         ...
 
     def explain(self, config: Config) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Search what a cost function lets choose: its knobs, its laws, its seconds; the samplers are those of every search.
+"""Search what a cost function lets choose: its knobs, constraints and seconds; the samplers are those of every search.
 
     payload --read_program--> facts --CostFunction.open--> ProgramCost --ask, tell--> the best config it knows
 

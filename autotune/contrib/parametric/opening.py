@@ -3,7 +3,7 @@
 The family is asked, not rewritten. It builds the script of a config, and those of configs near it. Where only numbers
 differ, and each is a multiple of knobs, knobs can stand in the place of numbers; where ops differ, a knob is a choice
 of structure, and stays as it is. What knobs may not be together is found by asking as well: a config is allowed if it
-obeys the family's laws and the family writes for it what the open script becomes.
+obeys the family's constraints and the family writes for it what the open script becomes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ class Author:
 
     @cached_property
     def space(self) -> Space:
-        """The family's knobs and laws."""
+        """The family's knobs and constraints."""
         return self.family.space(self.task, self.machine)
 
     @cached_property
@@ -76,7 +76,7 @@ class Author:
     def write(self, changed: Config) -> list[ScriptLine] | None:
         """The ops of the script for a config; `None` if something else happens before it.
 
-        That is so, too, where a family cannot write a script for a config that breaks its laws.
+        That is so, too, where a family cannot write a script for a config that breaks its constraints.
         """
         config = {**self.shown, **changed}
         family = GuardedFamily(self.family)
@@ -95,7 +95,7 @@ class Author:
         return tuple(number for line in lines for number in line.numbers)
 
     def is_lawful(self, changed: Config) -> bool:
-        """Tell whether a config obeys the family's laws."""
+        """Tell whether a config obeys the family's constraints."""
         return self.space.broken_law({**self.shown, **changed}) is None
 
 
@@ -121,7 +121,7 @@ class Opening:
         return {**self.author.shown, **chosen, **turned}
 
     def allows(self, chosen: Config) -> bool:
-        """Tell whether a config obeys the family's laws, and the family writes for it what the open script becomes."""
+        """Tell whether a config is valid, and the family writes for it what the open script becomes."""
         config = self.config(chosen)
         if not self.author.is_lawful(config):
             return False
@@ -186,7 +186,7 @@ def find_switches(author: Author, opened: set[str]) -> Iterator[Switch]:
 
 
 def switches_of(author: Author, knob: Knob) -> Iterator[Switch]:
-    """Switches between the value of a knob that is shown and each other one that is lawful."""
+    """Switches between the value of a knob that is shown and each other one that is valid."""
     shown = author.shown[knob.name]
     for value in knob.values:
         if value != shown and author.is_lawful({knob.name: value}):

@@ -1,4 +1,4 @@
-"""Relations between knobs, which are known by their members alone, as the laws that people write."""
+"""Relations between knobs, which are known by their members alone, as the constraints that people write."""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -37,7 +37,7 @@ def laws_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
 
 
 def by_cases(knobs: Sequence[Knob], place: int, members: Members) -> tuple[Term, ...]:
-    """The laws that hold of the other knobs where one of them has certain values."""
+    """The constraints that hold of the other knobs where one of them has certain values."""
     rest = [knob for number, knob in enumerate(knobs) if number != place]
     slices: dict[Members, list[int]] = {}
     for value in numbers_of(knobs[place]):
@@ -71,12 +71,12 @@ def numbers_of(knob: Knob) -> tuple[int, ...]:
 
 
 def name_of(knob: Knob) -> Term:
-    """The value of a knob in a law."""
+    """The value of a knob in a constraint."""
     return Term(GIVEN, value=knob.name)
 
 
 def constant(number: int) -> Term:
-    """A number in a law."""
+    """A number in a constraint."""
     return Term(CONSTANT, value=number)
 
 

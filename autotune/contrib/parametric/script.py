@@ -1,4 +1,4 @@
-"""The open script of a family as text: a sequence over one op, its knobs first, then the laws, then what it does."""
+"""The open script of a family as text: a sequence over one op: its knobs, then the constraints, then what it does."""
 
 from collections.abc import Iterator, Mapping
 from textwrap import indent, wrap
@@ -28,7 +28,7 @@ def open_text(family: Family, task: Task, machine: Machine, config: Config) -> s
         config: Config that the knobs select.
 
     Returns:
-        A module with one named sequence over an op of the task. For every config that its knobs and laws allow, it does
+        A module with one named sequence over an op of the task. For every config that they allow, it does
         what the family's own script does, where the space is small enough that all of them were looked at.
     """
     opening = open_family(family, task, machine, config)
@@ -77,7 +77,7 @@ def free_handle(handle: str, text: str) -> str:
 
 
 def write_knobs(opening: Opening, tied: TiedKnobs) -> Iterator[str]:
-    """The knobs, and the laws between them."""
+    """The knobs, and the constraints between them."""
     params = params_of(opening, tied)
     meant = {switch.knob: switch.values for switch in opening.switches}
     for knob in tied.knobs:

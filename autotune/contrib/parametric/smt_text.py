@@ -1,4 +1,4 @@
-"""Laws as text: a ``transform.smt.constrain_params`` op, as the reader of scripts takes it."""
+"""Constraints as text: a ``transform.smt.constrain_params`` op, as the reader of scripts takes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ INT, BOOL = "!smt.int", "!smt.bool"
 
 @dataclass
 class Region:
-    """The ops of a law in the making.
+    """The ops of a constraint in the making.
 
     Attributes:
         handles: Handles of what is given, by name.

@@ -1,4 +1,4 @@
-"""Ties between open knobs: what they may be together, found by asking about configs, and told in few laws."""
+"""Ties between open knobs: what they may be together, found by asking about configs, and told in few constraints."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from autotune.core.scripts.terms import Term
 from autotune.core.space import Knob
 
 MOST_ASKED = 2000  # configs: of a space that has no more each one is asked for, of a larger one as many by chance
-MOST_TIED = 4  # knobs in one law
+MOST_TIED = 4  # knobs in one constraint
 Numbers = tuple[int, ...]
 
 
@@ -35,11 +35,11 @@ class Tie:
 
 @dataclass(frozen=True)
 class TiedKnobs:
-    """Open knobs and the laws between them.
+    """Open knobs and the constraints between them.
 
     Attributes:
         knobs: Knobs with the values that some config has that is allowed.
-        laws: Laws that are true of all configs that were asked for and are allowed, and of no other of those.
+        laws: Constraints that are true of all configs that were asked for and are allowed, and of no other of those.
     """
 
     knobs: tuple[Knob, ...]

@@ -99,7 +99,7 @@ class Driver:
         """Let rules fire until none does, those of most benefit first.
 
         Raises:
-            RuleError: The rules do not end, or one leaves what breaks a law of its ops.
+            RuleError: The rules do not end, or one leaves what breaks a constraint of its ops.
         """
         seen = {self._digest(): 0}
         count = -1

@@ -56,8 +56,8 @@ class Figure:
     Attributes:
         name: Name of the promise.
         value: Value as measured.
-        law: Law that the value must obey, in words.
-        holds: Whether the value obeys the law.
+        law: Constraint that the value must obey, in words.
+        holds: Whether the value obeys the constraint.
         detail: Detail of how the value came about.
     """
 
@@ -97,7 +97,7 @@ class Report:
 
 
 def judge_isolation(isolated: Sequence[float], direct: Sequence[float]) -> Figure:
-    """What isolation costs: the median over blocks of the same trials; kept if its whole interval is lawful."""
+    """What isolation costs: the median over blocks of the same trials; kept if its whole interval is valid."""
     rates = [60 * len(times) / sum(times) for times in (isolated, direct)]
     starts = range(0, len(direct), BLOCK)
     ours, theirs = ([sum(times[i : i + BLOCK]) for i in starts] for times in (isolated, direct))
@@ -129,7 +129,7 @@ def called(pairs: Sequence[NoisePair], floor: float) -> int:
 
 
 def share_figure(name: str, count: int, of: int, law: str, said: str) -> Figure:
-    """A share and its law, ``at most 5 %`` or ``at least 95 %``."""
+    """A share and its constraint, ``at most 5 %`` or ``at least 95 %``."""
     share, bound = share_interval(count, of), float(law.split()[2]) / 100
     holds = share.estimate <= bound if law.startswith("at most") else share.estimate >= bound
     said = f"{count} of {of}, 95 % interval {share.low:.1%} to {share.high:.1%}; {said}"

@@ -50,7 +50,7 @@ def time_pair(seed: int) -> tuple[float, float]:
 
 
 def judge_cost(walled: Sequence[float], bare: Sequence[float]) -> Figure:
-    """What the walls cost a trial, over pairs of processes; unlawful where that is certainly more than `MOST_COST`."""
+    """What the walls cost a trial, over pairs of processes; invalid where that is certainly more than `MOST_COST`."""
     ratio = ratio_interval(walled, bare)
     said = f"95 % interval {ratio.low - 1:.1%} to {ratio.high - 1:.1%}; "
     said += f"processes in {len(bare)} pairs, {BLOCK} trials in each"

@@ -26,7 +26,7 @@ class RecordOptions:
     """What to record.
 
     Attributes:
-        share: Share of the lawful configs.
+        share: Share of the valid configs.
         most: Most configs.
         seed: Seed of the part, the order, and the input data.
     """

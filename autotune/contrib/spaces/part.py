@@ -1,4 +1,4 @@
-"""A part of a space that is small enough to be measured whole: values of knobs are dropped, laws stay.
+"""A part of a space that is small enough to be measured whole: values of knobs are dropped, constraints stay.
 
 Every knob keeps two values as long as any has more: what decides should not be gone by chance.
 
@@ -44,8 +44,8 @@ def part_of(space: Space, default: Config, *, share: float, most: int, seed: int
     Args:
         space: The whole space.
         default: A config that the part keeps.
-        share: Share of the lawful configs that the part may have.
-        most: Most lawful configs of the part.
+        share: Share of the valid configs that the part may have.
+        most: Most valid configs of the part.
         seed: Seed of what is dropped.
     """
     rng = random.Random(f"part {seed}")
@@ -76,7 +76,7 @@ def without(kept: Mapping[str, list[Value]], name: str, value: Value) -> dict[st
 
 
 def count_lawful(space: Space, kept: Mapping[str, Sequence[Value]], rng: random.Random) -> int:
-    """Number of lawful configs among combinations of some values; estimated where those are many."""
+    """Number of valid configs among combinations of some values; estimated where those are many."""
     part = Space(tuple(Knob(name, tuple(values)) for name, values in kept.items()), space.constraints, space.conditions)
     if part.size <= MOST_COUNTED:
         return sum(1 for _ in part.configs())

@@ -26,8 +26,8 @@ def record(
 ) -> None:
     """Measure a part of a space, each of its configs, for searches to be replayed on and models to be trained on.
 
-    The part has fewer values of each knob, with the laws between them. Ctrl-C keeps what is there; the same command
-    goes on.
+    The part has fewer values of each knob, with the constraints between them. Ctrl-C keeps what is there; the same
+    command goes on.
 
     Example: autotune lab record matmul,m=512,n=512,k=512 --share 0.2 -o space.xz
     """

@@ -2,7 +2,7 @@
 
     machine.toml --read_target--> Target: what LLVM compiles for, and the `Machine` that schedules are written for
 
-Nothing is believed that can be checked, and every law is said in one line. Format: 1, the first.
+Nothing is believed that can be checked, and every constraint is said in one line. Format: 1, the first.
 """
 
 import re
@@ -51,7 +51,7 @@ def find_target(spec: str, option: str = "--target") -> Target:
         option: Option that names it, for the message.
 
     Raises:
-        MachineError: There is no such machine, or its file breaks a law.
+        MachineError: There is no such machine, or its file breaks a constraint.
     """
     if spec.endswith(".toml"):
         law = "a machine file must be readable TOML"
@@ -86,7 +86,7 @@ def read_target(text: str, source: str) -> Target:
         source: Name of the file, for messages.
 
     Raises:
-        MachineError: The text is no TOML, or breaks a law.
+        MachineError: The text is no TOML, or breaks a constraint.
     """
     try:
         found = tomllib.loads(text)
@@ -102,7 +102,7 @@ def target_of(found: Mapping[str, Any]) -> Target:
     """The target that keys and values describe.
 
     Raises:
-        ValueError: A law is broken; the sentence says which.
+        ValueError: A constraint is broken; the sentence says which.
     """
     check_keys(found)
     text = {key: check_text(key, found.get(key, ""), 0, MOST_CHARACTERS) for key in (*TEXTS, "features", "emulated_as")}

@@ -138,5 +138,5 @@ class Dialect(Protocol):
             function: What MLIR read.
 
         Raises:
-            PayloadError: An op breaks a law, or has no lowering; the error has its line.
+            PayloadError: An op breaks a constraint, or has no lowering; the error has its line.
         """

@@ -1,6 +1,6 @@
 """Open scripts: a transform script of a user's own with knobs that are still to be chosen, as plain data.
 
-A reader finds knobs and laws in the text; what is here turns them into a `Space`, and a
+A reader finds knobs and constraints in the text; what is here turns them into a `Space`, and a
 config back into what a writer sets in the script.
 """
 
@@ -19,7 +19,7 @@ from autotune.core.space import Condition, Config, Constraint, Knob, Space, Valu
 
 FACT = "autotune."  # what the names of facts about the machine begin with
 FACTS = ("vector_registers", "lanes", "l1_bytes", "l2_bytes", "l3_bytes")
-MOST_TRIED = 200_000  # configs, before it is said that none obeys the laws
+MOST_TRIED = 200_000  # configs, before it is said that none obeys the constraints
 Taken = tuple[tuple[str, Value], ...]  # choices with the value that leads to a place in a script
 
 
@@ -89,7 +89,7 @@ class ScriptLaw:
 
     @property
     def sentence(self) -> str:
-        """The law as people write it; of one that only gives values, these."""
+        """The constraint as people write it; of one that only gives values, these."""
         return " and ".join(map(spell, self.asserted)) or f"gives {', '.join(map(spell, self.results)) or 'nothing'}"
 
 
@@ -101,7 +101,7 @@ class ChosenScript:
         source: Name of the user's file, which begins messages.
         text: The file.
         attributes: MLIR's text of what is selected, by the name of the knob.
-        results: Values of each law's results, by the number of the law.
+        results: Values of each constraint's results, by the number of the constraint.
         tag: Tag of the task whose ops the script is given one at a time; empty for the whole payload at once.
         ops: Number of ops of the module that carry the tag.
         lowers: Whether the lowering that all schedules share follows, where the script leaves it to do.
@@ -126,7 +126,7 @@ class OpenScript:
         digest: Hash of what it does: comments, layout and a payload in the same file have no part in it.
         entry: Name of the entry: ``__transform_main`` for a script of the whole payload, another for one of one op.
         knobs: Open choices, in the order of the text.
-        laws: Laws between them.
+        laws: Constraints between them.
         notes: Notes for the user, a sentence each.
         rewrites: What happens to an op before the script, as the entry says.
         matcher: Name of the sequence that says which ops a script of one op is for; empty for all.
@@ -153,16 +153,16 @@ class OpenScript:
         return tuple(knob.condition for knob in self.knobs if knob.condition is not None)
 
     def space(self, machine: Machine) -> Space:
-        """Its knobs, and its laws with the facts of a machine."""
+        """Its knobs, and its constraints with the facts of a machine."""
         facts = facts_of(machine)
         laws = tuple(Constraint(law.sentence, partial(obeys, law, facts)) for law in self.laws)
         return Space(tuple(Knob(knob.name, knob.values) for knob in self.knobs), laws, self.conditions)
 
     def default(self, machine: Machine) -> dict[str, Value]:
-        """What the script selects, and the first value of every other knob; other values of those if a law wants it.
+        """What the script selects, and the first value of every other knob; others if a constraint wants it.
 
         Raises:
-            SpaceError: No config with what is selected obeys the laws.
+            SpaceError: No config with what is selected obeys the constraints.
         """
         space = self.space(machine)
         first = space.settled({knob.name: knob.first for knob in self.knobs})
@@ -200,12 +200,12 @@ class OpenScript:
 
     @property
     def combinations(self) -> int:
-        """Number of combinations of values, before laws and conditions."""
+        """Number of combinations of values, before constraints and conditions."""
         return prod(len(knob.values) for knob in self.knobs)
 
 
 def facts_of(machine: Machine) -> dict[str, Value]:
-    """What laws may say of a machine, by name."""
+    """What constraints may say of a machine, by name."""
     return {FACT + name: int(getattr(machine, name)) for name in FACTS}
 
 
@@ -215,7 +215,7 @@ def is_taken(taken: Taken, config: Config) -> bool:
 
 
 def obeys(law: ScriptLaw, facts: Mapping[str, Value], config: Config) -> bool:
-    """Tell whether a config obeys a law; one that it does not reach, it does. Dividing by zero breaks any law."""
+    """Tell whether a config satisfies a constraint, or does not reach it. Division by zero breaks any."""
     if not is_taken(law.site.taken, config):
         return True
     given = {**config, **facts}
@@ -228,6 +228,6 @@ def obeys(law: ScriptLaw, facts: Mapping[str, Value], config: Config) -> bool:
 
 
 def facts_in(law: ScriptLaw) -> set[str]:
-    """Names of the facts that a law mentions."""
+    """Names of the facts that a constraint mentions."""
     names = set().union(*(names_in(term) for term in (*law.asserted, *law.results)))
     return {name for name in names if name.startswith(FACT)}

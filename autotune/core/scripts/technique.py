@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 from autotune.core.space import Config, Space, Value
 
-MOST_REPAIRS = 3  # knobs that may change besides, for a config without a technique to obey the laws
+MOST_REPAIRS = 3  # knobs that may change besides, for a config without a technique to obey the constraints
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Technique:
 def without(config: Config, space: Space, techniques: Sequence[Technique]) -> dict[str, Value] | None:
     """The config nearest to one that does without techniques.
 
-    Knobs of the techniques become plain; where that breaks a law, as few others as possible change, three at most.
-    `None` where no such config obeys the laws.
+    Knobs of the techniques become plain; where that breaks a constraint, as few others as can be change, three at most.
+    `None` where no such config obeys the constraints.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     plain = {
@@ -49,7 +49,7 @@ def is_knob(name: str, knob: str) -> bool:
 
 
 def repair(config: dict[str, Value], space: Space, free: Sequence[str]) -> dict[str, Value] | None:
-    """The lawful config that differs in the fewest of the `free` knobs; values near the present ones come first."""
+    """The valid config that differs in the fewest of the `free` knobs; values near the present ones come first."""
     places = {knob.name: {value: place for place, value in enumerate(knob.values)} for knob in space.knobs}
     values = {
         name: sorted(places[name], key=lambda v, n=name: abs(places[n][v] - places[n][config[n]]))[1:]  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Terms: the arithmetic of laws between knobs, as plain data that is evaluated without a solver.
+"""Terms: the arithmetic of constraints between knobs, as plain data that is evaluated without a solver.
 
 The operations are those of SMT-LIB over integers and truth values, under the names of MLIR's ``smt`` dialect
 (https://smt-lib.org/theories-Ints.shtml): a remainder is never negative, whatever the signs.
@@ -18,7 +18,7 @@ GIVEN, CONSTANT, CHOOSE = "given", "constant", "choose"  # a name that somebody 
 
 @dataclass(frozen=True)
 class Term:
-    """One operation of a law.
+    """One operation of a constraint.
 
     Attributes:
         op: `GIVEN`, `CONSTANT`, `CHOOSE`, or a key of `OPERATIONS`.

@@ -1,4 +1,4 @@
-"""`OwnFamily`: a user's own script as a family of schedules, whose knobs and laws are those of the script."""
+"""`OwnFamily`: a user's own script as a family of schedules, whose knobs and constraints are those of the script."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class OwnFamily(Family):
         return self.matches is None or self.matches(task)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """The script's knobs and laws."""
+        """The script's knobs and constraints."""
         return self.script.space(machine)
 
     def default(self, task: Task, machine: Machine) -> Config:

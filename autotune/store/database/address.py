@@ -1,4 +1,4 @@
-"""Addresses of databases: read by laws, and shown without what is secret."""
+"""Addresses of databases: read by constraints, and shown without what is secret."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Samplers: what to try next, before laws and repeats are looked at. Optuna's, on studies in memory.
+"""Samplers: what to try next, before constraints and repeats are looked at. Optuna's, on studies in memory.
 
 A config is an `Index`: the position of every knob's value. Failures are told as a time beyond every real one.
 """
@@ -62,7 +62,7 @@ class Terrain:
 
     Attributes:
         counts: Number of values of each knob.
-        is_open: Whether a config obeys all laws and was not asked for yet.
+        is_open: Whether a config obeys all constraints and was not asked for yet.
         names: Names of the features.
         describe: Features of a config, in the order of `names`.
         lessons: Configs that were measured before, of other tasks.
@@ -82,7 +82,7 @@ class Sampler(Protocol):
     """
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
-        """What to try; it may break laws or repeat itself.
+        """What to try; it may break constraints or repeat itself.
 
         Args:
             under_way: Configs that are being measured, whose times will be learnt later.

@@ -143,7 +143,7 @@ def starts(
 
 
 def fit(config: Config, space: Space) -> dict[str, Value] | None:
-    """A config of another space as one of this; `None` where a value fits no knob or a law is broken."""
+    """A config of another space as one of this; `None` where a value fits no knob or a constraint is broken."""
     fitted: dict[str, Value] = {}
     for knob in space.knobs:
         value = nearest(config[knob.name], knob)

@@ -221,7 +221,7 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
 
 
 def read_script(file: ScriptFile) -> OpenScript:
-    """The knobs and laws of a user's own script.
+    """The knobs and constraints of a user's own script.
 
     Raises:
         ScheduleError: The script cannot be read or tuned; the error has its line and column.

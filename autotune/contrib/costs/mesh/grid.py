@@ -100,7 +100,7 @@ def read_argument(argument: str) -> tuple[Grid, int]:
     """The grid and the batch that follow ``mesh:``.
 
     Raises:
-        MachineError: There is no such grid, its file breaks a law, or a figure is impossible.
+        MachineError: There is no such grid, its file breaks a constraint, or a figure is impossible.
     """
     name, *parts = argument.split(",")
     given: dict[str, int] = {}
@@ -134,7 +134,7 @@ def find_grid(name: str) -> Grid:
     """The grid that a user names: a shipped one, a file, or a size.
 
     Raises:
-        MachineError: There is none, or its file breaks a law.
+        MachineError: There is none, or its file breaks a constraint.
     """
     if name.endswith(".toml"):
         return read_grid(read_text(name, MOST_BYTES, "a grid's file must be readable TOML", MachineError), name)
@@ -163,7 +163,7 @@ def read_grid(text: str, source: str) -> Grid:
         source: Name of the file, for messages.
 
     Raises:
-        MachineError: The text is no TOML, or breaks a law.
+        MachineError: The text is no TOML, or breaks a constraint.
     """
     try:
         found = tomllib.loads(text)
@@ -193,7 +193,7 @@ def checked(grid: Grid) -> Grid:
     """A grid whose figures are possible.
 
     Raises:
-        ValueError: One is not; the sentence has the law.
+        ValueError: One is not; the sentence has the constraint.
     """
     for key in ("name", "source"):
         check_text(key, getattr(grid, key), 1, MOST_CHARACTERS)
