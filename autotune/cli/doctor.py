@@ -11,8 +11,11 @@ from autotune.cli.say import complain
 from autotune.store.places import home
 
 if TYPE_CHECKING:
+    from autotune.core.host.machine import Roofs
     from autotune.worker.doctor import Diagnosis
     from autotune.worker.remote.cluster_doctor import MemberDiagnosis
+
+F32_ROOFS = ("flops", "dram_bytes", "l2_bytes")  # rates that every machine has
 
 
 def doctor(
@@ -69,6 +72,18 @@ def examine_machines(address: str, threads: int, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
+def dot_roofs(roofs: "Roofs") -> str:
+    """Roofs of dot products of narrower values, each beside that of f32.
+
+    Example:
+        >>> from autotune.core.host.machine import Roofs
+        >>> dot_roofs(Roofs(1e11, 1e10, 1e11, bf16=1.9e11, int8=4e11))
+        'bf16 190.0 Gop/s (1.90 x FMA), int8 400.0 Gop/s (4.00 x FMA)'
+    """
+    rates = {name: rate for name, rate in roofs.known.items() if name not in F32_ROOFS}
+    return ", ".join(f"{name} {rate / 1e9:.1f} Gop/s ({rate / roofs.flops:.2f} x FMA)" for name, rate in rates.items())
+
+
 def show_members(found: "Sequence[MemberDiagnosis]") -> None:
     """Print what every machine of a cluster is, and what is wrong with it."""
     from autotune.cli.layout import show_facts, show_sentence
@@ -120,6 +135,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
         "matrix unit": describe_unit(),
         "caches": f"L1 {m.l1_bytes >> 10} KiB, L2 {m.l2_bytes >> 10} KiB, L3 {m.l3_bytes >> 10} KiB",
         "FMA roof": f"{roofs.flops / 1e9:.1f} GFLOP/s, {plural(m.threads, 'core')}, f32",
+        **({"dot roofs": dot_roofs(roofs)} if len(roofs.known) > len(F32_ROOFS) else {}),
         "memory roof": memory,
         "noise floor": f"{found.noise_floor:.2%} (A/A, 95 of 100)",
         "pages": f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}",

@@ -33,6 +33,7 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
         share=winner.roof_fraction,
         floor=winner.noise_floor,
         unsteady=winner.unsteady,
+        rounded=bool(winner.rounded),
     )
     show_sentence(console, lead)
     over = [] if winner.unsteady else [over_naive(winner.speedup, winner.baseline, winner.baseline_seconds)]
@@ -41,7 +42,8 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     whole = None if winner.unsteady else seconds
     rows = tuple(task_row(task, whole, full=full) for task in tasks)
     show_table(console, Table("task", COLUMNS, (*rows, *rest_row(tasks, whole)), "" if full else "not as by default"))
-    legend = f"call: share of a call; roof: share of the FMA roof; gain: over {winner.baseline}"
+    units = "the roof of its unit" if winner.rounded else "the FMA roof"
+    legend = f"call: share of a call; roof: share of {units}; gain: over {winner.baseline}"
     show_sentence(console, legend if full or all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
     if (above := above_roof(task.roof_fraction for task in tasks)) and not winner.unsteady:
         show_sentence(console, above, 2)

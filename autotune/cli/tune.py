@@ -205,6 +205,7 @@ def show_result(result: "TuneResult") -> None:
         share=result.roof_fraction,
         floor=result.noise_floor,
         unsteady=result.unsteady,
+        rounded=result.spent is not None,
     )
     rival = beside_rival(result.bundle, result.payload, result.machine.fingerprint)
     show_sentence(console, lead if result.unsteady else f"{lead}; {rival}")

@@ -9,6 +9,7 @@ all `lo`, and all products of parts are summed but those that the rounding of th
     a b = hi hi + hi lo + lo hi                 two parts, three products; lo lo is of the order of 2^-18, and left out
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -66,6 +67,11 @@ class Precision:
     def by_tiles(self) -> bool:
         """Whether a matrix unit multiplies tiles of words."""
         return self.step > 1
+
+    @property
+    def unit(self) -> str:
+        """Name of the instruction's roof: a field of `autotune.core.host.machine.Roofs`."""
+        return f"{'tile_' * self.by_tiles}{f'int{32 // self.values}' if self.most else 'bf16'}"
 
     @property
     def products(self) -> tuple[tuple[int, int], ...]:
@@ -144,6 +150,25 @@ def precision_named(name: str) -> Precision:
     if name not in PRECISIONS:
         raise ScheduleError(f"a precision must be one of {', '.join(PRECISIONS)}; got {name!r}")
     return PRECISIONS[name]
+
+
+def roof_of(schedule: str, rates: Mapping[str, float]) -> float | None:
+    """Operations a second that a task reaches at most by the unit that its products use; `None` if not measured.
+
+    Args:
+        schedule: Name of its family; that of a precision rounds operands, and any other multiplies in f32.
+        rates: Rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
+
+    Example:
+        >>> rates = {"flops": 1e11, "bf16": 1.8e11}
+        >>> [roof_of(schedule, rates) for schedule in ("matmul", "bf16x2", "int8")]
+        [100000000000.0, 60000000000.0, None]
+    """
+    precision = PRECISIONS.get(schedule)
+    if precision is None:
+        return rates.get("flops")
+    rate = rates.get(precision.unit)
+    return rate / len(precision.products) if rate else None
 
 
 def as_words(values: Array, count: int) -> Array:

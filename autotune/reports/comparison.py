@@ -102,7 +102,7 @@ class Comparison:
         return {
             "payload": self.payload,
             "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},
-            "roofs": asdict(self.roofs),
+            "roofs": self.roofs.known,
             "noise_floor": self.noise_floor,
             "threads": self.machine.threads,
             "seed": self.seed,

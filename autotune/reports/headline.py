@@ -13,7 +13,14 @@ ANCHOR = "best"  # row of a comparison that is the winner
 
 
 def headline(
-    payload: str, seconds: float | None, *, clock: float | None, share: float | None, floor: float, unsteady: str = ""
+    payload: str,
+    seconds: float | None,
+    *,
+    clock: float | None,
+    share: float | None,
+    floor: float,
+    unsteady: str = "",
+    rounded: bool = False,
 ) -> str:
     """A sentence on a winner's time.
 
@@ -24,6 +31,7 @@ def headline(
         share: Share of the FMA roof; `None` where it is unknown.
         floor: Relative differences below it are noise.
         unsteady: Why times say nothing; empty where they do.
+        rounded: Whether tasks use units beside that for f32, and the share is of all of them.
 
     Example:
         >>> headline("nano", 1e-3, clock=1.2e-3, share=0.5, floor=0.01)
@@ -33,7 +41,7 @@ def headline(
     """
     if unsteady:
         return f"{payload}: not measurable here and now: {unsteady}"
-    of_roof = f", {roof_text(share)} of the FMA roof" if share else ""
+    of_roof = f", {roof_text(share)} of {'the roofs of its units' if rounded else 'the FMA roof'}" if share else ""
     return f"{payload}: {clocked(seconds, clock, floor)}{of_roof}"
 
 

@@ -1,7 +1,7 @@
 """What a store holds, read for looking at: trials as a frame, filtered; default configs; roofs of the machine."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +169,9 @@ def roofs_of(summaries: list[dict[str, Any]]) -> Roofs | None:
     """Roofs from the newest summary that has them."""
     for summary in reversed(summaries):
         try:
-            roofs = {name: float(summary["roofs"][name]) for name in ("flops", "dram_bytes", "l2_bytes")}
-            return Roofs(**roofs)
+            given = dict(summary["roofs"])
+            rates = {rate.name: float(given.get(rate.name, rate.default)) for rate in fields(Roofs)}
+            return Roofs(**rates)
         except (KeyError, TypeError, ValueError):
             continue
     return None

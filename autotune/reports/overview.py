@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from autotune.core.host.machine import Roofs
+from autotune.core.precision import roof_of
 from autotune.core.space import Config, Value
 from autotune.reports.courses import Course, Curve, course_of
 from autotune.reports.holdings import DefaultConfig, Holdings, names_of
@@ -96,7 +97,7 @@ def figures_of(
     Args:
         frame: Trials, one row each.
         top: Most configs of a task.
-        roofs: Roofs of the machine; `None` leaves shares of the FMA roof unknown.
+        roofs: Roofs of the machine; `None` leaves shares of it unknown.
         defaults: Default configs by the name of the sweep; without, what differs from them and its gain are unknown.
         unproved: Names of the sweeps of payloads that nothing but their own plain lowering says the results of.
     """
@@ -178,10 +179,11 @@ def phase_seconds(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def roof_fraction(row: Row, roofs: Roofs | None) -> float | None:
-    """A trial's rate over the FMA roof, the machine's drift divided out; `None` where either is unknown."""
-    if roofs is None or pd.isna(row["gflops"]):
+    """A trial's rate over the roof of its unit, the machine's drift divided out; `None` where either is unknown."""
+    roof = roof_of(str(row["family"]), roofs.known) if roofs is not None else None
+    if roof is None or pd.isna(row["gflops"]):
         return None
-    return float(row["gflops"] * 1e9 * row["seconds_median"] / row["seconds_normalised"] / roofs.flops)
+    return float(row["gflops"] * 1e9 * row["seconds_median"] / row["seconds_normalised"] / roof)
 
 
 def config_of(row: Row) -> dict[str, Any]:

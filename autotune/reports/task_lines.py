@@ -7,6 +7,7 @@ from math import isfinite
 
 import pandas as pd
 
+from autotune.core.precision import roof_of
 from autotune.core.space import Config, Value
 from autotune.core.stats import Interval
 from autotune.core.winner_time import winner_time
@@ -33,7 +34,7 @@ class TaskLine:
         choices: Values that each knob could take; empty where that is not recorded.
         count: Executions in one call of the payload; `None` where that is unknown.
         seconds: Seconds of one execution alone; `None` where it was not measured.
-        roof_fraction: Share of the FMA roof; `None` where the task contracts nothing, or a rate is unknown.
+        roof_fraction: Share of the roof of its unit; `None` where the task contracts nothing, or a rate is unknown.
         over_default: Time of the default config over time of this one, both in the search; `None` if not measured.
         over_baseline: Time of the baseline over time of this one; `None` if not measured.
         trials: Trials of this task that are known, one row each.
@@ -83,18 +84,19 @@ def line_of_task(bundle: BundleFiles, number: int, tag: str, fact: TaskFacts, tr
     trials = pd.DataFrame() if trials is None else trials
     timed = winner_time(task.seconds, task.reference_seconds, recorded_quiet(data)) if task.seconds else None
     each = timed.seconds.estimate if timed else None
+    family = task.schedule if task.config is not None else None
     return TaskLine(
         number=number,
         payload=data.payload,
         tag=tag,
         name=fact.name,
-        family=task.schedule if task.config is not None else None,
+        family=family,
         config=task.config,
         default=fact.default,
         choices=task.knobs,
         count=task.count,
         seconds=timed.seconds if timed else None,
-        roof_fraction=share_of(fact.flops, each, data.roofs["flops"]),
+        roof_fraction=share_of(fact.flops, each, roof_of(family or "", data.roofs)),
         over_default=gain_over_default(trials, task.config, fact.default),
         over_baseline=task.baseline_seconds / timed.clock.estimate if task.baseline_seconds and timed else None,
         trials=trials,
@@ -149,18 +151,20 @@ def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Ho
     flops = fact.flops
     if fact.count is None and best is not None and isfinite(best["gflops"]):
         flops = float(best["gflops"] * 1e9 * best["seconds_median"])
+    family = str(rows["family"].iloc[-1])
+    roof = roof_of(family, holdings.roofs.known) if holdings.roofs else None
     return TaskLine(
         number=number,
         payload=str(rows["payload"].iloc[0]),
         tag=str(rows["task"].iloc[0]),
         name=fact.name,
-        family=str(rows["family"].iloc[-1]),
+        family=family,
         config=config,
         default=default,
         choices={},
         count=fact.count,
         seconds=Interval(median, median, median) if median else None,
-        roof_fraction=share_of(flops, steady, holdings.roofs.flops if holdings.roofs else None),
+        roof_fraction=share_of(flops, steady, roof),
         over_default=gain_over_default(rows, config, default),
         over_baseline=None,
         trials=rows,

@@ -73,7 +73,8 @@ class Winner:
         baseline: Name of the baseline.
         baseline_seconds: Seconds of one call of the baseline; `None` if it could not be run.
         speedup: Time of the baseline over time of the whole, interleaved.
-        roof_fraction: Share of the FMA roof, by the kernel that ran between the samples; `None` where that is unknown.
+        roof_fraction: Share of the FMA roof, by the kernel that ran between the samples; where tasks round, of the
+            roofs of the units they use. `None` where that is unknown.
         max_error: Largest absolute difference to the oracle.
         oracle: What results were compared with, `reference` or `plain lowering`.
         unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
@@ -140,7 +141,8 @@ def read_winner(folder: Path) -> Winner:
 def describe(bundle: BundleFiles) -> Winner:
     """What a bundle's manifest says."""
     data = bundle.manifest
-    figures, flops = recorded_figures(data), data.flops
+    figures = recorded_figures(data)
+    flops = data.budget.weighted_flops if data.budget is not None else data.flops
     beside = figures.reference_seconds
     share = share_beside(flops, figures.clock_seconds, beside, data.machine) if flops and beside is not None else None
     budget = data.budget or BudgetRecord(1.0, 0.0, {})

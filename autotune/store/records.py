@@ -105,6 +105,8 @@ class BudgetRecord:
         error, spent: What outputs may be off, relative to the largest of each; what they are, on inputs of their own.
         tasks: What they are with one task rounded alone, by tag, for those that are.
         agreement, agrees, rows: Least share of rows whose largest element must stay where it is; of how many it does.
+        weighted_flops: Operations of a call, those of rounded tasks counted as so many fewer as their unit's roof is
+            above that of f32; 0 where that is unknown.
     """
 
     error: Annotated[float, Field(gt=0, le=1)]
@@ -113,6 +115,7 @@ class BudgetRecord:
     agreement: Share = 0.0
     agrees: Share = 1.0
     rows: Count = 0
+    weighted_flops: Annotated[float, Field(ge=0, le=1e30)] = 0.0  # as of 2026-11
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ class Spent:
         agreement: Least share of rows whose largest element must stay where it is; 0 where none was asked for.
         agrees: Share of the rows where it does, on inputs that were not seen before.
         rows: Number of those rows; 0 where none was asked for.
+        weighted_flops: Operations of a call, those of rounded tasks counted as so many fewer as their unit's roof is
+            above that of f32; 0 where that is unknown.
     """
 
     error: float
@@ -30,6 +32,7 @@ class Spent:
     agreement: float = 0.0
     agrees: float = 1.0
     rows: int = 0
+    weighted_flops: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,8 @@ class TuneResult:
 
     def _rows(self) -> list[tuple[str, str]]:
         """What was reached, a name and a value each."""
-        share = [("of the FMA roof", f"{self.roof_fraction:.1%}")] if self.roof_fraction else []
+        units = "its units' roofs" if self.spent is not None else "the FMA roof"
+        share = [(f"of {units}", f"{self.roof_fraction:.1%}")] if self.roof_fraction else []
         over = [(f"speed-up over {self.baseline_name}", str(self.speedup))] if self.speedup else []
         error = [("max error", f"{self.max_error:.2g}")] if self.max_error is not None else []
         times = [("seconds a call", f"{self.best_seconds:.4g}"), *share, *over]
@@ -143,7 +147,7 @@ class TuneResult:
         return {
             "payload": self.payload,
             "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},
-            "roofs": asdict(self.roofs),
+            "roofs": self.roofs.known,
             "baseline": {"name": self.baseline_name, "seconds": self.baseline_seconds},
             "best": {
                 "seconds": self.best_seconds,

@@ -56,7 +56,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
-        return asdict(self) | {"fingerprint": self.machine.fingerprint}
+        return asdict(self) | {"roofs": self.roofs.known, "fingerprint": self.machine.fingerprint}
 
 
 def examine(pairs: int = A_A_PAIRS, threads: int = 1) -> Diagnosis:

@@ -7,7 +7,7 @@ works the core now, it stands; where the clock is another one, all is measured a
 import json
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.core.bench import Bench
@@ -19,7 +19,7 @@ from autotune.worker.loading.paths import cache
 from autotune.worker.worker import ROOF_SECONDS, Worker
 
 HOUR = 3600.0  # seconds that they are kept
-FORMAT_VERSION = 1  # of the file: {"format_version", "written", "roofs", "floor"}
+FORMAT_VERSION = 2  # of the file: {"format_version", "written", "roofs", "floor"}
 NEAR = 0.95  # of the kept rate: a sample above it is as fast
 
 
@@ -87,7 +87,7 @@ def read_limits(machine: Machine) -> MachineLimits | None:
         is_young = 0 <= time.time() - data["written"] <= HOUR
         if data["format_version"] == FORMAT_VERSION and is_young:
             roofs = Roofs(**{name: float(rate) for name, rate in data["roofs"].items()})
-            if min(asdict(roofs).values()) > 0:
+            if min(roofs.flops, roofs.dram_bytes, roofs.l2_bytes) > 0:
                 return MachineLimits(roofs, float(data["floor"]))
     return None
 
@@ -97,7 +97,7 @@ def write_limits(machine: Machine, found: MachineLimits) -> None:
     data = {
         "format_version": FORMAT_VERSION,
         "written": time.time(),
-        "roofs": asdict(found.roofs),
+        "roofs": found.roofs.known,
         "floor": found.floor,
     }
     with suppress(OSError):

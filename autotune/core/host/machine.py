@@ -150,8 +150,23 @@ class Roofs:
         flops: Peak floating-point operations a second (FMA counts as two), f32 vectors.
         dram_bytes: Bytes a second read from memory.
         l2_bytes: Bytes a second read from a working set of half the L2 cache.
+        bf16: Peak operations a second of dot products of bf16 (a product and an addition are two); 0 without them.
+        int16: The same of int16, summed in 32 bits.
+        int8: The same of int8.
+        tile_bf16: The same of bf16 by a matrix unit.
+        tile_int8: The same of int8 by a matrix unit.
     """
 
     flops: float
     dram_bytes: float
     l2_bytes: float
+    bf16: float = 0.0
+    int16: float = 0.0
+    int8: float = 0.0
+    tile_bf16: float = 0.0
+    tile_int8: float = 0.0
+
+    @property
+    def known(self) -> dict[str, float]:
+        """The rates that there are, by their names."""
+        return {name: rate for name, rate in asdict(self).items() if rate}

@@ -69,7 +69,7 @@ def headline(bundle: BundleFiles, winner: Winner, compared: RecordedComparison |
     beside = [Tile(f"as fast as {rival.name}", times(rival.ratio), bounds_of(rival.factor))] if rival else []
     return [
         Tile("time of a call", duration(winner.seconds.estimate), join([interval_text(winner.seconds), drift])),
-        Tile("of the FMA roof", roof_text(winner.roof_fraction), roof),
+        Tile("of its units' roofs" if winner.rounded else "of the FMA roof", roof_text(winner.roof_fraction), roof),
         *beside,
         error,
         Tile("over the naive lowering", times(gain), over),

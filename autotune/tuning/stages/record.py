@@ -118,7 +118,7 @@ def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command
         ir_sha256=called(worker.call(hash_stages, claim, MODEL_SECONDS)),
         machine=result.machine,
         fingerprint=result.machine.fingerprint,
-        roofs=asdict(result.roofs),
+        roofs=result.roofs.known,
         noise_floor=result.noise_floor,
         versions=versions(),
         command=tuple(command),
@@ -129,7 +129,7 @@ def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command
         script=ScriptRecord(own["source"], own["tasks"]) if own is not None else None,
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},
-        budget=BudgetRecord(**asdict(winners.spent)) if winners.spent is not None else None,
+        budget=BudgetRecord(**asdict(result.spent)) if result.spent is not None else None,
         uncovered=tuple(UncoveredRecord(**asdict(each.op), share=each.share) for each in result.uncovered),
     )
     remember_kernels(assembly.kernels)

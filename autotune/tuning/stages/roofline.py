@@ -1,9 +1,10 @@
 """Shares of the roof: what a program reaches of the machine's fused multiply-adds, measured beside it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 
 from autotune.core.host.machine import Machine
+from autotune.core.precision import roof_of
 from autotune.core.scripts.user_family import WHOLE
 from autotune.core.task import Member, Task
 from autotune.core.trial import Samples
@@ -88,6 +89,24 @@ def why_unsteady(
             "core; measure again when it is quiet, see autotune doctor"
         )
     return why_above(share, reference_seconds, machine, roof) if share is not None and share > ROOF_ERROR else ""
+
+
+def weighted_flops(flops: float, tasks: Iterable[tuple[str, float]], rates: Mapping[str, float]) -> float:
+    """Operations of a whole as FMAs would take as long for them, each task at the roof of the unit that it uses.
+
+    Args:
+        flops: Operations of the whole.
+        tasks: For every task its schedule, and its operations in a call of the whole.
+        rates: Rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
+
+    Example:
+        >>> weighted_flops(10.0, [("matmul", 4.0), ("bf16", 6.0)], {"flops": 1e11, "bf16": 2e11})
+        7.0
+    """
+    for schedule, count in tasks:
+        if roof := roof_of(schedule, rates):
+            flops -= count * (1 - rates["flops"] / roof)
+    return flops
 
 
 def roof_seconds(task: Task, samples: Samples | None, machine: Machine) -> float:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from autotune.core.host.machine import Roofs
@@ -18,7 +18,14 @@ from autotune.tuning.samplers.knob_effects import knobs_without_effect
 from autotune.tuning.samplers.objectives import describe_front
 from autotune.tuning.stages.assemble import Assembly
 from autotune.tuning.stages.choose import Choice
-from autotune.tuning.stages.roofline import may_exceed_roof, needed_flops, share_beside, why_above, why_unsteady
+from autotune.tuning.stages.roofline import (
+    may_exceed_roof,
+    needed_flops,
+    share_beside,
+    weighted_flops,
+    why_above,
+    why_unsteady,
+)
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline
 from autotune.tuning.stages.task_search import TaskSearch
@@ -123,6 +130,11 @@ def summarize(
         )
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     beside = figures.reference_seconds
+    if spent is not None:
+        scheduled = [(c.search.family.name, c.search.task) for c in choices if c.config is not None]
+        counts = [(name, needed_flops(task) * task.count) for name, task in scheduled]
+        flops = weighted_flops(flops, counts, roofs.known)
+        spent = replace(spent, weighted_flops=flops)
     share = share_beside(flops, figures.clock_seconds, beside, machine) if flops and beside is not None else None
     changed = spent is not None or bool(run.parts.rewriting.firings) or bool(assembly.kernels)
     exceeds = may_exceed_roof((a.dtype for a in payload.arguments), assembly.script, is_rewritten=changed)

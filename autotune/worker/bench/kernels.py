@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from autotune.core.payload import Argument, Array, Payload
 
+TILES_OF_SUMS = 4  # of sums, as many as a matrix unit needs to be busy; as many more hold what is multiplied
+
 
 def fma_payload(lanes: int, chains: int, steps: int) -> Payload:
     """`chains` accumulators that each take `steps` FMAs, all in registers."""
@@ -20,6 +22,88 @@ def fma_payload(lanes: int, chains: int, steps: int) -> Payload:
     return
   }}"""
     return Payload("fma", text, "fma", (Argument("out", "output", (lanes,)),))
+
+
+def dot_payload(intrinsic: str, element: str, chains: int, steps: int) -> Payload:
+    """`chains` accumulators of 16 lanes that each take `steps` dot products of words of 32 bits, all in registers.
+
+    Args:
+        intrinsic: LLVM's name of the instruction.
+        element: Type of the values of a word: ``bf16``, summed in f32, or ``i8`` or ``i16``, summed in 32-bit integers.
+        chains: Number of accumulators.
+        steps: Dot products of each.
+    """
+    kind, memory = "vector<16xf32>", "memref<16xf32>"
+    sums = kind if element == "bf16" else "vector<16xi32>"
+    words = f"vector<{64 if element == 'i8' else 32}x{element}>"
+    body = f"""\
+      %w# = vector.bitcast %a# : {kind} to {sums}
+      %d# = llvm.call_intrinsic "{intrinsic}"(%w#, %v, %v) : ({sums}, {words}, {words}) -> {sums}
+      %b# = vector.bitcast %d# : {sums} to {kind}"""
+    text = f"""
+  func.func @dots(%out: {memory}) {{
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %n = arith.constant {steps} : index
+    %x = vector.load %out[%c0] : {memory}, {kind}
+    %v = vector.bitcast %x : {kind} to {words}
+{each(chains, f"    %s# = arith.constant dense<#.5> : {kind}")}
+{accumulate(chains, 16, "%c1", "%s#", body)}
+    return
+  }}"""
+    return Payload("dots", text, "dots", (Argument("out", "output", (16,)),))
+
+
+def tile_payload(intrinsic: str, steps: int) -> Payload:
+    """Four tiles of AMX that each take `steps` products of two others, all in registers.
+
+    Args:
+        intrinsic: LLVM's name of the instruction.
+        steps: Products of each.
+    """
+    memory, tile, shape = "memref<1024xf32>", "!llvm.x86_amx", "(i16, i16"
+    load = '"llvm.x86.tileloadd64.internal"(%rows, %bytes, {}, %stride) : ' + f"{shape}, !llvm.ptr, i64) -> {tile}"
+    dots = "\n".join(
+        f'      %d{i} = llvm.call_intrinsic "{intrinsic}"(%rows, %bytes, %bytes, %s{i}, %t{i // 2}, %t{2 + i % 2})'
+        f" : {shape}, i16, {tile}, {tile}, {tile}) -> {tile}"
+        for i in range(TILES_OF_SUMS)
+    )
+    stores = "\n".join(
+        f'    llvm.call_intrinsic "llvm.x86.tilestored64.internal"(%rows, %bytes, %p{i}, %stride, %r#{i})'
+        f" : {shape}, !llvm.ptr, i64, {tile}) -> ()"
+        for i in range(TILES_OF_SUMS)
+    )
+    kinds, sums = ", ".join([tile] * TILES_OF_SUMS), each(TILES_OF_SUMS, "%s# = %z#", ", ")
+    zeros = f'    %z# = llvm.call_intrinsic "llvm.x86.tilezero.internal"(%rows, %bytes) : {shape}) -> {tile}'
+    text = f"""
+  func.func @tiles(%out: {memory}) {{
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %four = arith.constant 4 : index
+    %n = arith.constant {steps} : index
+    %rows = arith.constant 16 : i16
+    %bytes = arith.constant 64 : i16
+    %stride = arith.constant 64 : i64
+    %base, %offset, %size, %step = memref.extract_strided_metadata %out : {memory} -> memref<f32>, index, index, index
+    %aligned = memref.extract_aligned_pointer_as_index %out : {memory} -> index
+    %bytes_before = arith.muli %offset, %four : index
+    %begin = arith.addi %aligned, %bytes_before : index
+{each(TILES_OF_SUMS, "    %o# = arith.constant # : index")}
+    %whole = arith.constant 1024 : index
+{each(TILES_OF_SUMS, "    %m# = arith.muli %o#, %whole : index")}
+{each(TILES_OF_SUMS, "    %f# = arith.addi %begin, %m# : index")}
+{each(TILES_OF_SUMS, "    %i# = arith.index_cast %f# : index to i64")}
+{each(TILES_OF_SUMS, "    %p# = llvm.inttoptr %i# : i64 to !llvm.ptr")}
+{each(TILES_OF_SUMS, "    %t# = llvm.call_intrinsic " + load.format("%p#"))}
+{each(TILES_OF_SUMS, zeros)}
+    %r:{TILES_OF_SUMS} = scf.for %k = %c0 to %n step %c1 iter_args({sums}) -> ({kinds}) {{
+{dots}
+      scf.yield {each(TILES_OF_SUMS, "%d#", ", ")} : {kinds}
+    }}
+{stores}
+    return
+  }}"""
+    return Payload("tiles", text, "tiles", (Argument("out", "output", (1024,)),))
 
 
 def spin_payload(lanes: int, steps: int, chains: int = 8) -> Payload:

@@ -7,27 +7,46 @@ import numpy as np
 
 from autotune.compiler.lowering.pipeline import tail
 from autotune.compiler.lowering.program import BoundProgram, compile_program
+from autotune.compiler.passes.dots import INTRINSICS
+from autotune.compiler.passes.tiles import DOTS
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import Machine, Roofs
+from autotune.core.host.matrix_unit import ROWS
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Payload
-from autotune.worker.bench.kernels import fma_payload, on_threads, read_payload
+from autotune.core.precision import TILES, VECTORS, Precision
+from autotune.worker.bench.kernels import (
+    TILES_OF_SUMS,
+    dot_payload,
+    fma_payload,
+    on_threads,
+    read_payload,
+    tile_payload,
+)
 from autotune.worker.bench.measure import measure_interleaved
 
 CHAINS = (8, 10, 12, 14)  # independent FMA chains: enough to hide latency, few enough for 16 registers
 REFERENCE_CHAINS = 12  # of the kernel between samples; 8 stay 3 % below the roof on some CPUs
 STEPS = 20_000
 EFFORT = Effort(samples=25, seconds=0.4)
+SHORT = Effort(samples=10, seconds=0.15)
 DRAM_BYTES = 1 << 28
 
 
 def measure_roofs(machine: Machine) -> Roofs:
-    """Measure all roofs; takes about two seconds."""
+    """Measure all roofs; takes about three seconds."""
     return Roofs(
         flops=max(fma_rate(machine, chains) for chains in CHAINS),
         dram_bytes=read_rate(machine, DRAM_BYTES // machine.threads),
         l2_bytes=read_rate(machine, machine.l2_bytes // 2),
+        **{precision.unit: dot_rate(machine, precision) for precision in units(machine)},
     )
+
+
+def units(machine: Machine) -> list[Precision]:
+    """Precisions whose products a machine has an instruction for: one for each instruction."""
+    tiles = TILES if machine.tiles == "amx" else ()
+    return [each for each in (*VECTORS, *tiles) if each.parts == 1 and not each.lacking]
 
 
 def fma_rate(machine: Machine, chains: int) -> float:
@@ -35,6 +54,20 @@ def fma_rate(machine: Machine, chains: int) -> float:
     kernel = on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads)
     (samples,) = measure_interleaved([bind(kernel, machine).run], EFFORT)
     return 2 * machine.threads * machine.lanes * chains * STEPS / min(samples.seconds)
+
+
+def dot_rate(machine: Machine, precision: Precision) -> float:
+    """Best rate of independent dot products of words in registers; a product and an addition are two operations."""
+    if precision.by_tiles:
+        kernels = {TILES_OF_SUMS * ROWS * ROWS: tile_payload(DOTS[precision.element], STEPS)}
+    else:
+        name = INTRINSICS[precision.element]
+        kernels = {chains: dot_payload(name, precision.element, chains, STEPS) for chains in CHAINS[-2:]}
+    rates = []
+    for dots, kernel in kernels.items():  # vectors of 16 words that are multiplied in a step
+        (samples,) = measure_interleaved([bind(on_threads(kernel, machine.threads), machine).run], SHORT)
+        rates.append(2 * machine.threads * dots * ROWS * precision.values * STEPS / min(samples.seconds))
+    return max(rates)
 
 
 def read_rate(machine: Machine, size: int) -> float:

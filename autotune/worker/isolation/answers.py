@@ -201,7 +201,7 @@ def check_roofs(roofs: Roofs) -> Roofs:
         MachineError: A rate is not a finite number above zero.
     """
     rates = (roofs.flops, roofs.dram_bytes, roofs.l2_bytes)
-    if not all(isfinite(rate) and rate > 0 for rate in rates):
+    if not (all(isfinite(rate) and rate > 0 for rate in rates) and is_positive(*roofs.known.values())):
         raise MachineError(f"roofs must be finite and above zero, their process answered {rates}; try again")
     return roofs
 
