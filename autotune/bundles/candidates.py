@@ -14,6 +14,7 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.plugs.foreign_kernel import kernel_files
+from autotune.core.precision import precision_named
 from autotune.core.scripts.assembly import write_step
 from autotune.core.task import Task
 from autotune.registry import family_for, is_registered
@@ -36,14 +37,30 @@ def recorded_machine(bundle: BundleFiles) -> Machine:
 
 
 def recorded_candidate(bundle: BundleFiles) -> Candidate:
-    """What a bundle compiles; on fewer threads where this host has no more."""
+    """What a bundle compiles; on fewer threads where this host has no more.
+
+    Raises:
+        BundleError: This host may not run its code, or lacks the instructions of its products.
+    """
     manifest = bundle.manifest
     pipeline, wanted = manifest.pipeline, threads_of(manifest.pipeline)
     if wanted > 1 and pipeline == tail(wanted):
         pipeline = tail(usable_threads(wanted))
     check_code(bundle)
+    check_units(bundle)
     panels = tuple(manifest.panels.items())
     return Candidate(bundle.script, pipeline, bundle.tagged, panels, kernels=bundle.kernels)
+
+
+def check_units(bundle: BundleFiles) -> None:
+    """Refuse a bundle whose rounded products this processor lacks the instructions for.
+
+    Raises:
+        BundleError: It lacks them.
+    """
+    rounded = dict.fromkeys(weight.precision for weight in bundle.manifest.weights if weight.precision)
+    for lacking in filter(None, (precision_named(name).lacking for name in rounded)):
+        raise BundleError(f"{bundle.folder} cannot run here: {lacking}")
 
 
 def check_code(bundle: BundleFiles) -> None:

@@ -1,6 +1,7 @@
 """`autotune replay`: build a bundle again and check it."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,6 +46,9 @@ def replay(
         typer.Option(metavar="PAYLOAD", help="File or folder of what it computes, where you did not name it before."),
     ] = None,
     family: FileFamily = "",
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="Emulate tiles of a matrix unit that this CPU lacks: right, and slow.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build a bundle again, verify it, and time it against its baseline; or run a trial of a store again.
@@ -61,6 +65,7 @@ def replay(
     from autotune.bundles.replay import replay
     from autotune.bundles.retune import retune_bundle
     from autotune.cli.tune import show_result
+    from autotune.core.host.matrix_unit import emulated
     from autotune.core.progress import ProgressLine
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
@@ -72,6 +77,8 @@ def replay(
         return
     if bundle is None:
         raise typer.BadParameter("name the FOLDER of a bundle, or a --store of trials")
+    if emulate and (bundle is None or emit is not None or retune):
+        raise typer.BadParameter("--emulate runs a bundle as it is; drop --emit and --retune, or --emulate")
     if emit is not None:
         for path in emit_bundle(bundle, emit, output or Path()):
             typer.echo(path)
@@ -87,7 +94,7 @@ def replay(
         else:
             show_result(result)
         return
-    with ProgressLine(str(bundle), is_spoken=True) as line:
+    with emulated() if emulate else nullcontext(), ProgressLine(str(bundle), is_spoken=True) as line:
         found = replay(bundle, timeout, line, named)
     if as_json:
         typer.echo(json.dumps(found.to_json()))

@@ -29,6 +29,7 @@ from autotune.registry import RIVALS, registered
 F = TypeVar("F", bound=Callable[..., object])
 
 DEFAULT_SAMPLER = "auto"
+LEAST_ERROR = 2.0**-24  # of a budget that rounds: f32 keeps none below it
 MOST_ERROR = 1.0  # of a budget: beyond it nothing is left of a result
 SEARCH, ROUNDING = "What is searched, and how", "What may be rounded, what is minimised"
 BY_MODELS = ("trials", "seed", "sampler", "timeout")  # what a search that measures nothing takes
@@ -142,6 +143,11 @@ class TuneOptions:
         check_whole("threads", self.threads, 1, MOST_THREADS)
         check_jobs(self.jobs, self.threads)
         check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
+        if 0 < self.error < LEAST_ERROR:
+            raise OptionError(
+                f"error must be 0 or at least {LEAST_ERROR:.2g}, what f32 itself rounds by, got {self.error:g}; "
+                "0 computes everything in f32"
+            )
         check_real("agreement", self.agreement, 0.0, 1.0, example=0.99)
         Objective(self.objective, self.weight)
         if self.family and self.schedule:

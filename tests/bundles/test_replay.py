@@ -7,6 +7,7 @@ import pytest
 from bundle_support import edit_manifest, make_bundle, no_care
 from listener_support import Recorder
 
+from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.finding import RegressOptions
 from autotune.bundles.impossible import certain_flops
 from autotune.bundles.regress import regress
@@ -14,14 +15,17 @@ from autotune.bundles.replay import compare, is_open, is_wide, replay, summarize
 from autotune.bundles.retune import recorded_options, retune_bundle
 from autotune.bundles.timing import Timing
 from autotune.cli.replay import show_replay
+from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import this_machine
+from autotune.core.host.matrix_unit import ask_for_tiles, emulated, tiles_here
 from autotune.core.payload import Argument
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
 from autotune.store.bundle import read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import parse_manifest
+from autotune.store.records import WeightRecord
 from autotune.store.sessions import figures_of, speedup_of
 from autotune.store.store import Store
 
@@ -265,3 +269,23 @@ def test_a_bundle_replays_from_another_clone(pristine, tmp_path, monkeypatch):
     moved = shutil.copytree(pristine, tmp_path / "elsewhere" / "renamed")
     monkeypatch.chdir(tmp_path)
     assert replay(moved.relative_to(tmp_path)).is_right
+
+
+def test_a_bundle_whose_tiles_this_processor_lacks_is_refused_or_emulated_when_asked(pristine, monkeypatch):
+    monkeypatch.delenv("AUTOTUNE_TILES", raising=False)
+    bundle = read_bundle(pristine)
+    weight = WeightRecord("b", (8, 24), (1, 16, 32), 32, transposed=False, precision="tile_bf16")
+    tiled = replace(bundle, manifest=replace(bundle.manifest, weights=(weight,)))
+    if not ask_for_tiles():
+        with pytest.raises(BundleError, match=r"cannot run here: products by tiles need .*`replay --emulate`"):
+            recorded_candidate(tiled)
+    before = tiles_here()
+    with emulated():
+        assert tiles_here() == (before or "emulated")
+        assert recorded_candidate(tiled).script is not None
+    assert tiles_here() == before
+
+
+@pytest.mark.parametrize("other", ["--retune", "--emit=object"])
+def test_emulation_is_of_a_bundle_as_it_is(refused, pristine, other):
+    refused("replay", pristine, "--emulate", other, words="drop --emit and --retune")

@@ -167,5 +167,9 @@ def test_a_budget_that_is_none_is_refused_in_a_line(refused, error):
     refused("tune", "nano", f"--error={error}", words="error must be from 0 to 1")
 
 
+def test_a_budget_that_nothing_meets_is_refused_in_a_line(refused):
+    refused("tune", "nano", "--error=1e-12", words="error must be 0 or at least 6e-08, what f32 itself rounds by")
+
+
 def test_a_budget_beside_another_machine_is_refused(refused):
     refused("tune", "nano", "--error", "0.01", "--for", "x86-64-v3", words="drop --error")

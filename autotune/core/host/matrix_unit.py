@@ -11,6 +11,8 @@ Where there is no such unit, tiles can be emulated by loops over vectors: right,
 import ctypes
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -65,6 +67,20 @@ def are_emulated() -> bool:
     return wanted == EMULATE
 
 
+@contextmanager
+def emulated() -> Iterator[None]:
+    """Emulate tiles inside the ``with`` block, in processes that start there too, unless this processor has them."""
+    before = os.environ.get(VARIABLE)
+    if not ask_for_tiles():
+        os.environ[VARIABLE] = EMULATE
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+        if before is not None:
+            os.environ[VARIABLE] = before
+
+
 def tiles_here() -> Tiles:
     """What multiplies tiles on this machine: the unit, loops that emulate it, or nothing."""
     if are_emulated():
@@ -76,7 +92,7 @@ def why_no_tiles() -> str:
     """Why programs with tiles cannot run here, a sentence; empty if they can."""
     if tiles_here():
         return ""
-    way_out = f"{VARIABLE}={EMULATE} runs them anyway, emulated and slow"
+    way_out = f"`replay --emulate`, or {VARIABLE}={EMULATE} for other verbs, runs them emulated, right and slow"
     if has_unit():
         return f"products by tiles need the kernel's permission for AMX, which this process was refused; {way_out}"
     return f"products by tiles need a CPU with {', '.join(FLAGS)}, which this one lacks; {way_out}"
