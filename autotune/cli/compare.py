@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import AsJson, Threads, whole
+from autotune.cli.options import AsJson, Threads, real, whole
 from autotune.core.options import check_seed
 from autotune.store.places import home
 
@@ -36,11 +36,16 @@ def compare(
     rivals: Annotated[
         str, typer.Option(metavar="quick|best", help="best: also ways of libraries that tune themselves for minutes.")
     ] = "quick",
+    error: Annotated[
+        float, typer.Option(parser=real, help="What outputs may be off, of the largest; rows that round join.")
+    ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
     """Time our schedules beside other libraries: one thread each, interleaved, every output verified.
 
     With --threads everybody has so many, and runs on one too: efficiency is the time on one over N times that on N.
+
+    With --error libraries that round operands have rows too: PyTorch in bfloat16, ONNX Runtime in int8.
 
     Where weights bound a call, row `read` is the roof: as many bytes read once.
     Exit 1 if one of them computes something else, or fails. A library that is not installed is announced.
@@ -49,17 +54,23 @@ def compare(
     """
     from autotune.cli.reading import read_payloads
     from autotune.core.progress import ProgressLine
-    from autotune.registry import COMPARATORS, registered
-    from autotune.reports.compare import CompareOptions, compare
+    from autotune.reports.compare import CompareOptions, comparators_for, compare
 
     check_seed(seed)
     if rivals not in RIVALS:
         raise typer.BadParameter(f"--rivals must be one of {', '.join(RIVALS)}, got {rivals!r}")
-    names = registered(COMPARATORS) if against is None else [name for name in against.split(",") if name]
+    names = comparators_for(error) if against is None else [name for name in against.split(",") if name]
     with ProgressLine() as line:
         read, *others = read_payloads([payload, *(beside or [])], line)
     options = CompareOptions(
-        tuple(names), None if baseline == "none" else baseline, bundle, seed, tuple(others), threads, rivals == "best"
+        tuple(names),
+        None if baseline == "none" else baseline,
+        bundle,
+        seed,
+        tuple(others),
+        threads,
+        rivals == "best",
+        error,
     )
     with ProgressLine(is_spoken=True) as line:
         found = compare(read, home() / "bundles", options, line)

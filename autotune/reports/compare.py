@@ -1,22 +1,25 @@
 """Compare: our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from statistics import median
 
 from autotune.compiler.codegen.openmp import threads_or_why
+from autotune.core.errors import OptionError
 from autotune.core.evaluator import Effort
 from autotune.core.host.cores import MOST_THREADS
 from autotune.core.host.machine import Machine, Roofs, this_machine
 from autotune.core.listener import SILENT, Listener, NoteKeeper
-from autotune.core.options import check_seed, check_whole
+from autotune.core.options import check_real, check_seed, check_whole
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
+from autotune.core.plugs.comparator import Comparator, Rounding
 from autotune.core.plugs.family import Baseline
 from autotune.core.stats import ratio_interval
 from autotune.core.winner_time import drift_of, winner_time
-from autotune.registry import load_baseline, load_comparator
+from autotune.registry import COMPARATORS, load_baseline, load_comparator, registered
 from autotune.reports.comparison import Comparison, Row
 from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
 from autotune.reports.entries import (
@@ -33,6 +36,7 @@ from autotune.reports.entries import (
     weight_bytes,
 )
 from autotune.store.bundle import read_bundle
+from autotune.tuning.options import MOST_ERROR
 from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Standing
@@ -58,6 +62,7 @@ class CompareOptions:
         beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
         thorough: Whether libraries run in the ways that take minutes to prepare, too.
         threads: Threads that everybody may use; with several there are rows on one besides, and efficiencies.
+        error: What outputs may be off, relative to the largest of each; libraries that round are compared then.
     """
 
     against: tuple[str, ...]
@@ -67,10 +72,12 @@ class CompareOptions:
     beside: tuple[Payload, ...] = ()
     threads: int = 1
     thorough: bool = False
+    error: float = 0.0
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
         check_whole("threads", self.threads, 1, MOST_THREADS)
+        check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
 
 
 def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: Listener = SILENT) -> Comparison:
@@ -86,8 +93,11 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         ComparatorError: A comparator is unknown.
         BundleError: The bundle that was asked for is incomplete, edited, or of another payload.
         PayloadError: The payload does not fit the machine, or its oracle is not finite.
+        OptionError: A library rounds operands, and no error is allowed.
     """
     libraries = [load_comparator(name) for name in dict.fromkeys(options.against)]
+    check_rounding(libraries, options.error)
+    payload = replace(payload, error=max(payload.error, options.error))
     baseline = load_baseline(options.baseline) if options.baseline is not None else None
     if options.bundle is not None:
         read_bundle(options.bundle)  # which is refused before anything takes its time
@@ -146,6 +156,25 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         unproved=payload.unproved,
         unsteady=unsteady,
     )
+
+
+def check_rounding(libraries: Sequence[Comparator], error: float) -> None:
+    """Raise where a library rounds operands and no error is allowed.
+
+    Raises:
+        OptionError: One does.
+    """
+    rounding = next((each for each in libraries if isinstance(each, Rounding)), None)
+    if rounding is not None and not error:
+        raise OptionError(
+            f"error must be above 0 beside {rounding.name}, which rounds to {rounding.rounded_to}; give --error 0.01"
+        )
+
+
+def comparators_for(error: float) -> tuple[str, ...]:
+    """Names of all comparators that make sense where outputs may be off by so much."""
+    known = {name: load_comparator(name) for name in registered(COMPARATORS)}
+    return tuple(name for name, each in known.items() if error or not isinstance(each, Rounding))
 
 
 def with_efficiency(rows: tuple[Row, ...], threads: int) -> tuple[Row, ...]:

@@ -13,8 +13,7 @@ from autotune.core.listener import Listener, telling
 from autotune.core.payload import Payload
 from autotune.core.progress import watching
 from autotune.core.space import Value
-from autotune.registry import COMPARATORS, registered
-from autotune.reports.compare import CompareOptions
+from autotune.reports.compare import CompareOptions, comparators_for
 from autotune.reports.compare import compare as compare_all
 from autotune.reports.comparison import Comparison
 from autotune.reports.holdings import read_holdings
@@ -108,6 +107,7 @@ def compare(
     baseline: str | None = "passes",
     seed: int = 0,
     thorough: bool = False,
+    error: float = 0.0,
     listener: Listener | None = None,
 ) -> Comparison:
     """Our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs.
@@ -119,14 +119,16 @@ def compare(
         baseline: Pass pipeline that has a row; `None` for none.
         seed: Seed of the input data.
         thorough: Whether libraries run in the ways that take minutes to prepare, too, as ``--rivals best``.
+        error: What outputs may be off, relative to the largest of each; libraries that round operands join then.
         listener: Notified of stages and notes; by default a line shows progress on a terminal and in a notebook.
 
     Raises:
         ComparatorError: There is no such comparator.
         BundleError: The bundle is incomplete, edited, or of another payload.
     """
-    libraries = tuple(against if against is not None else registered(COMPARATORS))
-    options = CompareOptions(libraries, baseline, Path(bundle) if bundle is not None else None, seed, thorough=thorough)
+    libraries = tuple(against if against is not None else comparators_for(error))
+    folder = Path(bundle) if bundle is not None else None
+    options = CompareOptions(libraries, baseline, folder, seed, thorough=thorough, error=error)
     wanted = payload_of(payload)
     with watching(wanted.name) if listener is None else telling(listener) as shown:
         return compare_all(wanted, home() / "bundles", options, shown)

@@ -15,10 +15,16 @@ from payload.comparators.onnx_graph import OnnxGraph
 from payload.convolution import steps_of
 
 MASKED = -1e30
+STEPS, FLOAT = 127, 1  # of int8 to the largest of a column; f32 in ONNX's numbering
 
 
-def build(payload: Payload, inputs: Mapping[str, Array]) -> OnnxGraph:
+def build(payload: Payload, inputs: Mapping[str, Array], rules: Rules | None = None) -> OnnxGraph:
     """Write a payload as a graph; what has role ``weight`` becomes an initializer, so that a session may prepack it.
+
+    Args:
+        payload: Payload to write.
+        inputs: Every argument that is not an output, by name.
+        rules: Rules by the names of ops; by default in the payload's own types.
 
     Raises:
         ComparatorError: The payload has no graph, or one with an op that is unknown here.
@@ -26,8 +32,10 @@ def build(payload: Payload, inputs: Mapping[str, Array]) -> OnnxGraph:
     folded = fold_constants(payload, inputs, weights_of(payload), RULES, "onnxruntime")
     g = OnnxGraph(inputs, weights={name: np.ascontiguousarray(array) for name, array in folded.constants.items()})
     values = {name: name for name in (*inputs, *folded.constants)}
-    translate(folded.nodes, values, RULES, g)
+    translate(folded.nodes, values, rules or RULES, g)
     g.finish({values[argument.name]: argument.name for argument in payload.outputs})
+    read = {name for node in g.nodes for name in node.inputs}
+    g.weights = {name: array for name, array in g.weights.items() if name in read}
     return g
 
 
@@ -97,4 +105,30 @@ RULES: Rules = {
     "merge_heads": merge_heads,
     "store_rows": store_rows,
     "row_before": lambda g, _, x, count: g.op("Gather", x, g.op("Sub", count, g.constant([1]))),
+}
+
+
+def quantised(g: OnnxGraph, x: str, weight: str, *, turned: bool = False) -> str:
+    """A product with a weight in int8: each column by its own scale, x by one of its own in the call."""
+    columns = g.weights[weight].T if turned else g.weights[weight]
+    scale = np.maximum(np.abs(columns).max(axis=0), np.finfo(np.float32).tiny) / np.float32(STEPS)
+    name = f"{weight}_int8{'_turned' * turned}"
+    g.weights[name] = np.ascontiguousarray(np.rint(columns / scale).astype(np.int8))
+    rounded, step, zero = g.ops("DynamicQuantizeLinear", (x,), 3)
+    product = g.op("MatMulInteger", rounded, name, zero, g.constant(np.zeros(len(scale), np.int8), f"{name}_zero"))
+    scales = g.op("Mul", step, g.constant(scale.astype(np.float32), f"{name}_scale"))
+    return g.op("Mul", g.op("Cast", product, to=FLOAT), scales)
+
+
+def matmul_int8(g: OnnxGraph, node: OpNode, a: str, b: str) -> str:
+    """A product, quantised where B is a weight of two dimensions."""
+    if b not in g.weights or g.weights[b].ndim != 2:
+        return matmul(g, node, a, b)
+    return quantised(g, a, b, turned=bool(node["transpose_b"]))
+
+
+INT8_RULES: Rules = {
+    **RULES,
+    "matmul": matmul_int8,
+    "linear": lambda g, _, x, weight, bias: g.op("Add", quantised(g, x, weight), bias),
 }

@@ -32,6 +32,17 @@ class Torch:
     extra: str = "torch"
     way: str = "eager"
 
+    def network(self, payload: Payload, inputs: Mapping[str, Array]) -> tuple[Any, tuple[Any, ...]]:
+        """The module that computes a payload, and the tensors that it is called with."""
+        import torch  # noqa: PLC0415 - comes with an extra
+
+        program = load_program(payload.model) if payload.model.endswith(".pt2") else None
+        fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
+        fed += tuple(torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role == "state")
+        if program is None:
+            return build_network(payload, inputs), fed
+        return program.module(), call_arguments(program, fed)
+
     def variants(self) -> tuple[LibraryVariant, ...]:
         """Give the ways that there are: some need a C++ compiler."""
         ways = ANYWHERE + (BY_COMPILER if any(map(shutil.which, COMPILERS)) else ())
@@ -57,16 +68,69 @@ class Torch:
         import torch  # noqa: PLC0415 - comes with an extra
 
         torch.set_num_threads(own_cores())
-        exported = payload.model.endswith(".pt2")
-        program = load_program(payload.model) if exported else None
-        network = build_network(payload, inputs) if program is None else program.module()
-        fed = tuple(torch.from_numpy(inputs[a.name]) for a in payload.arguments if a.role == "input")
-        fed += tuple(torch.from_numpy(inputs[a.name].copy()) for a in payload.arguments if a.role == "state")
-        fed = fed if program is None else call_arguments(program, fed)
+        network, fed = self.network(payload, inputs)
         return Prepared(warm(MAKERS[self.way], network, fed), as_arrays, self.way)
 
 
-TORCH = Torch()
+@dataclass(frozen=True)
+class TorchMedium(Torch):
+    """PyTorch that may multiply f32 in bfloat16, as the comparator ``torch_medium``."""
+
+    name: str = "torch_medium"
+    rounded_to: str = "what set_float32_matmul_precision('medium') allows"
+
+    def network(self, payload: Payload, inputs: Mapping[str, Array]) -> tuple[Any, tuple[Any, ...]]:
+        """The module in f32, whose products may round."""
+        import torch  # noqa: PLC0415 - comes with an extra
+
+        torch.set_float32_matmul_precision("medium")
+        return super().network(payload, inputs)
+
+
+@dataclass(frozen=True)
+class TorchBfloat16(Torch):
+    """PyTorch with weights and activations in bfloat16, as the comparator ``torch_bf16``.
+
+    A call takes and gives f32.
+    """
+
+    name: str = "torch_bf16"
+    rounded_to: str = "bfloat16"
+
+    def network(self, payload: Payload, inputs: Mapping[str, Array]) -> tuple[Any, tuple[Any, ...]]:
+        """The module with weights in bfloat16.
+
+        Raises:
+            ComparatorError: The payload is a program of torch.export, whose types are fixed, or has states.
+        """
+        if payload.model.endswith(".pt2") or any(argument.role == "state" for argument in payload.arguments):
+            raise ComparatorError(
+                f"torch_bf16 must have a graph without states to convert, {payload.name} has none; compare torch_medium"
+            )
+        network, fed = super().network(payload, inputs)
+        return in_bfloat16(network), fed
+
+
+TORCH, TORCH_MEDIUM, TORCH_BF16 = Torch(), TorchMedium(), TorchBfloat16()
+
+
+def in_bfloat16(network: Any) -> Any:  # noqa: ANN401 - torch is an extra
+    """A module in bfloat16 between f32: inputs are rounded in the call, and results widened."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    class Rounded(torch.nn.Module):  # type: ignore[misc]
+        """The module with its inputs and outputs converted."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = network.to(torch.bfloat16)
+
+        def forward(self, *fed: Any) -> Any:  # noqa: ANN401
+            """Compute it."""
+            found = self.inner(*(x.to(torch.bfloat16) if x.is_floating_point() else x for x in fed))
+            return tuple(y.float() for y in found) if isinstance(found, tuple) else found.float()
+
+    return Rounded().eval()
 
 
 def trace_network(network: Any, fed: tuple[Any, ...]) -> Callable[..., Any]:  # noqa: ANN401

@@ -11,12 +11,16 @@ from compare_support import CACHED, CASES, FED, LIBRARIES, TINY, inputs_of, inst
 from payload_support import documented_payload
 from tuning_support import contraction_payload
 
-from autotune.core.errors import ComparatorError
+from autotune.core.errors import ComparatorError, OptionError
 from autotune.core.payload import Payload
 from autotune.registry import load_comparator, load_payload
+from autotune.reports.compare import check_rounding, comparators_for
 from autotune.worker.bench import libraries
 from autotune.worker.bench.testbench import Testbench
 from autotune.worker.bench.verify import verify
+
+TINY_MODEL = "gpt,seq=4,d_model=16,layers=1,heads=2,d_ff=32,vocab=19,positions=4"
+ROUNDING = (("torch_bf16", 1e-5, 5e-2), ("torch_medium", -1.0, 5e-2), ("onnxruntime_int8", 1e-5, 0.1))
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),  # one way of several, while it lasts
@@ -79,6 +83,27 @@ def test_torch_fills_the_cache_that_the_oracle_fills():
             build_network(payload, inputs)(*fed.values())
         for name, wanted in zip(("keys", "values"), expected, strict=False):
             np.testing.assert_allclose(fed[name].numpy(), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "spec", ["matmul,m=9,n=33,k=40,constant_b=1", "matmul,m=9,n=33,k=40,transpose_b=1,constant_b=1", TINY_MODEL]
+)
+@pytest.mark.parametrize(("name", "least", "most"), ROUNDING)
+def test_library_that_rounds_is_off_by_what_it_rounds_to(name, least, most, spec):
+    comparator, payload = installed(name), load_payload(spec)
+    inputs, (expected, *_) = inputs_of(payload)
+    ready = comparator.prepare(payload, inputs)
+    (got, *_) = ready.outputs(ready.call())
+    assert got.dtype == np.float32
+    assert least < np.abs(got - expected).max() / np.abs(expected).max() < most
+
+
+def test_library_that_rounds_has_a_row_where_an_error_is_allowed():
+    rounding = {name for name, _, _ in ROUNDING}
+    assert rounding == {*comparators_for(0.1)} - {*comparators_for(0.0)}
+    check_rounding([load_comparator(name) for name in rounding], 0.1)
+    with pytest.raises(OptionError, match="error must be above 0 beside torch_bf16, which rounds to bfloat16"):
+        check_rounding([load_comparator("torch"), load_comparator("torch_bf16")], 0.0)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

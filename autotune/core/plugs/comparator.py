@@ -72,6 +72,16 @@ class Comparator(Protocol):
         ...
 
 
+@runtime_checkable
+class Rounding(Protocol):
+    """A library in less than the payload's precision: it is compared only where an error is allowed."""
+
+    @property
+    def rounded_to(self) -> str:
+        """What it rounds operands to, such as ``bfloat16``."""
+        ...
+
+
 @dataclass(frozen=True)
 class LibraryVariant:
     """One of several ways in which a library runs a payload.
