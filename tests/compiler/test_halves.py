@@ -122,3 +122,51 @@ def test_halves_that_a_product_reads_are_widened_in_rows_not_element_by_element(
     text = compile_to(SCRIPT, payload, default_candidate(parts, this_machine())).text
     assert "arith.extf" in text
     assert not re.findall(rf"vector\.extract .* : {kind} from", text)
+
+
+SCALED = """
+func.func @scaled(%s: tensor<8x4xT>, %q: tensor<8x4x16xi8>, %x: tensor<4x16xf32>) -> tensor<8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(n, b, j) -> (n, b)>, affine_map<(n, b, j) -> (n, b, j)>,
+      affine_map<(n, b, j) -> (b, j)>, affine_map<(n, b, j) -> (n)>],
+      iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%s, %q, %x : tensor<8x4xT>, tensor<8x4x16xi8>, tensor<4x16xf32>) outs(%i : tensor<8xf32>) {
+    ^bb0(%p: T, %w: i8, %v: f32, %acc: f32):
+      %scale = arith.extf %p : T to f32
+      %whole = arith.sitofp %w : i8 to f32
+      %product = arith.mulf %whole, %v : f32
+      %times = arith.mulf %product, %scale : f32
+      %y = arith.addf %acc, %times : f32
+      linalg.yield %y : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+"""
+PRODUCT = """
+func.func @product(%a: tensor<8x16xT>, %b: tensor<16x24xf32>) -> tensor<8x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x24xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<8x24xf32>) -> tensor<8x24xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
+      affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<8x16xT>, tensor<16x24xf32>) outs(%i : tensor<8x24xf32>) {
+    ^bb0(%p: T, %q: f32, %acc: f32):
+      %wide = arith.extf %p : T to f32
+      %times = arith.mulf %wide, %q : f32
+      %y = arith.addf %acc, %times : f32
+      linalg.yield %y : f32
+  } -> tensor<8x24xf32>
+  return %r : tensor<8x24xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_widened_where_it_is_used_is_not_widened_as_a_whole(kind, tmp_path):
+    (task,) = partition(written(tmp_path, SCALED, kind)).tasks
+    assert task.nest.sizes == (8, 4, 16)
+    *_, product = partition(written(tmp_path, PRODUCT, kind)).tasks
+    assert product.contraction is not None
+    assert product.contraction.dtype == "f32"

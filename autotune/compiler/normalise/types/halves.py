@@ -4,6 +4,7 @@ from mlir import ir
 from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.normalise.types.booleans import ON_TENSORS, values_of
 from autotune.compiler.normalise.types.narrow import narrow_constant, narrowed
@@ -11,6 +12,7 @@ from autotune.compiler.normalise.types.narrow import narrow_constant, narrowed
 HALVES = ("f16", "bf16")
 READ, WRITE = "bufferization.to_tensor", "bufferization.materialize_in_destination"
 CASTS = ("arith.extf", "arith.truncf")
+MOVES = (READ, "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract")
 BITS = "arith.bitcast"  # what reads a float's bits cannot be computed in another type
 
 
@@ -19,9 +21,10 @@ def compute_in_singles(module: ir.Module) -> bool:
 
         c = a * b in f16   ->   c = truncf(extf(a) * extf(b) in f32)
 
-    A function that works on memrefs of them, or on their bits, stays as it is.
+    A function that works on memrefs of them, or on their bits, stays as it is, and one that computes nothing in them:
+    what is widened where it is used is not widened as a whole, by a pass over memory.
     """
-    if not any(is_half(value.type) for op in every_op(module) for value in values_of(op)):
+    if all(only_widens(op) for op in every_op(module)):
         return False
     run_passes(module, ON_TENSORS)
     ops = every_op(module)
@@ -48,6 +51,29 @@ def compute_in_singles(module: ir.Module) -> bool:
 def is_half(kind: ir.Type) -> bool:
     """Tell whether a type is a float of 16 bits, or tensors or memrefs of it."""
     return str(kind.element_type if isinstance(kind, ir.ShapedType) else kind) in HALVES
+
+
+def only_widens(op: ir.Operation) -> bool:
+    """Tell whether an op does nothing with such floats but read, move or widen them, or let its body do so.
+
+    Factors of products are not left to bodies: families multiply f32, and read what is stored where they know how.
+    """
+    if any(is_half(value.type) for value in op.results):
+        return op.name in MOVES
+    taken = [number for number, value in enumerate(op.operands) if is_half(value.type)]
+    if taken and op.name == "linalg.generic":
+        return not any(is_factor(op, number) for number in taken)
+    return not taken or op.name in (*MOVES, "arith.extf")
+
+
+def is_factor(op: ir.Operation, number: int) -> bool:
+    """Tell whether a sum reads an operand along every loop that it sums, or in windows."""
+    nest = loop_nest(op)
+    if nest is None:
+        return True
+    summed = {loop for loop, kind in enumerate(nest.iterators) if kind == "reduction"}
+    loops = dimensions(indexing_maps(op)[number])
+    return bool(summed) and (summed <= set(loops) or None in loops)
 
 
 def holds_halves(op: ir.Operation) -> bool:
