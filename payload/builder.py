@@ -1,6 +1,6 @@
 """A small writer of MLIR text: fresh names, indentation, one function per module."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -134,7 +134,11 @@ def for_each(
 
 
 def write_function(
-    entry: str, arguments: Sequence[Argument], body: Callable[[Builder, dict[str, Value]], Sequence[Value]]
+    entry: str,
+    arguments: Sequence[Argument],
+    body: Callable[[Builder, dict[str, Value]], Sequence[Value]],
+    *,
+    ranged: Collection[str] = (),
 ) -> list[str]:
     """Write a public function that computes tensors.
 
@@ -143,6 +147,7 @@ def write_function(
         arguments: Memrefs of the function; all but the outputs are read as tensors.
         body: Emits the computation, given the tensors by argument name; gives what states and outputs hold
             afterwards, in the order of the arguments. A state must be given as its tensor with slices inserted.
+        ranged: Names of whole-numbered arguments whose range the text says, for those who read it alone.
     """
     f = Builder()
     memrefs = {argument.name: f.fresh(f"{argument.name}_memref") for argument in arguments}
@@ -154,7 +159,10 @@ def write_function(
             f"({result.type}, {argument.type}) -> ()"
         )
     f.emit("return")
-    signature = ",\n      ".join(f"{memrefs[a.name]}: {a.type}" for a in arguments)
+    ranges = {a.name: f" {{autotune.low = {int(a.low)}, autotune.high = {int(a.high)}}}" for a in arguments}
+    signature = ",\n      ".join(
+        f"{memrefs[a.name]}: {a.type}{ranges[a.name] if a.name in ranged else ''}" for a in arguments
+    )
     return [f"  func.func @{entry}(", f"      {signature}) {{", *f.lines, "  }"]
 
 

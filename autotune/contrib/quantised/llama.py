@@ -42,7 +42,8 @@ def write_llama(config: LlamaConfig, forms: Forms, signature: tuple[Argument, ..
     def body(f: Builder, tensors: dict[str, Value]) -> list[Value]:
         return Network(f, config, forms, tensors).compute()
 
-    return write_module(write_function("decode" if config.decodes else "prefill", signature, body))
+    entry, whole = "decode" if config.decodes else "prefill", [a.name for a in signature if a.role == "input"]
+    return write_module(write_function(entry, signature, body, ranged=whole))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from autotune.contrib.quantised.gguf_convert import convert  # noqa: E402
 from autotune.worker.loading.importing import import_model  # noqa: E402
 from payload.importers.linalg import UnsupportedError  # noqa: E402
 
-TEXT = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.int32)
+TEXT = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5], np.int32)
 COMPILED = [("llama", {"kind": "Q8_0", "mixed": "Q4_0"}), ("qwen2", {"kind": "Q4_0", "mixed": "F16", "tied": False})]
 MODELS = [*COMPILED, ("llama", {"kind": "Q8_0"}), ("qwen2", {"kind": "F16"}), ("phi3", {"kind": "Q4_0", "tied": False})]
 
@@ -30,11 +30,11 @@ def imported(path, folder, **sizes):
 def test_a_prompt_and_a_token_behind_it_give_what_the_file_says(architecture, options, tmp_path):
     held = write_model(tmp_path / "model.gguf", architecture, **options)
     session = Session(tmp_path)
-    prefill = session.load(imported(tmp_path / "model.gguf", tmp_path / "prefill", tokens=8, positions=16))
+    prefill = session.load(imported(tmp_path / "model.gguf", tmp_path / "prefill", tokens=9, positions=16))
     decode = session.load(imported(tmp_path / "model.gguf", tmp_path / "decode", tokens=1, positions=16))
-    (first,) = prefill(tokens=TEXT, length=np.array([7]))
-    (second,) = decode(tokens=TEXT[7:], position=np.array([7]))
-    for found, count in ((first, 7), (second, 8)):
+    (first,) = prefill(tokens=TEXT, length=np.array([8]))
+    (second,) = decode(tokens=TEXT[8:], position=np.array([8]))
+    for found, count in ((first, 8), (second, 9)):
         wanted = logits_of(architecture, held, TEXT[:count])
         assert np.abs(found[0] - wanted).max() < 1e-4 * np.abs(wanted).max()
         assert np.abs(wanted).max() > 0.1
@@ -49,6 +49,7 @@ def test_the_recorded_oracle_is_what_the_file_says(architecture, options, tmp_pa
     wanted = logits_of(architecture, held, given["tokens"])
     assert np.abs(logits[0] - wanted).max() < 1e-6 * np.abs(wanted).max()
     assert not payload.unproved
+    assert [a.accepts or (a.low, a.high) for a in payload.arguments[:2]] == [(0, 40), (1, 9)]
 
 
 def test_what_is_not_kept_as_it_is_is_noted(tmp_path):
