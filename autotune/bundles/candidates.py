@@ -56,7 +56,7 @@ def check_units(bundle: BundleFiles) -> None:
     """Refuse a bundle whose rounded products this processor lacks the instructions for.
 
     Raises:
-        BundleError: It lacks them.
+        BundleError: The bundle lacks them.
     """
     rounded = dict.fromkeys(weight.precision for weight in bundle.manifest.weights if weight.precision)
     for lacking in filter(None, (precision_named(name).lacking for name in rounded)):

@@ -43,7 +43,8 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     rows = tuple(task_row(task, whole, full=full) for task in tasks)
     show_table(console, Table("task", COLUMNS, (*rows, *rest_row(tasks, whole)), "" if full else "not as by default"))
     units = "the roof of its unit" if winner.rounded else "the FMA roof"
-    legend = f"call: share of a call; roof: share of {units}; gain: over {winner.baseline}"
+    legend = f"call: share of a call; roof: share of {units}; "
+    legend += f"gain: speed-up over the naive lowering ({winner.baseline})"
     show_sentence(console, legend if full or all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
     if (above := above_roof(task.roof_fraction for task in tasks)) and not winner.unsteady:
         show_sentence(console, above, 2)

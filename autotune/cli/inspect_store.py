@@ -143,7 +143,7 @@ def show_legend(console: Console, roofs: Roofs | None, sweeps: list[dict[str, An
         said.append(f"roof: share of the FMA roof, {rate} as the newest run measured it{units}")
     bests = [best for sweep in sweeps for best in sweep["best"]]
     if any(best["changed"] is not None for best in bests):
-        said.append("gain: over the default config in the same sweep, - where that was not measured")
+        said.append("gain: speed-up over the default config in the same sweep, - where that was not measured")
     if not full and any(best["changed"] == {} for best in bests):
         said.append(LEGEND)
     if above := above_roof(best["roof_fraction"] for best in bests):

@@ -80,7 +80,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
 
     Raises:
         OSError: The file cannot be read, or is no regular file.
-        ValueError: It is no file of tensors, or is cut off.
+        ValueError: The file holds no tensors, or is cut off.
     """
     check_file(path)
     size = path.stat().st_size
@@ -114,7 +114,7 @@ def check_cover(spans: Sequence[tuple[int, ...]], size: int) -> None:
     """Refuse spans that leave bytes of a file out, or share some.
 
     Raises:
-        ValueError: They do.
+        ValueError: Spans leave bytes out, or share some.
     """
     end = 0
     for span in sorted(spans):
@@ -130,7 +130,7 @@ def map_tensors(path: Path) -> Mapping[str, Array]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no file of tensors, or is cut off.
+        ValueError: The file holds no tensors, or is cut off.
     """
     header = read_header(path)
     if not header:

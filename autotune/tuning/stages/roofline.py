@@ -96,7 +96,7 @@ def weighted_flops(flops: float, tasks: Iterable[tuple[str, float]], rates: Mapp
 
     Args:
         flops: Operations of the whole.
-        tasks: For every task its schedule, and its operations in a call of the whole.
+        tasks: Schedule of every task, and its operations in a call of the whole.
         rates: Rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
 
     Example:
