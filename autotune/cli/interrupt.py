@@ -13,8 +13,8 @@ from types import FrameType
 
 INTERRUPTED = 130
 SENTENCE = "interrupted"
-RESUMED = ("tune", "record")  # verbs that keep what they did
-KEPT = f"{SENTENCE}; every finished trial is kept, and a sweep resumes by the same command"
+RESUMED = (["tune"], ["lab", "record"], ["lab", "copy"])  # verbs that keep what they did
+KEPT = f"{SENTENCE}; every finished trial is kept, and the same command goes on"
 IMPORTING = "<frozen importlib._bootstrap>"  # the file of frames that import a module
 LOOK_SECONDS = 0.05  # between looks whether an import is done
 
@@ -80,7 +80,7 @@ class Interrupts:
 
 def sentence() -> str:
     """What is true of the verb that was interrupted."""
-    return KEPT if sys.argv[1:2] and sys.argv[1] in RESUMED else SENTENCE
+    return KEPT if any(sys.argv[1 : 1 + len(words)] == words for words in RESUMED) else SENTENCE
 
 
 def has_children() -> bool:

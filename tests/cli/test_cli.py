@@ -171,7 +171,7 @@ def test_interrupt_is_one_line_that_says_how_to_go_on(autotune, monkeypatch):
     code, _, said = autotune("tune", TINY, "--store", "s")
     assert code == 130
     assert [line for line in said.splitlines() if line.startswith("autotune: ")] == [
-        "autotune: interrupted; every finished trial is kept, and a sweep resumes by the same command"
+        "autotune: interrupted; every finished trial is kept, and the same command goes on"
     ]
     assert "Traceback" not in said
 
