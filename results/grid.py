@@ -50,6 +50,7 @@ def measure(
     without: Annotated[str, typer.Option(help="Leave these out: compiled,iree.")] = "",
     lock: Annotated[str, typer.Option(help="Hold the lock of this file while a batch is timed.")] = "",
     again: Annotated[bool, typer.Option(help="Also what is recorded.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Import again what was imported.")] = False,
 ) -> None:
     """Run every task that is not recorded yet."""
     target = home() / NAME / f"seed{seed}.json"
@@ -64,7 +65,7 @@ def measure(
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
         names.write("\n".join(left))
         names.flush()
-        run(["import-tasks", names.name, *options, *(["--again"] if again else [])]).wait()
+        run(["import-tasks", names.name, *options, *(["--again"] if fresh else [])]).wait()
         options += ["--trials", str(trials), "--lock", lock, "--without", without, "--times" if times else "--no-times"]
         running = run(["time-tasks", names.name, *options])
         for line in running.stdout or ():

@@ -72,10 +72,11 @@ class Vectorize(Family):
         found = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
+        multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
         partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.counts
         for piece, part in zip(found, parts, strict=True):
             here, rows = (*sizes[:last], piece.size), int(config["rows"])
-            if partial and piece.register < piece.size:
+            if partial and (piece.register < piece.size or (multiplies and piece.size >= machine.lanes)):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
             else:
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")

@@ -45,6 +45,7 @@ from payload.importers.onnx_values import (
     replace_all,
     take_weights,
 )
+from payload.importers.onnx_volumes import write_planes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -83,6 +84,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     widen_unsigned(model, weights)
     write_phases(model, weights)
+    write_planes(model, weights)
     write_plainly(model)
     decompose_sums(model)
     weights |= take_weights(graph)

@@ -9,6 +9,7 @@ from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.before_broadcast import read_places_before_repeating
 from autotune.compiler.normalise.gather.indices import find_places_apart
 from autotune.compiler.normalise.shapes.concatenations import begin_with_earlier
+from autotune.compiler.normalise.shapes.one_column import drop_one_column
 from autotune.compiler.normalise.shapes.pads import write_inside_borders
 from autotune.compiler.normalise.shapes.reshaped_products import reshape_after_elementwise
 from autotune.compiler.normalise.shapes.results import write_results_in_shape
@@ -37,6 +38,7 @@ SIMPLIFY = (
     drop_unit_dimensions,
     read_in_place,
     read_as_stored,
+    drop_one_column,
     reshape_after_elementwise,
     write_inside_borders,
     write_results_in_shape,

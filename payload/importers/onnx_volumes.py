@@ -1,0 +1,106 @@
+"""Convolutions over volumes of ONNX models, written as convolutions over planes.
+
+    y[o, d] = sum over e of conv(x[s d + e], w[o, e])   ->   conv of what has the planes s d + e of x as channels
+
+Those with steps, of which neighbours are not read side by side, have no schedules as volumes, and torch-mlir knows none
+of one channel a group; all others stay. Planes of what is read are copied once for each place of the kernel that reads
+them.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
+from payload.importers.onnx_origins import take_origin
+from payload.importers.onnx_values import replace_all
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+KERNEL, VOLUME = 1, 3  # its place among the inputs; dimensions of a volume
+
+
+def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
+    """Write convolutions over volumes by weights as ones over planes, in place; weights nobody reads then are given up.
+
+    Args:
+        model: Model whose shapes are inferred.
+        weights: Arrays of the graph's inputs that are weights, by name.
+    """
+    graph = model.graph
+    facts, nodes = facts_of(graph), list["NodeProto"]()
+    for number, node in enumerate(graph.node):
+        writer = NodeWriter(graph, f"planes_{number}")
+        written = node.op_type == "Conv" and write_conv(writer, node, facts, weights)
+        nodes += take_origin(writer.nodes, node) if written else [node]
+    replaced = {node.input[KERNEL] for node in graph.node if node.op_type == "Conv"}
+    replace_all(graph.node, nodes)
+    unread = (replaced - {name for node in graph.node for name in node.input}) & weights.keys()
+    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in unread])
+    for name in unread:
+        del weights[name]
+
+
+def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weights: dict[str, Array]) -> bool:
+    """Write one over planes; tells whether it is one over volumes by a weight, with steps or of one channel a group."""
+    kernel, shape = weights.get(node.input[KERNEL]), facts.shapes.get(node.input[0])
+    is_padded = of(node, "auto_pad", "NOTSET") != "NOTSET"
+    if kernel is None or shape is None or kernel.ndim != VOLUME + 2 or is_padded:
+        return False
+    made, channels, *taps = kernel.shape
+    group = of(node, "group", 1)
+    strides, dilations = (of(node, name, [1] * VOLUME) for name in ("strides", "dilations"))
+    if prod(strides) == 1 and not (group > 1 and channels == 1):
+        return False
+    pads = of(node, "pads", [0] * 2 * VOLUME)
+    sizes = [
+        (shape[2 + d] + pads[d] + pads[VOLUME + d] - dilations[d] * (taps[d] - 1) - 1) // strides[d] + 1
+        for d in range(VOLUME)
+    ]
+    more = [*node.input[2:], ""][0]
+    inputs = [writer.constant(np.ascontiguousarray(kernel.reshape(made, channels * taps[0], *taps[1:])))]
+    inputs += [more] if more else []
+    planes = planes_of(writer, node.input[0], shape, [strides[0], dilations[0], taps[0], sizes[0]], (pads[0], pads[3]))
+    result = writer.add(
+        "Conv",
+        planes,
+        *inputs,
+        kernel_shape=taps[1:],
+        strides=strides[1:],
+        dilations=dilations[1:],
+        pads=[*pads[1:3], *pads[4:]],
+        group=group,
+    )
+    apart = writer.reshape(result, shape[0], sizes[0], made, *sizes[1:])
+    writer.add("Transpose", apart, perm=[0, 2, 1, 3, 4], into=node.output[0])
+    return True
+
+
+def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[int], pads: tuple[int, int]) -> str:
+    """Planes ``(n d, c e, h, w)`` of volumes ``(n, c, depth, h, w)``: plane e of those that place d reads.
+
+    Args:
+        writer: Writer of the nodes.
+        x: Name of the volumes.
+        shape: Shape of the volumes.
+        along: Stride, dilation, taps and places of the result, along the depth.
+        pads: Planes of zeros before and behind.
+    """
+    n, channels, _, high, wide = shape
+    stride, dilation, taps, places = along
+    zeros = [np.zeros([n, channels, count, high, wide], np.float32) for count in pads]
+    before, behind = ([writer.constant(each)] if each.size else [] for each in zeros)
+    whole = writer.add("Concat", *before, x, *behind, axis=2) if before or behind else x
+    lines = []
+    for tap in range(taps):
+        first = tap * dilation
+        bounds = ([first], [first + (places - 1) * stride + 1], [2], [stride])
+        part = writer.add("Slice", whole, *(writer.numbers(*each) for each in bounds))
+        lines.append(writer.reshape(part, n, channels, 1, places, high, wide))
+    joined = writer.add("Concat", *lines, axis=2) if taps > 1 else lines[0]
+    turned = writer.add("Transpose", joined, perm=[0, 3, 1, 2, 4, 5])
+    return writer.reshape(turned, n * places, channels * taps, high, wide)
