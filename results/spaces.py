@@ -35,7 +35,7 @@ def main() -> None:
             continue
         named = ["--task", task] if task else []
         amount = ["--seed", str(seed), "--trials", str(trials), "--timeout", "20"]
-        subprocess.run(["autotune", "record", payload, *named, *amount, "-o", str(file)], check=True)
+        subprocess.run(["autotune", "lab", "record", payload, *named, *amount, "-o", str(file)], check=True)
 
 
 if __name__ == "__main__":
