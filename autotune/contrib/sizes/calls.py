@@ -1,0 +1,337 @@
+"""Calls of any size: the cheapest compiled sizes compute a request, padded or in parts, and results are cut."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from autotune.bundles.call import compile_candidate
+from autotune.bundles.candidates import recorded_candidate
+from autotune.bundles.contexts import CallContext, CallPlan, ContextPool
+from autotune.compiler.tasks.payload_folder import read_description
+from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.contrib.sizes.folder import SizedModel, bundle_folder, read_sized, size_folder
+from autotune.contrib.sizes.plan import PlannedCall, plan_request, split_dim, unserved
+from autotune.contrib.sizes.proof import Dim, cut
+from autotune.core.arrays import Accepted, as_array
+from autotune.core.candidate import Candidate
+from autotune.core.errors import PayloadError
+from autotune.core.host.cores import physical_cores
+from autotune.core.host.machine import this_machine
+from autotune.core.host.pages import ALIGNMENT, aligned_empty
+from autotune.core.host.tensor_file import read_header
+from autotune.core.payload import DTYPES, Argument, Array, Payload
+from autotune.core.plugs.imported import WEIGHTS
+from autotune.store.bundle import read_bundle
+from autotune.store.manifest import MANIFEST_FILE
+from autotune.tuning.default_program import default_candidate
+from autotune.worker.loading.reading import open_payload, partition
+
+MOST_PLANS = 1 << 12  # sizes of requests whose plan is kept
+
+
+class SharedWeights:
+    """Weights of all sizes, once: mapped where they lie, in panels where products read them so."""
+
+    def __init__(self) -> None:
+        self._machine = this_machine()
+        self._held: dict[tuple[str, str, tuple[int, ...]], Array] = {}
+        self._panels: dict[tuple[object, ...], Array] = {}
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of weights in panels."""
+        return sum(array.nbytes for array in self._panels.values())
+
+    def hold(self, argument: Argument, owner: str, array: Array) -> Array:
+        """A weight as programs read it: where it is mapped if that is on a cache line, else a copy.
+
+        Args:
+            argument: The argument that it is.
+            owner: Size whose own it is; empty for what all sizes share.
+            array: Values of the weight.
+        """
+        key = (argument.name, owner, argument.shape)
+        if key not in self._held:
+            dtype = DTYPES[argument.dtype]
+            plain = array.dtype == dtype and array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
+            self._held[key] = array if plain else self._copy(argument, array)
+        return self._held[key]
+
+    def pack(
+        self, context: CallContext, payload: Payload, owners: Mapping[str, str], held: Mapping[str, Array]
+    ) -> dict[int, Array]:
+        """Panels that a program reads, by number."""
+        found = {}
+        for number, weight in enumerate(context.weights):
+            source = payload.arguments[weight.source]
+            way = (weight.columns, weight.transposed, weight.shape, weight.precision)
+            key = (source.name, owners[source.name], *way)
+            if key not in self._panels:
+                self._panels[key] = self._copy(weight.argument(source), weight.pack(held[source.name]))
+            found[number] = self._panels[key]
+        return found
+
+    def _copy(self, argument: Argument, array: Array) -> Array:
+        mine = aligned_empty(argument, self._machine.pages)
+        mine[...] = array
+        return mine
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSize:
+    """A size that is ready to be compiled.
+
+    Attributes:
+        payload: What it computes.
+        candidate: How it is compiled.
+        owners: Size whose own a weight is, by name; empty for what all sizes share.
+    """
+
+    payload: Payload
+    candidate: Candidate
+    owners: Mapping[str, str]
+
+
+class SizeFunction:
+    """The program of one compiled size; any number of threads may call it.
+
+    Args:
+        prepared: The size.
+        shared: Weights of all sizes.
+    """
+
+    def __init__(self, prepared: PreparedSize, shared: SharedWeights) -> None:
+        payload, owners, machine = prepared.payload, prepared.owners, this_machine()
+        results = {a.name: (a.shape, DTYPES[a.dtype]) for a in payload.written}
+
+        def make() -> CallContext:
+            return CallContext(payload, compile_candidate(payload, prepared.candidate), machine.pages, results)
+
+        self._contexts = ContextPool(make, max(1, len(physical_cores())))
+        weights = [argument for argument in payload.arguments if argument.role == "weight"]
+        values = payload.make_inputs(0) if weights else {}
+        held = {a.name: shared.hold(a, owners[a.name], values[a.name]) for a in weights}
+        with self._contexts.take() as context:
+            panels = shared.pack(context, payload, owners, held)
+        seen = {argument.name: Accepted.of(argument) for argument in payload.arguments}
+        self._plan = CallPlan.of(payload, seen, held, panels)
+        self._names = [each.name for each in self._plan.takes[: self._plan.needed]]
+
+    def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """New arrays of the results, in order.
+
+        Raises:
+            PayloadError: An array is of another kind, or out of range.
+        """
+        with self._contexts.take() as context:
+            return context.call(self._plan, [inputs[name] for name in self._names])
+
+
+class AnySize:
+    """A model of any size within its bounds; any number of threads may call it.
+
+    Args:
+        model: What is said of it.
+        prepare: Gives a compiled size by its number.
+    """
+
+    def __init__(self, model: SizedModel, prepare: Callable[[int], PreparedSize]) -> None:
+        self.model = model
+        self._dims, self._sizes = model.dims, [each.sizes for each in model.sizes]
+        self._prepare = cache(prepare)
+        self._shared = SharedWeights()
+        self._functions: dict[int, SizeFunction] = {}
+        self._making = threading.Lock()
+        first = self._prepare(0).payload
+        self._inputs = tuple(argument for argument in first.arguments if argument.role == "input")
+        self._outputs = tuple(argument.name for argument in first.outputs)
+        self._apart = split_dim(self._dims)
+        self._plan = lru_cache(MOST_PLANS)(self._plan_of)
+
+    def __repr__(self) -> str:
+        return f"<AnySize {self.model.source}: {', '.join(f'{d.name} {d.low} to {d.high}' for d in self._dims)}>"
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Names of the compiled sizes."""
+        return tuple(map(name_of, self._sizes))
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of weights that products read in panels, over all sizes that were called."""
+        return self._shared.panel_bytes
+
+    def plan(self, **sizes: int) -> list[tuple[str, int]]:
+        """What a request of a size is computed by: the compiled sizes, and how much of the split dimension each does.
+
+        Raises:
+            PayloadError: A size is missing or out of bounds.
+        """
+        self._check_names(sizes)
+        for dim in self._dims:
+            dim.bounds.check(sizes[dim.name])
+        return [
+            (name_of(self._sizes[each.size]), each.count)
+            for each in self._plan(tuple(sizes[d.name] for d in self._dims))
+        ]
+
+    def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+        """Compute a request of any size within the bounds; the first call of a compiled size compiles it.
+
+        Args:
+            *arrays: Inputs in order.
+            **named: The same by name.
+
+        Returns:
+            The result; a dictionary by name where there are several.
+
+        Raises:
+            PayloadError: An array is missing, unknown, of another shape or kind, or a size is out of bounds.
+        """
+        given = self._match(arrays, named)
+        request = self._request_of(given)
+        parts = self._plan(tuple(request.values()))
+        found = [self._compute(given, request, part) for part in parts]
+        if len(found) == 1:
+            results = found[0]
+        else:
+            axes = [axis or 0 for axis in self._apart.results] if self._apart is not None else []
+            results = [np.concatenate(each, axis) for axis, each in zip(axes, zip(*found, strict=True), strict=True)]
+        return results[0] if len(results) == 1 else dict(zip(self._outputs, results, strict=True))
+
+    def _plan_of(self, request: tuple[int, ...]) -> tuple[PlannedCall, ...]:
+        sizes = dict(zip([dim.name for dim in self._dims], request, strict=True))
+        parts = plan_request(self._dims, self._sizes, [each.seconds for each in self.model.sizes], sizes)
+        if not parts:
+            raise unserved(self._sizes, sizes)
+        return tuple(parts)
+
+    def _match(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> dict[str, Array]:
+        names = [argument.name for argument in self._inputs]
+        given = {**dict(zip(names, arrays, strict=False)), **named}
+        if len(arrays) + len(named) != len(names) or given.keys() != set(names):
+            got = ", ".join(given) or "none"
+            raise PayloadError(f"{self.model.source} takes {', '.join(names)}, each once; got {got}")
+        return {name: as_array(name, given[name], PayloadError) for name in names}
+
+    def _request_of(self, given: Mapping[str, Array]) -> dict[str, int]:
+        """Sizes of a request, in the order of the dimensions.
+
+        Raises:
+            PayloadError: Arrays disagree about a size, or it is out of bounds.
+        """
+        found: dict[str, int] = {}
+        for argument in self._inputs:
+            array = given[argument.name]
+            if array.ndim != len(argument.shape):
+                raise PayloadError(
+                    f"{argument.name} must have {len(argument.shape)} axes, got {array.ndim}; reshape it"
+                )
+            for name, axis in self.model.axes.get(argument.name, {}).items():
+                size = array.shape[axis]
+                if found.setdefault(name, size) != size:
+                    raise PayloadError(f"{name} must be one size in all arrays, got {found[name]} and {size}")
+        for dim in self._dims:
+            dim.bounds.check(found[dim.name])
+        return {dim.name: found[dim.name] for dim in self._dims}
+
+    def _compute(self, given: Mapping[str, Array], request: Sizes, part: PlannedCall) -> list[Array]:
+        """Results of a part of a request, cut to its size."""
+        size = self._sizes[part.size]
+        mine = dict(request)
+        if self._apart is not None:
+            mine[self._apart.name] = part.count
+        arrays = {}
+        for argument in self._inputs:
+            axes, array = self.model.axes.get(argument.name, {}), given[argument.name]
+            if self._apart is not None:
+                array = cut(array, axes.get(self._apart.name), part.start, part.start + part.count)
+            arrays[argument.name] = self._padded(argument.name, array, mine, size)
+        results = self._function(part.size)(arrays)
+        for dim in self._dims:
+            if mine[dim.name] != size[dim.name]:
+                results = [
+                    cut(array, axis, 0, mine[dim.name]) for array, axis in zip(results, dim.results, strict=True)
+                ]
+        return [np.ascontiguousarray(array) for array in results]
+
+    def _padded(self, name: str, array: Array, mine: Sizes, size: Sizes) -> Array:
+        """An input with zeros behind it, as a compiled size takes it.
+
+        Raises:
+            PayloadError: A mask holds zeros alone where the padding would then reach the results.
+        """
+        axes = self.model.axes.get(name, {})
+        longer = [dim for dim in self._dims if dim.name in axes and mine[dim.name] != size[dim.name]]
+        if not longer:
+            return array
+        for dim in longer:
+            check_mask(name, array, dim, axes[dim.name])
+        shape = list(array.shape)
+        for dim in longer:
+            shape[axes[dim.name]] = size[dim.name]
+        padded = np.zeros(shape, array.dtype)
+        padded[tuple(slice(0, each) for each in array.shape)] = array
+        return padded
+
+    def _function(self, number: int) -> SizeFunction:
+        """The program of a compiled size, compiled when it is asked for first."""
+        if number not in self._functions:
+            with self._making:
+                if number not in self._functions:
+                    self._functions[number] = SizeFunction(self._prepare(number), self._shared)
+        return self._functions[number]
+
+    def _check_names(self, sizes: Sizes) -> None:
+        names = [dim.name for dim in self._dims]
+        if sizes.keys() != set(names):
+            raise PayloadError(f"a size must give {', '.join(names)}, got {', '.join(sizes) or 'none'}")
+
+
+def check_mask(name: str, array: Array, dim: Dim, axis: int) -> None:
+    """Refuse a mask of zeros alone in some line, where padding would reach the results.
+
+    Raises:
+        PayloadError: The array is such.
+    """
+    if name in dim.masks and not array.any(axis=axis).all():
+        raise PayloadError(
+            f"{name} must hold a 1 in each line along {dim.name}, one has zeros alone; leave that one out"
+        )
+
+
+def prepare(folder: Path, sizes: Sizes) -> PreparedSize:
+    """A compiled size of a folder.
+
+    Raises:
+        PayloadError: A file is missing or damaged.
+    """
+    place = size_folder(folder, sizes)
+    payload, said = open_payload(place), read_description(place).arguments
+    own = set(read_header(place / WEIGHTS)) if (place / WEIGHTS).is_file() else set()
+    named = zip(payload.arguments, said, strict=True)
+    owners = {argument.name: name_of(sizes) if each.name in own else "" for argument, each in named}
+    return PreparedSize(payload, candidate_of(folder, sizes, payload), owners)
+
+
+def candidate_of(folder: Path, sizes: Sizes, payload: Payload) -> Candidate:
+    """How a size is compiled: as its bundle records it, or by default schedules where it was not tuned."""
+    bundle = bundle_folder(folder, sizes)
+    if (bundle / MANIFEST_FILE).is_file():
+        return recorded_candidate(read_bundle(bundle, payload))
+    return default_candidate(partition(payload), this_machine())
+
+
+def open_sized(folder: str | Path) -> AnySize:
+    """A model of any size, from the folder that `autotune import --dim` wrote.
+
+    Raises:
+        PayloadError: The folder holds none.
+    """
+    place = Path(folder)
+    model = read_sized(place)
+    return AnySize(model, lambda number: prepare(place, model.sizes[number].sizes))

@@ -1,0 +1,128 @@
+"""The folder of a model of any size: what it says of itself, and its compiled sizes.
+
+FOLDER/sizes.json            bounds, what may be padded and split, sizes and their seconds
+FOLDER/weights.safetensors   weights, once
+FOLDER/sizes/SIZE/           an imported model of that size, which refers to the weights by hash
+FOLDER/bundles/SIZE/         its bundle, where it was tuned
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.contrib.sizes.proof import Dim
+from autotune.core.errors import PayloadError
+from autotune.core.host.files import read_file
+from autotune.core.printable import one_line
+
+FORMAT = 1  # 1: the first
+SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class CompiledSize:
+    """A size that is compiled.
+
+    Attributes:
+        sizes: Size of every open dimension, by name.
+        seconds: Seconds of a call when it was measured last.
+    """
+
+    sizes: Mapping[str, int]
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """Name of its folders."""
+        return name_of(self.sizes)
+
+
+@dataclass(frozen=True)
+class SizedModel:
+    """What ``sizes.json`` holds.
+
+    Attributes:
+        source: The model's file.
+        sha256: Hash of that file, and of those that it refers to.
+        dims: The open dimensions.
+        axes: Axis of each open dimension in each input that has it: by name of the argument, then of the dimension.
+        sizes: What is compiled.
+        error: Largest difference from the model's own runtime, over the largest value, at all sizes that were tried.
+        tried: Number of those.
+        format: Version of the format.
+    """
+
+    source: str
+    sha256: str
+    dims: tuple[Dim, ...]
+    axes: Mapping[str, Mapping[str, int]]
+    sizes: tuple[CompiledSize, ...]
+    error: float = 0.0
+    tried: int = 0
+    format: int = FORMAT
+
+    def broken_constraint(self) -> str | None:
+        """What no description may say, as a sentence; `None` where it says nothing of the kind."""
+        names = {dim.name for dim in self.dims}
+        if self.format != FORMAT:
+            return f"format must be {FORMAT}, got {self.format}"
+        if not self.sizes or any(set(each.sizes) != names for each in self.sizes):
+            return "every compiled size must give every dimension"
+        if any(not 1 <= dim.low <= dim.high for dim in self.dims) or len(names) != len(self.dims):
+            return "dimensions must be distinct and have a range"
+        if any("/" in name or not name.isprintable() or name.startswith(".") for name in names):
+            return "names of dimensions must be printable and no paths"
+        if any(not each.seconds > 0 or min(each.sizes.values()) < 1 for each in self.sizes):
+            return "compiled sizes must be at least 1 and take time"
+        return None
+
+    def with_seconds(self, seconds: Mapping[str, float]) -> "SizedModel":
+        """The same with seconds measured anew, by name of the size."""
+        return replace(self, sizes=tuple(replace(e, seconds=seconds.get(e.name, e.seconds)) for e in self.sizes))
+
+
+def is_sized(folder: str | Path) -> bool:
+    """Tell whether a folder is of a model of any size."""
+    return (Path(folder) / DESCRIPTION).is_file()
+
+
+def read_sized(folder: Path) -> SizedModel:
+    """What a folder says of its model.
+
+    Raises:
+        PayloadError: The description is missing or damaged.
+    """
+    path = folder / DESCRIPTION
+    try:
+        model = TypeAdapter(SizedModel).validate_json(read_file(path, MOST_BYTES))
+    except OSError as error:
+        raise PayloadError(f"{path} must be readable, it is not: {error.strerror}; import the model again") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = one_line(".".join(map(str, first["loc"])))[:200] or "it"
+        raise PayloadError(
+            f"{path} must describe a model of any size, {place}: {first['msg']}; import it again"
+        ) from error
+    if (wrong := model.broken_constraint()) is not None:
+        raise PayloadError(f"{path} must describe a model of any size: {wrong}; import it again")
+    return model
+
+
+def write_sized(folder: Path, model: SizedModel) -> None:
+    """Write what a folder says of its model."""
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(model), indent=1) + "\n")
+
+
+def size_folder(folder: Path, sizes: Sizes) -> Path:
+    """Where the imported model of a size lies."""
+    return folder / SIZES / name_of(sizes)
+
+
+def bundle_folder(folder: Path, sizes: Sizes) -> Path:
+    """Where the bundle of a size lies."""
+    return folder / BUNDLES / name_of(sizes)

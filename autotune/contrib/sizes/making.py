@@ -1,0 +1,274 @@
+"""From a model with open dimensions to its folder: proved, measured, chosen, imported at few sizes, and verified.
+
+model --Prover--> what may be padded --import at few sizes, measure--> costs --choose--> sizes --share--> FOLDER
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+import numpy as np
+
+from autotune.compiler.tasks.payload_folder import read_description
+from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
+from autotune.contrib.sizes.calls import AnySize, PreparedSize, candidate_of, prepare
+from autotune.contrib.sizes.folder import (
+    SIZES,
+    CompiledSize,
+    SizedModel,
+    is_sized,
+    read_sized,
+    size_folder,
+    write_sized,
+)
+from autotune.contrib.sizes.open_model import OpenInput, OpenModel, open_model
+from autotune.contrib.sizes.plan import SizeCosts, choose, grid_of, needed, points_of, random_requests
+from autotune.contrib.sizes.proof import TRUTH, Prover, Range
+from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Evaluation, Job
+from autotune.core.host.machine import this_machine
+from autotune.core.host.tensor_file import hash_file, map_tensors, write_tensors
+from autotune.core.listener import SILENT, Listener
+from autotune.core.payload import Array, Payload
+from autotune.core.plugs.imported import (
+    DESCRIPTION,
+    WEIGHTS,
+    ImportedModel,
+    WeightsElsewhere,
+    argument_names,
+)
+from autotune.worker.isolation.limits import MODEL_SECONDS
+from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import open_payload
+from autotune.worker.worker import Worker
+
+MOST_SIZES = 8
+TRIED = 24  # sizes that the whole is verified at, corners included
+TOLERANCE = 1e-3  # of the largest value: two programs of f32
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder that holds something else, before any work is done for it.
+
+    Raises:
+        PayloadError: The folder holds something else.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not is_sized(folder)):
+        raise PayloadError(f"a model must be imported into a folder of its own, {folder} is in use; pass --output")
+
+
+def import_sized(
+    path: Path, bounds: Sequence[Bounds], folder: Path, *, most: int = MOST_SIZES, listener: Listener = SILENT
+) -> SizedModel:
+    """Import a model at a few sizes within bounds, into one folder with one copy of the weights.
+
+    Args:
+        path: The model, whose open dimensions have names.
+        bounds: Bounds of all of them.
+        folder: Folder to write; one of an earlier import is replaced.
+        most: Most sizes to compile.
+        listener: Notified of stages.
+
+    Raises:
+        PayloadError: The model cannot be imported, needs more sizes, or does not compute the same as its runtime.
+    """
+    check_place(folder)
+    model = open_model(path, bounds)
+    scratch = folder.with_name(f".{folder.name}-importing")
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        scratch.mkdir(parents=True)
+        described = make_sized(path, model, tuple(bounds), scratch, most, listener)
+        shutil.rmtree(folder, ignore_errors=True)
+        scratch.rename(folder)
+    except OSError as error:
+        raise PayloadError(f"a folder must be writable, {folder} is not: {error.strerror}; pass --output") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return described
+
+
+def make_sized(
+    path: Path, model: OpenModel, bounds: tuple[Bounds, ...], folder: Path, most: int, listener: Listener
+) -> SizedModel:
+    """Write the folder; arguments and errors are those of `import_sized`."""
+    largest = {each.name: each.high for each in bounds}
+    listener.stage(f"importing {name_of(largest)}, the largest size")
+    first = import_size(path, folder, largest)
+    listener.stage("proving what may be padded")
+    prover = Prover(model, bounds, ranges_of(folder, largest, first))
+    dims = tuple(map(prover.prove, bounds))
+    needed(dims, most)
+    grid = grid_of(dims, most)
+    seconds = measured(path, folder, points_of(grid), listener)
+    costs = SizeCosts(grid, [seconds[name_of(point)] for point in points_of(grid)])
+    listener.stage("choosing sizes")
+    chosen = choose(dims, costs, most)
+    seconds |= measured(path, folder, [size for size in chosen if name_of(size) not in seconds], listener)
+    for place in (folder / SIZES).iterdir():
+        if place.name not in map(name_of, chosen):
+            shutil.rmtree(place)
+    listener.stage("sharing weights")
+    source = read_description(size_folder(folder, chosen[0]))
+    share_weights(folder, chosen)
+    sizes = tuple(CompiledSize(size, seconds[name_of(size)]) for size in chosen)
+    described = SizedModel(path.name, source.sha256, dims, axes_of(model.inputs, source), sizes)
+    write_sized(folder, described)
+    listener.stage("verifying at random sizes and all corners")
+    described = replace(described, error=verify(folder, prover), tried=TRIED)
+    write_sized(folder, described)
+    return described
+
+
+def import_size(path: Path, folder: Path, sizes: Sizes) -> Payload:
+    """Import a model at one size.
+
+    Raises:
+        PayloadError: The model cannot be imported.
+    """
+    place = size_folder(folder, sizes)
+    import_model(f"{path},{name_of(sizes)}", place)
+    return open_payload(place)
+
+
+def ranges_of(folder: Path, sizes: Sizes, payload: Payload) -> dict[str, Range]:
+    """What whole numbers the inputs may hold, by the model's names."""
+    said = read_description(size_folder(folder, sizes)).arguments
+    found = {}
+    for argument, each in zip(payload.arguments, said, strict=True):
+        if argument.role == "input":
+            found[each.name] = (int(each.low), int(each.high)) if argument.dtype.startswith("i") else TRUTH
+    return found
+
+
+def axes_of(inputs: Sequence[OpenInput], model: ImportedModel) -> dict[str, dict[str, int]]:
+    """Axes of the open dimensions by name of the payload's argument."""
+    named = dict(zip([a.name for a in model.arguments], argument_names(model.arguments), strict=True))
+    return {named[each.name]: dict(each.axes) for each in inputs if each.axes}
+
+
+def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listener) -> dict[str, float]:
+    """Seconds of a call at some sizes, by default schedules, each compiled, verified and timed in isolation; by name.
+
+    Raises:
+        PayloadError: One does not compile, or is not right.
+    """
+    found = {}
+    with Worker(MODEL_SECONDS) as worker:
+        for each in sizes:
+            listener.stage(f"measuring {name_of(each)}")
+            place = size_folder(folder, each)
+            payload = open_payload(place) if place.is_dir() else import_size(path, folder, each)
+            (result,) = worker.evaluate(Job(payload, (candidate_of(folder, each, payload),), this_machine()))
+            if result.samples is None:
+                raise PayloadError(
+                    f"{path.name} must compile and be right at {name_of(each)}, it was {result.outcome}: "
+                    f"{result.diagnostic}; narrow the bounds"
+                )
+            found[name_of(each)] = float(np.median(result.samples.seconds))
+    return found
+
+
+def share_weights(folder: Path, sizes: Sequence[Sizes]) -> None:
+    """Keep what all sizes hold alike in one file, which each refers to by hash; what differs stays its own."""
+    places = [size_folder(folder, each) for each in sizes]
+    files = [dict(map_tensors(place / WEIGHTS)) if (place / WEIGHTS).is_file() else {} for place in places]
+    shared = {name: array for name, array in files[0].items() if all(is_same(array, each.get(name)) for each in files)}
+    if shared:
+        write_tensors(folder / WEIGHTS, shared)
+    for place, held in zip(places, files, strict=True):
+        own = {name: np.array(array) for name, array in held.items() if name not in shared}
+        (place / WEIGHTS).unlink(missing_ok=True)
+        if own:
+            write_tensors(place / WEIGHTS, own)
+        said = read_description(place)
+        (place / said.file).unlink(missing_ok=True)  # the user's own file has every size
+        if shared:
+            refer(place, said, WeightsElsewhere(f"../../{WEIGHTS}", hash_file(folder / WEIGHTS)))
+
+
+def is_same(array: Array, other: Array | None) -> bool:
+    """Tell whether two tensors hold the same bytes."""
+    if other is None or (array.dtype, array.shape) != (other.dtype, other.shape):
+        return False
+    return bool(np.array_equal(array.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
+
+
+def refer(place: Path, said: ImportedModel, weights: WeightsElsewhere) -> None:
+    """Let a folder refer to a file of weights."""
+    text = json.dumps(replace(said, weights=(weights,)).to_json(), indent=1)
+    (place / DESCRIPTION).write_text(text + "\n")
+
+
+def verify(folder: Path, prover: Prover) -> float:
+    """Largest difference of the compiled sizes from the model's own runtime, over the largest value of a result.
+
+    The compiled sizes run in an isolated process.
+
+    Raises:
+        PayloadError: A request gives another result, or the process fails.
+    """
+    described = read_sized(folder)
+    sizes = [each.sizes for each in described.sizes]
+    prepared = tuple(prepare(folder, each) for each in sizes)
+    said = read_description(size_folder(folder, sizes[0])).arguments
+    names = dict(zip([each.name for each in said], argument_names(said), strict=True))
+    requests = list(random_requests(described.dims, TRIED, 1))
+    inputs = [prover.draw(each) for each in requests]
+    wanted = [tuple(prover.model.run(given)) for given in inputs]
+    given = tuple({names[name]: array for name, array in each.items()} for each in inputs)
+    with Worker(MODEL_SECONDS) as worker:
+        found = worker.call(differences, SizeTrial(described, prepared, given, tuple(wanted)), MODEL_SECONDS)
+    if isinstance(found, Evaluation):
+        raise PayloadError(f"compiled sizes must run, they were {found.outcome}: {found.diagnostic}; narrow the bounds")
+    worst = int(np.argmax(found))
+    if not found[worst] <= TOLERANCE:
+        raise PayloadError(
+            f"results must be those of the model's own runtime, at {name_of(requests[worst])} they differ by "
+            f"{found[worst]:.2g} of the largest value; narrow the bounds"
+        )
+    return found[worst]
+
+
+@dataclass(frozen=True, eq=False)
+class SizeTrial:
+    """Requests for the isolated process.
+
+    Attributes:
+        model: What is said of the model.
+        prepared: Compiled sizes of the model.
+        given: Inputs of each request, by argument.
+        wanted: Results of each.
+    """
+
+    model: SizedModel
+    prepared: tuple[PreparedSize, ...]
+    given: tuple[Mapping[str, Array], ...]
+    wanted: tuple[tuple[Array, ...], ...]
+
+
+def differences(trial: SizeTrial) -> list[float]:
+    """Largest difference of each request's results, over the largest value that is wanted."""
+    function = AnySize(trial.model, trial.prepared.__getitem__)
+    return [
+        max(map(difference, results_of(function(**given)), wanted))
+        for given, wanted in zip(trial.given, trial.wanted, strict=True)
+    ]
+
+
+def results_of(found: Array | dict[str, Array]) -> list[Array]:
+    """Results of a call, in order."""
+    return list(found.values()) if isinstance(found, dict) else [found]
+
+
+def difference(found: Array, want: Array) -> float:
+    """Largest difference over the largest value; infinite where one is another shape, or no number where one is."""
+    if found.shape != want.shape or not np.array_equal(np.isfinite(found), np.isfinite(want)):
+        return inf
+    known = np.isfinite(want)
+    apart = np.abs(found[known].astype(np.float64) - want[known].astype(np.float64))
+    largest = np.abs(want[known].astype(np.float64)).max(initial=0.0)
+    return float(apart.max(initial=0.0) / (largest or 1.0))

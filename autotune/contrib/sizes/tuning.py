@@ -1,0 +1,42 @@
+"""Tuning of a model of any size: each compiled size as a payload of its own, its bundle in the folder."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from autotune.contrib.sizes.folder import SizedModel, bundle_folder, read_sized, size_folder, write_sized
+from autotune.core.host.machine import this_machine
+from autotune.core.listener import SILENT, Listener
+from autotune.registry import rewriter
+from autotune.store.places import home
+from autotune.store.store import Store
+from autotune.tuning.front import start_of
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.tune import tune
+from autotune.worker.loading.reading import open_payload
+
+
+def tune_sized(folder: Path, store: str | None, options: TuneOptions, listener: Listener = SILENT) -> SizedModel:
+    """Search schedules for every compiled size, and record what a call of each takes.
+
+    A size begins with what is known of similar tasks, those of the sizes before it among them.
+
+    Args:
+        folder: Folder of the model.
+        store: File of trials; by default that of `tune`.
+        options: Options of `tune`; trials are those of each size.
+        listener: Notified of stages and trials.
+
+    Raises:
+        AutotuneError: A sweep fails; what was tuned before stays.
+    """
+    model = read_sized(folder)
+    wanted = rewriter().read(options.rules or None, exact=options.exact)
+    with Store.open(store or home() / "store.journal") as opened:
+        for each in model.sizes:
+            listener.stage(f"tuning {each.name}")
+            payload = replace(open_payload(size_folder(folder, each.sizes)), rules=wanted)
+            start = start_of(payload, options, None, this_machine())
+            result = tune(payload, opened, bundle_folder(folder, each.sizes), options, listener, start=start)
+            model = model.with_seconds({each.name: result.best_seconds})
+            write_sized(folder, model)
+    return model
