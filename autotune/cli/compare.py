@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson, Threads, real, whole
-from autotune.core.options import check_seed
+from autotune.core.options import check_real, check_seed
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -55,8 +55,10 @@ def compare(
     from autotune.cli.reading import read_payloads
     from autotune.core.progress import ProgressLine
     from autotune.reports.compare import CompareOptions, comparators_for, compare
+    from autotune.tuning.options import MOST_ERROR
 
     check_seed(seed)
+    check_real("error", error, 0.0, MOST_ERROR, example=0.01)
     if rivals not in RIVALS:
         raise typer.BadParameter(f"--rivals must be one of {', '.join(RIVALS)}, got {rivals!r}")
     names = comparators_for(error) if against is None else [name for name in against.split(",") if name]
