@@ -27,11 +27,13 @@ from autotune.core.console import duration
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Family
+from autotune.core.precision import PRECISIONS, roof_of
 from autotune.core.scripts.assembly import write_step
 from autotune.core.stats import share_interval
 from autotune.registry import family_for, rounding_families
 from autotune.store.bundle import read_bundle
 from autotune.tuning.candidates import candidate_whole
+from autotune.tuning.default_program import default_candidate
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
@@ -39,12 +41,16 @@ from autotune.worker.worker import Worker
 PRODUCTS = (
     "matmul,m=512,n=512,k=512,constant_b=1",
     "matmul,m=1024,n=1024,k=1024,constant_b=1",
+    "matmul,m=2048,n=2048,k=2048,constant_b=1",
     "matmul,m=128,n=3072,k=768,constant_b=1",
     "matmul,m=128,n=768,k=3072,constant_b=1",
 )
 MODEL, AGREEMENT, TRIALS = "gpt2,seq=128", "0.99", 40
+BUDGETED, BUDGET, BUDGET_TRIALS = (MODEL,), 0.01, 60
+BUDGETED_WAY = f"tuned, --error {BUDGET:g}"
 PASSAGES = 16
 ANY = 1.0  # room for any error: it is what is measured
+RIVALS = ("torch_bf16", "torch_medium", "onnxruntime_int8")
 EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.005)
 Found = dict[str, dict[str, Any]]  # by the name of a way
 EXACT, TUNED = "f32", f"tuned, --agreement {AGREEMENT}"
@@ -54,7 +60,12 @@ def measure(only: Only = "") -> None:
     """Time every product in every precision, and GPT-2 too, and compare what it says."""
     for spec in PRODUCTS:
         if only in spec:
-            keep("precision", spec, {"ways": timed(*ways_of(at.payload(spec)))})
+            payload = at.payload(spec)
+            found = {"ways": timed(*ways_of(payload)), "magnitude": magnitude(payload), "roofs": roofs()}
+            keep("precision", spec, found | {"rivals": rivals(spec)})
+    for spec in BUDGETED:
+        if only in f"budget {spec}":
+            keep("precision", f"{spec}_error", budgeted(spec))
     if only in MODEL:
         keep("precision", MODEL, model())
 
@@ -72,6 +83,45 @@ def ways_of(payload: Payload) -> tuple[Payload, dict[str, Candidate]]:
         steps = [write_step(task, f, f.default(task, machine), machine) for task, f in chosen if f is not None]
         found[name] = candidate_whole(steps, machine.threads, parts.payload.text)
     return with_room(payload), found
+
+
+def magnitude(payload: Payload) -> float:
+    """The largest value of a product."""
+    assert payload.reference is not None
+    (exact,) = payload.reference(**payload.make_inputs(0))
+    return float(np.abs(exact).max())
+
+
+def roofs() -> dict[str, float]:
+    """Roofs of this machine, measured now."""
+    machine = at.this_machine()
+    with Worker(threads=machine.threads) as worker:
+        return worker.roofs(machine).known
+
+
+def rivals(spec: str) -> dict[str, dict[str, Any]]:
+    """Times and errors of libraries that round, and of our f32, interleaved."""
+    options = ["--error", "1", "--against", ",".join(RIVALS), "--baseline", "none", "--json"]
+    command = ["autotune", "compare", spec, *options]
+    rows = {row["name"]: row for row in json.loads(run(command))["rows"]}
+    return {
+        name: {key: row[key] for key in ("outcome", "seconds", "max_error", "version")} for name, row in rows.items()
+    }
+
+
+def budgeted(spec: str) -> dict[str, Any]:
+    """A model tuned within an error budget, beside its default f32 schedules: times, and what was spent."""
+    with TemporaryDirectory() as folder:
+        options = ["--error", str(BUDGET), "--trials", str(BUDGET_TRIALS), "--baseline", "loops", "--cold", "--json"]
+        places = ["--store", f"{folder}/s", "--bundle", f"{folder}/b"]
+        said = json.loads(run(["autotune", "tune", spec, *options, *places]))
+        bundle = read_bundle(Path(folder) / "b")
+        tuned = recorded_candidate(bundle)
+    payload = at.payload(spec)
+    exact = default_candidate(partition(payload), at.this_machine())
+    tasks = {tag: record.schedule for tag, record in bundle.manifest.tasks.items()}
+    ways = timed(with_room(payload), {EXACT: exact, BUDGETED_WAY: tuned})
+    return {"ways": ways, "budget": said.get("budget"), "schedules": tasks}
 
 
 def with_room(payload: Payload) -> Payload:
@@ -144,7 +194,66 @@ def part(folder: Path) -> str:
     names = list(next(iter(products.values()), {}))
     rows = [f"| `{spec}` | {' | '.join(cell(ways, name) for name in names)} |" for spec, ways in products.items()]
     said = f"\nIn `results/{folder.parent.name}`, default configs, one thread:\n\n{table(('product', *names), rows)}"
-    return said + said_of_model(read(folder, MODEL))
+    said += said_of_errors(folder, names) + said_of_rivals(folder) + said_of_model(read(folder, MODEL))
+    return said + "".join(said_of_budget(spec, read(folder, f"{spec}_error")) for spec in BUDGETED)
+
+
+def said_of_errors(folder: Path, names: list[str]) -> str:
+    """Largest errors over the largest value, and shares of the roof of the instruction that a precision uses."""
+    known = {spec: data for spec in PRODUCTS if "roofs" in (data := read(folder, spec))}
+    rows = []
+    for spec, data in known.items():
+        cells = []
+        for name in names:
+            way = data["ways"][name]
+            roof = roof_of(name, data["roofs"])
+            share = f", {product_flops(spec) / min(way['seconds']) / roof:.0%}" if roof else ""
+            cells.append(f"{way['max_error'] / data['magnitude']:.1e}{share}")
+        rows.append(f"| `{spec}` | {' | '.join(cells)} |")
+    if not rows:
+        return ""
+    rates = next(iter(known.values()))["roofs"]
+    said = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in rates.items() if not name.endswith("_bytes"))
+    head = ("off by, at most; share of the roof of its instruction", *names)
+    return f"\nRoofs, in billions of operations a second: {said} (`flops` is f32).\n\n{table(head, rows)}"
+
+
+def product_flops(spec: str) -> int:
+    """Operations of a product, by its spec."""
+    m, n, k = (int(part.partition("=")[2]) for part in spec.split(",")[1:4])
+    return 2 * m * n * k
+
+
+def said_of_rivals(folder: Path) -> str:
+    """Libraries that round, each as fast as so many times our f32 beside it, and its error."""
+    rows = []
+    for spec in PRODUCTS:
+        if found := read(folder, spec).get("rivals", {}):
+            size, exact = read(folder, spec)["magnitude"], found["default"]["seconds"]
+            cells = [
+                f"{duration(row['seconds'])}, {exact / row['seconds']:.2f} x, off {row['max_error'] / size:.1e}"
+                if row["seconds"]
+                else row["outcome"]
+                for row in (found[name] for name in RIVALS)
+            ]
+            rows.append(f"| `{spec}` | {duration(exact)} | {' | '.join(cells)} |")
+    head = ("libraries that round", "our f32 beside them", *RIVALS)
+    return f"\n{table(head, rows)}" if rows else ""
+
+
+def said_of_budget(spec: str, data: dict[str, Any]) -> str:
+    """What an error budget buys: times beside f32, the error that was measured, and who rounds how."""
+    if not data:
+        return ""
+    exact, tuned = (median(data["ways"][name]["seconds"]) for name in (EXACT, BUDGETED_WAY))
+    budget = data["budget"] or {"spent": 0.0, "error": BUDGET}
+    kinds = list(data["schedules"].values())
+    counts = ", ".join(f"{kinds.count(kind)} in {kind}" for kind in sorted({*kinds} & {*PRECISIONS}))
+    return (
+        f"\n`{spec}` with `--error {BUDGET:g}`, {BUDGET_TRIALS} trials: {duration(tuned)}; default schedules in f32 "
+        f"take {duration(exact)} beside it: {exact / tuned:.2f} x; off by {budget['spent']:.1e} of {budget['error']:g} "
+        f"allowed; tasks {counts or 'all in f32'}.\n"
+    )
 
 
 def cell(ways: dict[str, Any], name: str) -> str:

@@ -163,7 +163,11 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
 
     def panel(config: Config) -> bool:
         depth = cut(c.k, int(config["tile_k"]), 1)[0].cache
-        return BYTES * depth * columns_of(config) <= machine.l2_bytes or int(config["tile_k"]) == smallest_k
+        if BYTES * depth * columns_of(config) <= machine.l2_bytes:
+            return True
+        if c.precision:
+            return int(config["register_n"]) == 1  # k of words is whole: no panel is smaller
+        return int(config["tile_k"]) == smallest_k
 
     smallest_k = min((v for v in below(TILE_K, c.k) if v), default=0)
 

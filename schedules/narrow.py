@@ -92,7 +92,7 @@ class Narrow(Family):
         space = self.space(task, machine)
         chosen = dict(inner.default(of_words, machine))
         only = {knob.name: knob.values[0] for knob in space.knobs if len(knob.values) == 1}
-        for config in ordered({**chosen, **only}, space):
+        for config in near({**chosen, **only}, space):
             if space.broken_law(config) is None:
                 return config
         return next(space.configs())
@@ -142,12 +142,16 @@ def fixed(knob: Knob) -> Knob:
     return replace(knob, values=only.get(knob.name, knob.values))
 
 
-def ordered(config: dict[str, Value], space: Space) -> Iterator[dict[str, Value]]:
-    """A config with its loops in every order, its own first: what is fixed may leave a loop out."""
-    yield config
-    for knob in space.knobs:
-        if knob.name == "order":
-            yield from ({**config, "order": order} for order in knob.values)
+def near(config: dict[str, Value], space: Space) -> Iterator[dict[str, Value]]:
+    """A config with its loops in every order, its own first, then with ever narrower register tiles.
+
+    What is fixed may leave a loop out; k is whole, so that a panel of a deep product must be narrow to stay in L2.
+    """
+    values = {knob.name: knob.values for knob in space.knobs}
+    widths = sorted((int(width) for width in values["register_n"]), reverse=True)
+    for width in [width for width in widths if width <= int(config["register_n"])]:
+        for order in (config["order"], *values["order"]):
+            yield {**config, "register_n": width, "order": order}
 
 
 NARROW_INT16, NARROW_BF16, NARROW_INT8 = Narrow(INT16), Narrow(BF16), Narrow(INT8)

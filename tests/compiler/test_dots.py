@@ -193,3 +193,13 @@ def test_no_family_that_rounds_is_taken_unasked():
     (task,) = partition(contraction_payload(8, 8, 8, role_b="weight")).tasks
     assert family_for(task).name == "matmul"
     assert [load_family(family.name) for family in rounding_families()] == list(rounding_families())
+
+
+def test_a_deep_product_has_a_whole_register_tile_by_default():
+    machine = replace(this_machine(), l2_bytes=1 << 20)
+    for k in (3072, 12000, 40000):
+        (task,) = partition(contraction_payload(128, 96, k, role_b="weight")).tasks
+        for family in rounding_families():
+            config = family.default(task, machine)
+            assert family.space(task, machine).broken_law(config) is None
+            assert config["register_m"] > 1
