@@ -45,7 +45,7 @@ def measure(
     seed: Annotated[int, typer.Option(help="What the tasks are drawn from.")] = 0,
     trials: Annotated[int, typer.Option(help="Also measure what a search of so many trials finds.")] = 0,
     only: Annotated[str, typer.Option(help="Only tasks whose names contain this.")] = "",
-    every: Annotated[int, typer.Option(help="Only one of so many tasks.")] = 1,
+    every: Annotated[int, typer.Option(help="Only one of so many tasks of a kind.")] = 1,
     times: Annotated[bool, typer.Option(help="Measure too, which wants a quiet machine.")] = False,
     without: Annotated[str, typer.Option(help="Leave these out: compiled,iree.")] = "",
     lock: Annotated[str, typer.Option(help="Hold the lock of this file while a batch is timed.")] = "",
@@ -55,7 +55,7 @@ def measure(
     """Run every task that is not recorded yet."""
     target = home() / NAME / f"seed{seed}.json"
     known = tasks_of(target)
-    wanted = mixed([task.name for task in grid(seed) if only in task.name])[::every]
+    wanted = mixed([task.name for task in grid(seed) if only in task.name], every)
     ways = {"program", *([f"tuned{trials}"] if trials else []), *({"compiled"} - {*without.split(",")})}
     left = [name for name in wanted if again or lacks(known.get(name), ways if times else set())]
     if not left:
@@ -76,14 +76,14 @@ def measure(
             typer.echo(said(name, found))
 
 
-def mixed(names: Sequence[str]) -> list[str]:
-    """Names in an order that has the first of every kind first, then the second of each, and so on."""
+def mixed(names: Sequence[str], every: int = 1) -> list[str]:
+    """One of so many names of each kind, the first of every kind first, then the second of each, and so on."""
     seen = Counter[str]()
     order: dict[str, int] = {}
     for name in names:
         order[name] = seen[name.split()[0]]
         seen[name.split()[0]] += 1
-    return sorted(names, key=order.__getitem__)
+    return sorted((name for name in names if order[name] % every == 0), key=order.__getitem__)
 
 
 def run(arguments: list[str]) -> "subprocess.Popen[str]":

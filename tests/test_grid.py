@@ -87,3 +87,4 @@ def test_what_is_recorded_is_not_run_again_unless_a_way_is_missing(block):
 
 def test_kinds_take_turns(block):
     assert block.mixed(["a 1", "a 2", "a 3", "b 1", "b 2"]) == ["a 1", "b 1", "a 2", "b 2", "a 3"]
+    assert block.mixed(["a 1", "a 2", "a 3", "b 1", "b 2"], 2) == ["a 1", "b 1", "a 3"]
