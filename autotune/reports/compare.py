@@ -15,7 +15,7 @@ from autotune.core.listener import SILENT, Listener, NoteKeeper
 from autotune.core.options import check_real, check_seed, check_whole
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
-from autotune.core.plugs.comparator import Comparator, Rounding
+from autotune.core.plugs.comparator import Comparator, RoundingComparator
 from autotune.core.plugs.family import Baseline
 from autotune.core.stats import ratio_interval
 from autotune.core.winner_time import drift_of, winner_time
@@ -164,7 +164,7 @@ def check_rounding(libraries: Sequence[Comparator], error: float) -> None:
     Raises:
         OptionError: One does.
     """
-    rounding = next((each for each in libraries if isinstance(each, Rounding)), None)
+    rounding = next((each for each in libraries if isinstance(each, RoundingComparator)), None)
     if rounding is not None and not error:
         raise OptionError(
             f"error must be above 0 beside {rounding.name}, which rounds to {rounding.rounded_to}; give --error 0.01"
@@ -174,7 +174,7 @@ def check_rounding(libraries: Sequence[Comparator], error: float) -> None:
 def comparators_for(error: float) -> tuple[str, ...]:
     """Names of all comparators that make sense where outputs may be off by so much."""
     known = {name: load_comparator(name) for name in registered(COMPARATORS)}
-    return tuple(name for name, each in known.items() if error or not isinstance(each, Rounding))
+    return tuple(name for name, each in known.items() if error or not isinstance(each, RoundingComparator))
 
 
 def with_efficiency(rows: tuple[Row, ...], threads: int) -> tuple[Row, ...]:

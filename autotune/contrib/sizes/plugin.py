@@ -5,19 +5,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.options import whole
 from autotune.contrib.sizes.folder import is_sized
 from autotune.plugins import Arguments, VerbOption, option
 
 if TYPE_CHECKING:
     from autotune.contrib.sizes.folder import SizedModel
 
+USUAL_SIZES, MOST_SIZES = 8, 64
+
 
 def import_any_size(arguments: Arguments) -> None:
     """`import` of a model at any size within bounds."""
     from autotune.contrib.sizes.bounds import parse_bounds
     from autotune.contrib.sizes.making import import_sized
+    from autotune.core.errors import OptionError
+    from autotune.core.options import check_whole
     from autotune.core.progress import ProgressLine
 
+    check_whole("sizes", arguments["sizes"], 1, MOST_SIZES)
+    if not arguments["dim"]:
+        raise OptionError("--sizes must come with --dim, which says between which sizes; give --dim NAME=LOW..HIGH")
     bounds, path = parse_bounds(arguments["dim"]), Path(arguments["model"])
     folder = arguments["output"] or path.parent / path.stem
     with ProgressLine(str(path)) as line:
@@ -76,11 +84,11 @@ IMPORT = VerbOption(
         ),
         option(
             "sizes",
-            Annotated[int, typer.Option(min=1, max=64, help="With --dim: most sizes to compile.")],
-            8,
+            Annotated[int, typer.Option(parser=whole, help="With --dim: most sizes to compile.")],
+            USUAL_SIZES,
         ),
     ),
-    takes=lambda arguments: bool(arguments["dim"]),
+    takes=lambda arguments: bool(arguments["dim"]) or arguments["sizes"] != USUAL_SIZES,
     run=import_any_size,
 )
 TUNE = VerbOption("tune", (), takes=takes_folder, run=tune_sizes)

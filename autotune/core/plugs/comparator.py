@@ -73,7 +73,7 @@ class Comparator(Protocol):
 
 
 @runtime_checkable
-class Rounding(Protocol):
+class RoundingComparator(Protocol):
     """A library in less than the payload's precision: it is compared only where an error is allowed."""
 
     @property
