@@ -148,10 +148,11 @@ def near(config: dict[str, Value], space: Space) -> Iterator[dict[str, Value]]:
     What is fixed may leave a loop out; k is whole, so that a panel of a deep product must be narrow to stay in L2.
     """
     values = {knob.name: knob.values for knob in space.knobs}
-    widths = sorted((int(width) for width in values["register_n"]), reverse=True)
-    for width in [width for width in widths if width <= int(config["register_n"])]:
-        for order in (config["order"], *values["order"]):
-            yield {**config, "register_n": width, "order": order}
+    orders = ({}, *({"order": order} for order in values.get("order", ())))  # a group has no knob of that name
+    narrower = [value for value in values.get("register_n", ()) if int(value) < int(config["register_n"])]
+    for width in ({}, *({"register_n": value} for value in sorted(narrower, reverse=True))):
+        for order in orders:
+            yield {**config, **width, **order}
 
 
 NARROW_INT16, NARROW_BF16, NARROW_INT8 = Narrow(INT16), Narrow(BF16), Narrow(INT8)
