@@ -49,7 +49,7 @@ class Processes:
 
     def join(self, *options: str) -> subprocess.Popen[bytes]:
         """A machine that joins as people make it join."""
-        return self.start(*COMMAND, "join", str(self.file), *options)
+        return self.start(*COMMAND, "lab", "join", str(self.file), *options)
 
     def join_without_slot(self) -> subprocess.Popen[bytes]:
         """A Dask worker that knows nothing of us."""

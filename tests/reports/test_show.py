@@ -73,10 +73,11 @@ def test_assembly_is_of_the_entry_function():
     assert re.search(r"^[0-9a-f]+ <softmax>:$", show(SPEC, "code").text, re.M)
 
 
-def test_tasks_are_one_line_each():
+def test_tasks_are_one_line_each_and_their_configs_are_indented_below():
     text = show(SPEC, "tasks").text
     tags = [task.tag for task in partition(load_payload(SPEC)).tasks]
-    assert [line.split()[0] for line in text.splitlines()] == tags
+    assert [line.split()[0] for line in text.splitlines() if not line.startswith("    ")] == tags
+    assert all("=" in line for line in text.splitlines() if line.startswith("    "))
 
 
 def test_a_task_alone_is_shown_with_a_config():

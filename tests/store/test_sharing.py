@@ -176,7 +176,8 @@ def test_no_knob_of_our_families_is_dead(family):
 def tasks_of_all_kinds():
     """Some tasks of every family."""
     tasks = [TASK, *partition(contraction_payload(96, 160, 128, role_b="weight")).tasks]
-    for payload in (window_payload(), turned_payload(), strided_payload()):
+    in_blocks = load_payload("qmatmul,n=64,k=256")
+    for payload in (window_payload(), turned_payload(), strided_payload(), in_blocks):
         tasks += partition(payload).tasks
     return [*tasks, *(find_task(spec, tag) for spec, tag in whole_tasks())]
 
