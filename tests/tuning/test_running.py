@@ -81,8 +81,8 @@ def test_every_slot_is_busy_and_no_config_is_run_twice(tmp_path, sampler):
 
 
 def test_one_slot_asks_the_same_whether_or_not_several_were_possible(tmp_path):
-    one, _ = search(tmp_path / "one", OneSlot(MadeUpSlots(1)))
-    also_one, _ = search(tmp_path / "cluster", MadeUpSlots(1))
+    one, _ = search(tmp_path / "one", OneSlot(MadeUpSlots(1)), trials=15)
+    also_one, _ = search(tmp_path / "cluster", MadeUpSlots(1), trials=15)
     assert [(trial.task, trial.config) for trial in one] == [(trial.task, trial.config) for trial in also_one]
 
 
@@ -100,9 +100,9 @@ def test_what_is_finished_is_kept_and_never_run_again_when_all_machines_are_lost
 
 
 def test_a_finished_sweep_runs_nothing_when_it_is_run_again(tmp_path):
-    search(tmp_path / "s", MadeUpSlots(4))
-    assert search(tmp_path / "s", MadeUpSlots(2))[1] == 0
-    assert search(tmp_path / "s", MadeUpSlots(2), trials=33)[1] == 3
+    search(tmp_path / "s", MadeUpSlots(4), trials=12)
+    assert search(tmp_path / "s", MadeUpSlots(2), trials=12)[1] == 0
+    assert search(tmp_path / "s", MadeUpSlots(2), trials=15)[1] == 3
 
 
 def test_what_was_under_way_is_free_for_others_when_a_tuner_gives_up(tmp_path):
