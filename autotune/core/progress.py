@@ -173,7 +173,7 @@ class NotebookLine(Status):
 
         shown = {"text/plain": "\n".join([*self._notes, *line])}
         if self._output is None:
-            self._output = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._output = display(shown, raw=True, display_id=True)
         else:
             self._output.update(shown, raw=True)
 
