@@ -5,6 +5,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
 from itertools import count
@@ -13,11 +14,12 @@ import kept_bytecode  # noqa: F401 - loaded first, for what it does
 import pytest
 from golden_files import GOLDEN
 from postgres_support import NoServerError, execute, own_postgres
-from warm_pythons import COLD, KEEPER, WarmPython
+from warm_pythons import COLD, CONVERTER, KEEPER, WarmPython
 
 from autotune import cli
 
 DATABASES = count()
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LONG = ("test_wheel.py", "test_pages.py")  # half a minute each: begun last, they would keep one process busy alone
 
 
@@ -80,6 +82,28 @@ def cold_keepers():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("autotune.worker.isolation.keeper.start_keeping", COLD)
         yield
+
+
+@pytest.fixture(scope="module")
+def warm_converters():
+    """Converters of ONNX models start in milliseconds."""
+    converters = WarmPython(CONVERTER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("payload.importers.converter.run_module", converters.run_module)
+        yield
+    converters.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed; apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

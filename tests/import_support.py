@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from autotune.core.plugs.imported import DESCRIPTION, ORACLE, WEIGHTS
 from autotune.worker.loading.importing import import_model
@@ -45,3 +46,21 @@ def describe(folder, **changes):
     """Change what a folder says of its model."""
     path = folder / DESCRIPTION
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def one_node_model(op, x, weights, **attributes):
+    """An ONNX model of one node of an input and weights, whose shapes are inferred."""
+    onnx = pytest.importorskip("onnx")
+    info = onnx.helper.make_tensor_value_info
+    inputs = [info(name, onnx.TensorProto.FLOAT, array.shape) for name, array in {"x": x, **weights}.items()]
+    node = onnx.helper.make_node(op, ["x", *weights], ["y"], **attributes)
+    graph = onnx.helper.make_graph([node], "one", inputs, [info("y", onnx.TensorProto.FLOAT, None)])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def run_onnx(model, **arrays):
+    """What ONNX Runtime gives: ONNX's reference refuses groups."""
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, arrays)[0]

@@ -9,7 +9,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import ROWS
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
-from autotune.registry import rounding_families
+from autotune.registry import family_for, load_payload, rounding_families
 
 FAMILIES = [
     pytest.param(family, marks=pytest.mark.skipif(bool(lacking := family.precision.lacking), reason=lacking or "here"))
@@ -78,3 +78,16 @@ def computed(family, payload, inputs, **config):
     machine = this_machine()
     step = write_step(task, family, {**family.default(task, machine), **config}, machine)
     return run(payload, inputs, assemble([step]), TAIL, text=parts.payload.text, panels=panels_of([step]))
+
+
+def error_of_whole(family, spec):
+    """Largest error of a model whose five weighted products a family computes, relative to the largest value."""
+    payload, machine = load_payload(spec), this_machine()
+    parts = partition(payload)
+    taken = [family if family.covers(task) else family_for(task) for task in parts.tasks]
+    assert taken.count(family) == 5
+    steps = [write_step(t, f, f.default(t, machine), machine) for t, f in zip(parts.tasks, taken, strict=True)]
+    inputs = payload.make_inputs(0)
+    (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    (expected,) = payload.reference(**inputs)
+    return np.abs(got - expected).max() / np.abs(expected).max()

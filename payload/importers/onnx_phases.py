@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
-from payload.importers.onnx_origins import take_origin
-from payload.importers.onnx_values import replace_all
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
+from payload.importers.onnx_weighted import rewrite_weighted
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -32,18 +31,7 @@ def write_phases(model: "ModelProto", weights: dict[str, Array]) -> None:
         model: Model whose shapes are inferred.
         weights: Arrays of the graph's inputs that are weights, by name.
     """
-    graph = model.graph
-    facts, nodes = facts_of(graph), list["NodeProto"]()
-    for number, node in enumerate(graph.node):
-        writer = NodeWriter(graph, f"phases_{number}")
-        written = node.op_type == "ConvTranspose" and write_dense(writer, node, facts, weights)
-        nodes += take_origin(writer.nodes, node) if written else [node]
-    replaced = {name for node in graph.node if node.op_type == "ConvTranspose" for name in node.input}
-    replace_all(graph.node, nodes)
-    unread = replaced - {name for node in graph.node for name in node.input}
-    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in unread & weights.keys()])
-    for name in unread & weights.keys():
-        del weights[name]
+    rewrite_weighted(model, weights, "ConvTranspose", "phases", write_dense)
 
 
 @dataclass(frozen=True)

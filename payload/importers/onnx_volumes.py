@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
-from payload.importers.onnx_origins import take_origin
-from payload.importers.onnx_values import replace_all
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
+from payload.importers.onnx_weighted import rewrite_weighted
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -31,18 +30,7 @@ def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
         model: Model whose shapes are inferred.
         weights: Arrays of the graph's inputs that are weights, by name.
     """
-    graph = model.graph
-    facts, nodes = facts_of(graph), list["NodeProto"]()
-    for number, node in enumerate(graph.node):
-        writer = NodeWriter(graph, f"planes_{number}")
-        written = node.op_type == "Conv" and write_conv(writer, node, facts, weights)
-        nodes += take_origin(writer.nodes, node) if written else [node]
-    replaced = {node.input[KERNEL] for node in graph.node if node.op_type == "Conv"}
-    replace_all(graph.node, nodes)
-    unread = (replaced - {name for node in graph.node for name in node.input}) & weights.keys()
-    replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in unread])
-    for name in unread:
-        del weights[name]
+    rewrite_weighted(model, weights, "Conv", "planes", write_conv)
 
 
 def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weights: dict[str, Array]) -> bool:

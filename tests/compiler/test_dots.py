@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from precision_support import FAMILIES, computed, product
+from precision_support import FAMILIES, computed, error_of_whole, product
 from tuning_support import MACHINES, contraction_payload, run
 
 from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.compiler.codegen.openmp import find_openmp
-from autotune.compiler.lowering.pipeline import TAIL, tail
+from autotune.compiler.lowering.pipeline import tail
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.precision import INT8, PRECISIONS
-from autotune.core.scripts.assembly import assemble, panels_of, write_step
+from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for, load_family, load_payload, rounding_families
 from autotune.tuning.candidates import candidate_alone
 from schedules.matmul_space import columns_of
@@ -101,19 +101,9 @@ def test_packed_words_hold_the_rounded_columns(precision):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_whole_model_of_rounded_products_is_near_the_exact_one(family):
-    payload, machine = (
-        load_payload("gpt,seq=8,d_model=32,layers=2,heads=2,d_ff=64,vocab=50,positions=8"),
-        this_machine(),
-    )
-    parts = partition(payload)
-    taken = [family if family.covers(task) else family_for(task) for task in parts.tasks]
-    assert taken.count(family) == 5
-    steps = [write_step(t, f, f.default(t, machine), machine) for t, f in zip(parts.tasks, taken, strict=True)]
-    inputs = payload.make_inputs(0)
-    (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
-    (expected,) = payload.reference(**inputs)
+    off = error_of_whole(family, "gpt,seq=8,d_model=32,layers=2,heads=2,d_ff=64,vocab=50,positions=8")
     least, most = (1e-4, 0.05) if family.precision.parts == 1 else (1e-8, 1e-4)
-    assert least < np.abs(got - expected).max() / np.abs(expected).max() < most
+    assert least < off < most
 
 
 @needs_runtime

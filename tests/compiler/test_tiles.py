@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from precision_support import by_unit, computed
-from tuning_support import MACHINES, contraction_payload, run
+from precision_support import by_unit, computed, error_of_whole
+from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.lowering.emit import Emission, emit_program
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.targets.target_file import SHIPPED, find_target, read_target
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, MachineError
-from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import are_emulated, describe_unit, has_unit, why_no_tiles
-from autotune.core.scripts.assembly import assemble, panels_of, write_step
-from autotune.registry import family_for, load_payload, rounding_families
+from autotune.core.scripts.assembly import write_step
+from autotune.registry import load_payload, rounding_families
 from autotune.tuning.candidates import candidate_alone
 from schedules.matmul_space import fits_unit, tiles_of
 
@@ -73,18 +71,7 @@ def test_what_is_too_small_is_zero(scale):
 
 @of_every_kind
 def test_a_group_has_its_epilogue_in_f32_behind_the_unit(family):
-    payload, machine = (
-        load_payload("gpt,seq=24,d_model=32,layers=2,heads=2,d_ff=80,vocab=50,positions=24"),
-        this_machine(),
-    )
-    parts = partition(payload)
-    taken = [family if family.covers(task) else family_for(task) for task in parts.tasks]
-    assert taken.count(family) == 5
-    steps = [write_step(t, f, f.default(t, machine), machine) for t, f in zip(parts.tasks, taken, strict=True)]
-    inputs = payload.make_inputs(0)
-    (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
-    (expected,) = payload.reference(**inputs)
-    off = np.abs(got - expected).max() / np.abs(expected).max()
+    off = error_of_whole(family, "gpt,seq=24,d_model=32,layers=2,heads=2,d_ff=80,vocab=50,positions=24")
     assert off < {"tile_bf16x3": 1e-6, "tile_bf16x2": 3e-5}.get(family.name, 0.05)
 
 

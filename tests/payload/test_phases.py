@@ -4,23 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-
-
-def model_of(onnx, x, weights, **attributes):
-    """One transposed convolution, whose shapes are inferred."""
-    info = onnx.helper.make_tensor_value_info
-    inputs = [info(name, onnx.TensorProto.FLOAT, array.shape) for name, array in {"x": x, **weights}.items()]
-    node = onnx.helper.make_node("ConvTranspose", ["x", *weights], ["y"], **attributes)
-    graph = onnx.helper.make_graph([node], "one", inputs, [info("y", onnx.TensorProto.FLOAT, None)])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
-    return onnx.shape_inference.infer_shapes(model)
-
-
-def computed(model, **arrays):
-    """What ONNX Runtime gives: ONNX's reference refuses groups."""
-    runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, arrays)[0]
+from import_support import one_node_model, run_onnx
 
 
 @settings(max_examples=25, deadline=None)
@@ -34,7 +18,7 @@ def computed(model, **arrays):
     biased=st.booleans(),
 )
 def test_dense_convolutions_give_what_transposed_ones_do(sides, group, biased):
-    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnx")
     from payload.importers.onnx_phases import write_phases
 
     given_sizes, kernel, strides, before, behind = zip(*sides, strict=True)
@@ -44,32 +28,32 @@ def test_dense_convolutions_give_what_transposed_ones_do(sides, group, biased):
     weights = {"w": rng.standard_normal((2 * group, 3, *kernel)).astype(np.float32)}
     if biased:
         weights["b"] = rng.standard_normal(3 * group).astype(np.float32)
-    model = model_of(onnx, x, weights, strides=strides, pads=[*before, *behind], group=group)
-    expected = computed(model, x=x, **weights)
+    model = one_node_model("ConvTranspose", x, weights, strides=strides, pads=[*before, *behind], group=group)
+    expected = run_onnx(model, x=x, **weights)
     left = dict(weights)
     write_phases(model, left)
     ops = {node.op_type for node in model.graph.node}
     assert ("ConvTranspose" in ops) == bool(left)
     assert {tensor.name for tensor in model.graph.input} == {"x", *left}
-    np.testing.assert_allclose(computed(model, x=x, **left), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run_onnx(model, x=x, **left), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_what_reads_a_kernel_that_is_no_weight_stays():
-    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnx")
     from payload.importers.onnx_phases import write_phases
 
     arrays = {"w": np.ones((2, 3, 4), np.float32)}
-    model = model_of(onnx, np.ones((1, 2, 5), np.float32), arrays, strides=[2])
+    model = one_node_model("ConvTranspose", np.ones((1, 2, 5), np.float32), arrays, strides=[2])
     write_phases(model, {})
     assert [node.op_type for node in model.graph.node] == ["ConvTranspose"]
 
 
 def test_dilated_ones_stay():
-    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnx")
     from payload.importers.onnx_phases import write_phases
 
     weights = {"w": np.ones((2, 3, 4), np.float32)}
-    model = model_of(onnx, np.ones((1, 2, 5), np.float32), weights, strides=[2], dilations=[2])
+    model = one_node_model("ConvTranspose", np.ones((1, 2, 5), np.float32), weights, strides=[2], dilations=[2])
     write_phases(model, weights)
     assert [node.op_type for node in model.graph.node] == ["ConvTranspose"]
     assert list(weights) == ["w"]

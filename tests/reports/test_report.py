@@ -23,7 +23,6 @@ from autotune.reports.holdings import read_holdings
 from autotune.reports.page import report_bundle, report_store
 from autotune.store.bundle import read_bundle
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE, DESKTOP = (390, 844), (1280, 900)
 SECTIONS = ["gained", "time", "tasks", "search", "again"]
 RECORDED = Path(__file__).parents[2] / "results"
@@ -213,18 +212,6 @@ def test_command_writes_the_page(autotune, tmp_path):
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert autotune("report", store, "--explain")[0] == 2
     assert autotune("report", tmp_path / "nothing")[0] == 2
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A headless Chromium."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed; apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -101,11 +101,7 @@ def read_description(folder: Path) -> ImportedModel:
             f"an imported model must have a readable {DESCRIPTION}, {path} is not: {error.strerror}"
         ) from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = one_line(".".join(map(str, first["loc"])))[:200] or "it"
-        raise PayloadError(
-            f"{path} must describe an imported model, {place}: {first['msg']}; import it again"
-        ) from error
+        raise PayloadError(f"{path} must describe an imported model, {first_fault(error)}; import it again") from error
     if (law := model.broken_law()) is not None:
         raise PayloadError(f"{path} must describe an imported model: {law}; import it again")
     return model
@@ -114,6 +110,12 @@ def read_description(folder: Path) -> ImportedModel:
 def described(argument: Argument, said: ModelArgument, name: str) -> Argument:
     """An argument as the text has it, with what the model says of it."""
     return replace(argument, name=name, role=said.role, low=said.low, high=said.high)
+
+
+def first_fault(error: ValidationError) -> str:
+    """Where a description first is not what it must be, and why."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{one_line('.'.join(map(str, first['loc'])))[:200] or 'it'}: {first['msg']}"
 
 
 def weight_files(folder: Path, model: ImportedModel) -> tuple[Path, ...]:

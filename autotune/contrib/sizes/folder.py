@@ -13,11 +13,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from autotune.compiler.tasks.payload_folder import first_fault
 from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.errors import PayloadError
 from autotune.core.host.files import read_file
-from autotune.core.printable import one_line
 
 FORMAT = 1  # 1: the first
 SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
@@ -103,10 +103,8 @@ def read_sized(folder: Path) -> SizedModel:
     except OSError as error:
         raise PayloadError(f"{path} must be readable, it is not: {error.strerror}; import the model again") from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = one_line(".".join(map(str, first["loc"])))[:200] or "it"
         raise PayloadError(
-            f"{path} must describe a model of any size, {place}: {first['msg']}; import it again"
+            f"{path} must describe a model of any size, {first_fault(error)}; import it again"
         ) from error
     if (wrong := model.broken_constraint()) is not None:
         raise PayloadError(f"{path} must describe a model of any size: {wrong}; import it again")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import whole
-from autotune.contrib.sizes.folder import is_sized
 from autotune.plugins import Arguments, VerbOption, option
 
 if TYPE_CHECKING:
@@ -66,6 +65,8 @@ def tune_sizes(arguments: Arguments) -> None:
 
 def takes_folder(arguments: Arguments) -> bool:
     """Tell whether a payload is a folder of a model of any size."""
+    from autotune.contrib.sizes.folder import is_sized  # heavy: what reads folders
+
     return any(is_sized(each) for each in arguments["payloads"])
 
 

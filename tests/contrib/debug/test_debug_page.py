@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import pytest
 from debug_support import match, payload_file, script, tile
@@ -18,7 +17,6 @@ from autotune.contrib.debug.recording import (
     TransformStep,
 )
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">$data"
 
 
@@ -56,18 +54,6 @@ def test_no_text_becomes_markup():
 def test_script_of_the_page_writes_text_alone():
     page = write_page(hostile())
     assert not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|setAttribute\(\"on", page)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A headless Chromium."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed; apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
