@@ -67,7 +67,15 @@ def measure(only: Only = "") -> None:
             bundle = home() / "bundles" / slug(contest.payload)
             with TemporaryDirectory() as folder:
                 command = ["autotune", "tune", contest.payload, "--trials", str(contest.trials), "--seed", "0"]
-                command += ["--cold", "--baseline", contest.baseline, "--store", f"{folder}/store.journal", "--json"]
+                command += [
+                    "--cold",
+                    "--anew",
+                    "--baseline",
+                    contest.baseline,
+                    "--store",
+                    f"{folder}/store.journal",
+                    "--json",
+                ]
                 run([*command, "--bundle", str(bundle)])
             found = json.loads(
                 run(["autotune", "compare", contest.payload, "--bundle", str(bundle), *options(contest)])

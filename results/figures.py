@@ -51,7 +51,7 @@ def measure(only: Only = "") -> None:
             continue
         bundle = home() / "bundles" / slug(figure.payload)
         with TemporaryDirectory() as folder:
-            command = ["autotune", "tune", figure.payload, *figure.options.split(), "--cold", "--json"]
+            command = ["autotune", "tune", figure.payload, *figure.options.split(), "--cold", "--anew", "--json"]
             command += ["--store", f"{folder}/store.journal", "--bundle", str(bundle)]
             found = json.loads(run(command))
         del found["bundle"]

@@ -49,7 +49,7 @@ class Sweep:
                 "--seed",
                 "0",
             ]
-            command += ["--cold", "--baseline", "loops", "--store", f"{folder}/store.journal", "--json"]
+            command += ["--cold", "--anew", "--baseline", "loops", "--store", f"{folder}/store.journal", "--json"]
             found = json.loads(run([*command, "--bundle", str(home() / "bundles" / slug(self.payload))]))
         typer.echo(f"{self.payload}: {duration(found['best']['seconds'])} after {found['seconds']:.0f} s")
 

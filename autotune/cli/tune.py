@@ -51,8 +51,8 @@ def tune(
     """Search schedules for payloads, prove the best right and faster, and write a bundle.
 
     Run again, it resumes: trials in the store are not run twice, and with nothing left to run the recorded winner
-    stands, unless --anew. Each task starts from the configs that bundles below
-    tuned/ record for the most similar tasks.
+    stands, unless --anew. A faster bundle of the same payload is not replaced either. Each task starts from the
+    configs that bundles below tuned/ record for the most similar tasks.
 
     With --schedule, or where the payload's file holds `@__transform_main`, that script is tuned: its transform.tune
     knobs and alternatives, under its transform.smt constraints.

@@ -39,7 +39,8 @@ def tune(
     """Search schedules for a payload, prove the best right and faster, and write a bundle.
 
     Called again it resumes: trials in the store are not run twice, and where none is left to run and bundle and store
-    are unchanged, the recorded result is returned; ``anew=True`` measures the whole again.
+    are unchanged, the recorded result is returned; ``anew=True`` measures the whole again. A faster bundle of the same
+    payload, recorded on the same machine, is replaced with ``anew=True`` only.
 
     Args:
         payload: A spec, a path to an ``.mlir`` file, or a payload.
@@ -53,7 +54,7 @@ def tune(
         **options: Any option of ``autotune tune``, by the name that it has in `TuneOptions`, such as ``trials=60``.
 
     Returns:
-        What was found; ``result.bundle`` is the folder that `Bundle.read` takes.
+        The winner; ``result.bundle`` is the folder that it was written to, for `Bundle.read`.
 
     Raises:
         OptionError: An option is out of its range, or two exclude each other.

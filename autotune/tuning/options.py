@@ -119,7 +119,7 @@ class TuneOptions:
     )
     exact: bool = option(False, "Leave out rewrite rules that change rounding.", group=SEARCH)
     cold: bool = option(False, "Ignore what bundles and spaces below tuned/ record.", group=SEARCH)
-    anew: bool = option(False, "Measure finalists and the whole again, even if nothing is left to run.", group=SEARCH)
+    anew: bool = option(False, "Measure finalists and the whole again, and replace a faster bundle, too.", group=SEARCH)
     error: float = option(
         0.0, "What outputs may be off, of the largest of each; tasks may then round operands.", group=ROUNDING
     )

@@ -29,6 +29,7 @@ from autotune.tuning.stages.choose import choose_all
 from autotune.tuning.stages.forecast import Forecast
 from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
 from autotune.tuning.stages.record import check_recorded, record
+from autotune.tuning.stages.replacing import choose_target
 from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.running import run_on_slots
@@ -104,9 +105,13 @@ def tune(
         listener.stage("recording the bundle")
         command = replace(as_asked, anew=False).command(run.payload.name)
         found = record(run, winners, proof, result, command)
+        over = options.anew or options.goal.has_joules  # what saves energy may be slower
+        target = choose_target(bundle, found.manifest, unsteady=result.unsteady, floor=run.floor, anew=over)
+        if target.note:
+            listener.note(target.note)
         listener.stage("checking the bundle as a replay does")
-        check_recorded(run, bundle, found, store.pause)
-    folder = with_room(partial(write_bundle, bundle, found.texts, found.manifest), bundle, store.pause)
+        check_recorded(run, target.folder, found, store.pause)
+    folder = with_room(partial(write_bundle, target.folder, found.texts, found.manifest), target.folder, store.pause)
     result = replace(result, bundle=str(folder))
     manifest = digest((folder / MANIFEST_FILE).read_bytes())
     store.write_summary(run.payload.name, result.to_json() | {MANIFEST_SHA256: manifest})

@@ -180,6 +180,8 @@ def test_more_trials_run_only_the_new_ones(copied, tuned):
     result, watcher = tune_into(copied, load_payload(SPEC), TRIALS + 2)
     assert result.evaluated == 2
     assert watcher.trials[: len(tuned[2].trials)] == tuned[2].trials
+    there = str(copied / "bundle")
+    assert any(note.startswith((f"replaces {there}, a bundle of", f"{there} stays")) for note in watcher.notes)
 
 
 def test_trials_of_another_compiler_are_kept_apart_and_counted(copied, tuned, monkeypatch):
