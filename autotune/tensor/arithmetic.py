@@ -6,8 +6,7 @@ from autotune.core.errors import TensorTypeError
 from autotune.tensor.dtypes import bool, is_float, is_integer, promote
 from autotune.tensor.elementwise import where
 from autotune.tensor.graph import operation
-from autotune.tensor.operators import operate
-from autotune.tensor.tensor import Tensor, as_tensor, operands
+from autotune.tensor.tensor import Tensor, as_tensor, operands, operate
 
 
 def numbers(what: str, x: object) -> Tensor:

@@ -8,9 +8,8 @@ from autotune.core.errors import TensorError, TensorTypeError
 from autotune.tensor.devices import on_cpu
 from autotune.tensor.dtypes import DType, Flag, Scalar, as_dtype, bool, float32, is_float, is_integer, scalar_dtype
 from autotune.tensor.graph import ARRAY, Node, operation
-from autotune.tensor.operators import operate
 from autotune.tensor.shapes import Sizes, as_shape
-from autotune.tensor.tensor import Tensor, as_tensor
+from autotune.tensor.tensor import Tensor, as_tensor, operate
 
 
 @operation

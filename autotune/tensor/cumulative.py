@@ -5,10 +5,9 @@ from autotune.tensor.creation import full
 from autotune.tensor.dtypes import Flag
 from autotune.tensor.graph import operation
 from autotune.tensor.joining import concat, part
-from autotune.tensor.operators import operate
 from autotune.tensor.reductions import numbers, widened
 from autotune.tensor.shapes import axis_of
-from autotune.tensor.tensor import Tensor
+from autotune.tensor.tensor import Tensor, operate
 
 
 @operation

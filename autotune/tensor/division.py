@@ -7,9 +7,8 @@ from autotune.tensor.arithmetic import isfinite, numbers
 from autotune.tensor.dtypes import is_float, is_integer, promote
 from autotune.tensor.elementwise import where
 from autotune.tensor.graph import operation
-from autotune.tensor.operators import operate
 from autotune.tensor.shapes import broadcast
-from autotune.tensor.tensor import Tensor, operands
+from autotune.tensor.tensor import Tensor, operands, operate
 
 MOST_MULTIPLIED = 64  # a power that is whole and not larger is a product
 BITS = 6  # of an exponent: no whole number but -1, 0 and 1 has a power of 64 that fits

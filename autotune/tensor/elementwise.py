@@ -7,9 +7,8 @@ from autotune.core.errors import TensorTypeError
 from autotune.tensor.devices import on_cpu
 from autotune.tensor.dtypes import DType, Flag, as_dtype, bool, is_float, is_integer, promote
 from autotune.tensor.graph import OPERATIONS, Node, operation
-from autotune.tensor.operators import operate
 from autotune.tensor.shapes import broadcast
-from autotune.tensor.tensor import Tensor, as_tensor, operands
+from autotune.tensor.tensor import Tensor, as_tensor, operands, operate
 
 Kinds = Callable[[DType], Flag]
 EXPONENTS = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "erf")

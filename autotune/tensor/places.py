@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from autotune.core.errors import TensorError
 from autotune.tensor.graph import Node, operation
-from autotune.tensor.operators import operate
 from autotune.tensor.shapes import Shape, Sizes, as_shape, axes_of, axis_of, broadcast, without
-from autotune.tensor.tensor import Tensor, as_tensor
+from autotune.tensor.tensor import Tensor, as_tensor, operate
 
 
 def view(x: Tensor, shape: Shape, dims: Sequence[int | None]) -> Tensor:

@@ -10,9 +10,8 @@ from autotune.tensor.creation import known, zeros
 from autotune.tensor.devices import on_cpu
 from autotune.tensor.dtypes import as_dtype, float32, int64, is_float, is_integer
 from autotune.tensor.graph import Node, operation
-from autotune.tensor.operators import operate
 from autotune.tensor.shapes import as_shape
-from autotune.tensor.tensor import Tensor, as_tensor
+from autotune.tensor.tensor import Tensor, as_tensor, operate
 
 
 @operation

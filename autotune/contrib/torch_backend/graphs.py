@@ -11,8 +11,9 @@ from autotune.contrib.torch_backend.calls import MadeOf, OutOfBoundsError, Regio
 from autotune.contrib.torch_backend.held import split
 from autotune.contrib.torch_backend.kept import keep_uncovered, read_uncovered
 from autotune.contrib.torch_backend.options import BackendOptions
-from autotune.contrib.torch_backend.programs import GraphRegion, key_of, program_of
+from autotune.contrib.torch_backend.programs import key_of, program_of
 from autotune.contrib.torch_backend.regions import (
+    GraphRegion,
     has_known_types,
     is_item,
     partition,

@@ -7,29 +7,45 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule
+from torch.utils._pytree import tree_flatten, tree_map
 
 from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.program import PACKED_ENTRY, Program
 from autotune.compiler.tasks.payload_folder import read_description
-from autotune.contrib.torch_backend.exported import to_exported
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, KeptPanels, keep
 from autotune.contrib.torch_backend.options import BackendOptions
-from autotune.contrib.torch_backend.programs import GraphRegion
+from autotune.contrib.torch_backend.regions import GraphRegion
 from autotune.core.errors import PayloadError
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
 from autotune.core.payload import Array, Payload
-from autotune.core.plugs.imported import ImportedModel, ModelArgument
+from autotune.core.plugs.imported import ImportedModel
 from autotune.store.bundle import read_bundle
 from autotune.tuning.default_program import default_candidate
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload, partition
 
-WEIGHT = re.compile(r"p_w(\d+)")  # what `exported` calls weights
+WEIGHT = re.compile(r"p_w(\d+)")  # what `to_exported` calls weights
+PREFIX = {"weight": "p_", "constant": "b_", "": ""}
+RANK = {"weight": 0, "constant": 1, "": 2}  # parameters, buffers, then inputs, as `torch.export` orders them
 
 
 def make_program(
@@ -96,7 +112,7 @@ def arguments_of(
         elif argument.role == "input":
             found.append(KeptArgument("input", next(inputs), shape, kind, accepts=argument.accepts))
         elif named is not None:
-            found.append(KeptArgument("weight", weights[int(named[1])], shape, kind, order=order_of(said)))
+            found.append(KeptArgument("weight", weights[int(named[1])], shape, kind, order=said.order))
         else:
             constants[argument.name] = values[argument.name]
             found.append(KeptArgument("constant", len(constants) - 1, shape, kind, name=argument.name))
@@ -105,11 +121,6 @@ def arguments_of(
         added = weight.argument(payload.arguments[weight.source])
         found.append(KeptArgument("panels", number, added.shape, added.dtype))
     return found, constants
-
-
-def order_of(said: ModelArgument) -> tuple[int, ...]:
-    """Order of the dimensions of a weight in a program."""
-    return said.order
 
 
 def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
@@ -131,3 +142,61 @@ def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
             raise PayloadError(
                 f"a tensor of {like.numel()} {like.dtype} must stay one, it is {each.shape} {each.dtype}"
             )
+
+
+def to_exported(region: GraphRegion, tensors: Sequence[torch.Tensor | None]) -> ExportedProgram:
+    """A region as an exported program: weights are its parameters ``w0, w1, ..``, constants its buffers.
+
+    Args:
+        region: The region.
+        tensors: A tensor for each of its placeholders; `None` for those that calls give.
+    """
+    graph, copies, specs = Graph(), {}, []
+    mode = FakeTensorMode()  # of its own: Dynamo's knows guards on the user's names
+    state: dict[str, torch.Tensor] = {}
+    given = []
+    placeholders = list(zip(region.placeholders, region.held, tensors, strict=True))
+    counts = dict.fromkeys(RANK, 0)
+    for node, held, tensor in sorted(placeholders, key=lambda each: RANK[each[1]]):
+        number, counts[held] = counts[held], counts[held] + 1
+        name = {"weight": f"w{number}", "constant": f"c{number}", "": f"x{number}"}[held]
+        copies[node] = copy = graph.placeholder(PREFIX[held] + name)
+        copy.meta["val"] = like(mode, node.meta["val"])
+        argument = TensorArgument(copy.name)
+        plain = tensor.detach().contiguous() if tensor is not None else None
+        if held == "weight":
+            state[name] = nn.Parameter(plain, requires_grad=False)
+            specs.append(InputSpec(InputKind.PARAMETER, argument, name))
+        elif held == "constant":
+            state[name] = plain
+            specs.append(InputSpec(InputKind.BUFFER, argument, name, persistent=True))
+        else:
+            given.append(torch.zeros(tuple(node.meta["val"].shape), dtype=node.meta["val"].dtype, device="cpu"))
+            specs.append(InputSpec(InputKind.USER_INPUT, argument, None))
+    for node in region.graph.nodes:
+        if node.op == "call_function":
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node].meta = {"val": tree_map(partial(like, mode), node.meta["val"])}
+    results = tuple(copies[node] for node in region.graph.output_node().args[0])
+    graph.output(results)
+    written = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in results]
+    taken, gives = tree_flatten((tuple(given), {}))[1], tree_flatten(results)[1]
+    calls = [ModuleCallEntry("", ModuleCallSignature([], [], taken, gives))]
+    return ExportedProgram(
+        GraphModule(nn.Module(), graph),
+        graph,
+        ExportGraphSignature(specs, written),
+        state,
+        {},
+        calls,
+        (tuple(given), {}),
+        {},
+    )
+
+
+def like(mode: FakeTensorMode, value: Any) -> Any:  # noqa: ANN401 - what a node gives
+    """A tensor without elements, of the same sizes, strides and element type; what is no tensor as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    with mode:
+        return torch.empty_strided(tuple(map(int, value.shape)), tuple(map(int, value.stride())), dtype=value.dtype)

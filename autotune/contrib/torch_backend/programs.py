@@ -1,53 +1,20 @@
-"""Regions of a graph, and their programs: as they were kept, or made now."""
+"""Programs of regions: as they were kept, or made now."""
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
-from torch.fx import Graph, Node
 
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import compilation
 from autotune.contrib.torch_backend.kept import Kept, read_kept
 from autotune.contrib.torch_backend.options import BackendOptions
+from autotune.contrib.torch_backend.regions import GraphRegion
 from autotune.core.host.machine import this_machine
 from autotune.registry import DISTRIBUTION
 
 GENERATION = 1  # of what a region becomes
-
-
-@dataclass(frozen=True, eq=False)
-class GraphRegion:
-    """A graph of aten ops that becomes one program.
-
-    Attributes:
-        graph: The graph: placeholders, calls of ops, and one output of a tuple.
-        held: ``"weight"``, ``"constant"``, or ``""`` for what is given, a word each placeholder.
-    """
-
-    graph: Graph
-    held: tuple[str, ...]
-
-    @property
-    def placeholders(self) -> list[Node]:
-        """Its placeholders, in order."""
-        return [node for node in self.graph.nodes if node.op == "placeholder"]
-
-    @property
-    def results(self) -> list[torch.Tensor]:
-        """What it gives, as tensors without elements."""
-        return [node.meta["val"] for node in self.graph.output_node().args[0]]
-
-    def text(self) -> str:
-        """What it computes, as text that is the same in every process."""
-        lines = []
-        for node in self.graph.nodes:
-            value = node.meta.get("val")
-            kind = f" {tuple(value.shape)} {value.dtype} {value.stride()}" if isinstance(value, torch.Tensor) else ""
-            lines.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs}{kind}")
-        return "\n".join([*lines, *self.held])
 
 
 def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int) -> str:

@@ -4,6 +4,7 @@ import operator
 import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -30,6 +31,38 @@ def say_once(sentence: str) -> None:
     if sentence not in SAID:
         SAID.add(sentence)
         warnings.warn(sentence, BackendWarning, stacklevel=2)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphRegion:
+    """A graph of aten ops that becomes one program.
+
+    Attributes:
+        graph: The graph: placeholders, calls of ops, and one output of a tuple.
+        held: ``"weight"``, ``"constant"``, or ``""`` for what is given, a word each placeholder.
+    """
+
+    graph: Graph
+    held: tuple[str, ...]
+
+    @property
+    def placeholders(self) -> list[Node]:
+        """Its placeholders, in order."""
+        return [node for node in self.graph.nodes if node.op == "placeholder"]
+
+    @property
+    def results(self) -> list[torch.Tensor]:
+        """What it gives, as tensors without elements."""
+        return [node.meta["val"] for node in self.graph.output_node().args[0]]
+
+    def text(self) -> str:
+        """What it computes, as text that is the same in every process."""
+        lines = []
+        for node in self.graph.nodes:
+            value = node.meta.get("val")
+            kind = f" {tuple(value.shape)} {value.dtype} {value.stride()}" if isinstance(value, torch.Tensor) else ""
+            lines.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs}{kind}")
+        return "\n".join([*lines, *self.held])
 
 
 class Coverage(OperatorSupportBase):  # type: ignore[misc]
