@@ -8,7 +8,10 @@ import os
 import shutil
 import signal
 import sys
+from contextlib import suppress
+from importlib import import_module
 from itertools import count
+from pathlib import Path
 
 import kept_bytecode  # noqa: F401 - loaded first, for what it does
 import pytest
@@ -32,6 +35,19 @@ def pytest_addoption(parser):
     parser.addoption(
         "--update-golden", action="store_true", help="write what is compared to tests/golden there instead"
     )
+
+
+def pytest_sessionstart(session):
+    """Processes of `-n` load the modules from different ones on: what one has compiled, the others read."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    modules = sorted(Path(__file__).parent.rglob("test_*.py"))
+    sys.path += sorted({str(module.parent) for module in modules} - set(sys.path))
+    first = len(modules) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for module in modules[first:] + modules[:first]:
+        with suppress(Exception, pytest.skip.Exception):  # told when the module is collected
+            import_module(module.stem)
 
 
 def pytest_collection_modifyitems(items):
