@@ -56,6 +56,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     gc.freeze()  # thousands of tests, of which nothing is garbage, would be looked through again and again
+    gc.set_threshold(20_000)  # and what tests make seldom has cycles
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -100,14 +101,20 @@ def cold_keepers():
         yield
 
 
+@pytest.fixture(scope="session")
+def converters():
+    """What converters of ONNX models are forked from."""
+    forked = WarmPython(CONVERTER)
+    yield forked
+    forked.close()
+
+
 @pytest.fixture(scope="module")
-def warm_converters():
+def warm_converters(converters):
     """Converters of ONNX models start in milliseconds."""
-    converters = WarmPython(CONVERTER)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("payload.importers.converter.run_module", converters.run_module)
         yield
-    converters.close()
 
 
 @pytest.fixture(scope="module")

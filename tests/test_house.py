@@ -60,9 +60,10 @@ def test_content_imports_without_mlir():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_that_is_checked_goes_away_under_python_o(path):
-    asserts = [node.lineno for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Assert)]
+def test_nothing_that_is_checked_goes_away_under_python_o():
+    found = [path for path in SOURCES if re.search(r"^ *assert\b", path.read_text(), re.M)]  # or in a text, perhaps
+    nodes = [(path, node) for path in found for node in ast.walk(ast.parse(path.read_text()))]
+    asserts = [f"{path.relative_to(ROOT)}:{node.lineno}" for path, node in nodes if isinstance(node, ast.Assert)]
     assert not asserts, "raise an error instead"
 
 

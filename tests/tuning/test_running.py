@@ -21,6 +21,7 @@ from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.worker.loading.reading import partition
 
+TRIALS = 18
 SPECS = {"two tasks": "gpt,d_model=16,heads=2,d_ff=32,vocab=17,seq=5", "one": "matmul,m=64,n=64,k=64"}
 
 
@@ -54,7 +55,7 @@ class MadeUpSlots:
         return [Evaluation("ok", Samples((seconds,) * 3, (1e-4,) * 3), 1e-6, "", {"jit": 0.1, "measure": 0.2})]
 
 
-def search(path, slots, trials=30, spec="two tasks", **options):
+def search(path, slots, trials=TRIALS, spec="two tasks", **options):
     """Run a sweep; the trials that were told of, in order."""
     payload, heard = load_payload(SPECS[spec]), Recorder()
     with Store.open(path) as store:
@@ -75,14 +76,14 @@ def test_every_slot_is_busy_and_no_config_is_run_twice(tmp_path, sampler):
     slots = MadeUpSlots(5)
     trials, evaluated = search(tmp_path / "s", slots, sampler=sampler, spec="one")
     assert slots.most == 5
-    assert evaluated == slots.jobs == 30
-    assert Counter(trial.outcome for trial in trials)["ok"] == 30
-    assert len(set(recorded(tmp_path / "s"))) == len(recorded(tmp_path / "s")) == 30
+    assert evaluated == slots.jobs == TRIALS
+    assert Counter(trial.outcome for trial in trials)["ok"] == TRIALS
+    assert len(set(recorded(tmp_path / "s"))) == len(recorded(tmp_path / "s")) == TRIALS
 
 
 def test_one_slot_asks_the_same_whether_or_not_several_were_possible(tmp_path):
-    one, _ = search(tmp_path / "one", OneSlot(MadeUpSlots(1)), trials=15)
-    also_one, _ = search(tmp_path / "cluster", MadeUpSlots(1), trials=15)
+    one, _ = search(tmp_path / "one", OneSlot(MadeUpSlots(1)), trials=9)
+    also_one, _ = search(tmp_path / "cluster", MadeUpSlots(1), trials=9)
     assert [(trial.task, trial.config) for trial in one] == [(trial.task, trial.config) for trial in also_one]
 
 
@@ -94,9 +95,9 @@ def test_what_is_finished_is_kept_and_never_run_again_when_all_machines_are_lost
     kept = recorded(tmp_path / "s")
     assert len(kept) == lost_after
     trials, evaluated = search(tmp_path / "s", MadeUpSlots(3, seed=1))
-    assert evaluated == 30 - lost_after
+    assert evaluated == TRIALS - lost_after
     assert {trial.key for trial in trials} >= set(kept)
-    assert len(set(recorded(tmp_path / "s"))) == len(recorded(tmp_path / "s")) == 30
+    assert len(set(recorded(tmp_path / "s"))) == len(recorded(tmp_path / "s")) == TRIALS
 
 
 def test_a_finished_sweep_runs_nothing_when_it_is_run_again(tmp_path):

@@ -216,10 +216,10 @@ def search_model(path, budget, worker):
 
 def test_model_resumes_with_the_same_tasks_in_the_same_order_and_runs_nothing_twice(tmp_path):
     path = tmp_path / "store.journal"
-    tasks, before = search_model(path, 24, MadeUpWorker(1))
+    tasks, before = search_model(path, 16, MadeUpWorker(1))
     assert [trial.number for trial in before[:tasks]] == [0] * tasks
     assert len({trial.task for trial in before[:tasks]}) == tasks
     worker = MadeUpWorker(2)
-    _, after = search_model(path, 36, worker)
+    _, after = search_model(path, 22, worker)
     assert after[: len(before)] == before
-    assert worker.jobs == 12
+    assert worker.jobs == 6

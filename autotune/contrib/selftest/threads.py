@@ -14,7 +14,7 @@ from autotune.worker.worker import Worker
 
 THREADS = 2
 RUNS = 1000
-STEPS = 256  # additions to one number: few enough that of a hundred calls of two threads some three lose one
+STEPS = 1 << 16  # additions to one number: a call takes longer than a second thread to start, on any machine
 
 
 def check_threads() -> list[Figure]:

@@ -84,7 +84,7 @@ def test_gate_fails_for_a_sampler_that_knows_nothing(grounds, monkeypatch):
 
 def test_gate_fails_for_a_model_that_prefers_what_it_knows_to_be_slow(grounds, monkeypatch):
     monkeypatch.setattr(CostModel, "promise", lambda model, *given: -promise(model, *given))
-    some = {name: grounds[name] for name in ("decode_1x3072x768", "fused_32x256x64")}
+    some = {"decode_1x3072x768": grounds["decode_1x3072x768"]}
     assert regressions(some, "auto", "auto") != []
 
 
