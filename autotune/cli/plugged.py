@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from autotune.core.plugs.verb import VerbOption
+import typer
+
+from autotune.core.plugs.verb import Arguments, VerbOption
 
 
 def with_options(function: Callable[..., object], options: Sequence[VerbOption]) -> Callable[..., object]:
@@ -23,6 +25,7 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
     def run(**arguments: Any) -> None:  # noqa: ANN401 - whatever the verb takes
         taker = next((option for option in options if option.takes(arguments)), None)
         if taker is not None:
+            check_alone(taker, options, arguments)
             taker.run(arguments)
         else:
             function(**{name: value for name, value in arguments.items() if name not in added})
@@ -32,3 +35,15 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()} | {"return": None}
     return run
+
+
+def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arguments) -> None:
+    """Refuse options of other plug-ins beside the one that runs, which knows nothing of them.
+
+    Raises:
+        BadParameter: There is one.
+    """
+    others = [each for option in options if option is not taker for each in option.parameters]
+    given = [f"--{each.name.replace('_', '-')}" for each in others if arguments[each.name] != each.default]
+    if given:
+        raise typer.BadParameter(f"{given[0]} runs something else than the other options ask for; drop one of them")

@@ -9,10 +9,10 @@ PARTS = ("TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser")
 BACK_ENDS = ("X86", "AArch64")
 
 
-def find_file(*parts: str) -> Path | None:
-    """A file of LLVM's package, such as `bin`, `llc`; `None` where it is not installed."""
-    package = find_spec("llvm")
-    folders = package.submodule_search_locations if package is not None else None
+def find_file(*parts: str, package: str = "llvm") -> Path | None:
+    """A file of LLVM's package, or of another, such as `bin`, `llc`; `None` where it is not installed."""
+    spec = find_spec(package)
+    folders = spec.submodule_search_locations if spec is not None else None
     return next((path for folder in folders or () if (path := Path(folder, *parts)).exists()), None)
 
 

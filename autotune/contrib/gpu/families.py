@@ -1,0 +1,46 @@
+"""Families of kernels: what each covers, lets choose, and writes."""
+
+from typing import Protocol
+
+from autotune.contrib.gpu.device import Device
+from autotune.contrib.gpu.matmul import GpuMatmul
+from autotune.core.space import Config, Space
+from autotune.core.task import Task
+
+
+class GpuFamily(Protocol):
+    """A family of schedules that end in a kernel."""
+
+    @property
+    def name(self) -> str:
+        """How people name what it covers."""
+        ...
+
+    def covers(self, task: Task) -> bool:
+        """Tell whether it can write a kernel of the task."""
+        ...
+
+    def space(self, task: Task, device: Device) -> Space:
+        """The knobs, and the constraints between them and of the device."""
+        ...
+
+    def default(self, task: Task, device: Device) -> Config:
+        """A config that is good without any search."""
+        ...
+
+    def build(self, task: Task, config: Config, device: Device) -> str:
+        """The whole transform script."""
+        ...
+
+
+FAMILIES: tuple[GpuFamily, ...] = (GpuMatmul(),)
+
+
+def covering(task: Task) -> GpuFamily | None:
+    """The first family that covers a task."""
+    return next((family for family in FAMILIES if family.covers(task)), None)
+
+
+def names() -> list[str]:
+    """What there are kernels for."""
+    return [family.name for family in FAMILIES]

@@ -1,0 +1,446 @@
+"""A kernel run thread by thread in NumPy: every op for all threads at once, each access noted in a `Shadow`.
+
+It checks what no driver does: whether threads race, and whether all of a block reach each barrier. Beside that it
+computes the result, and counts what one block does. It shares nothing with an ending but the kernel's text.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mlir import ir
+
+from autotune.compiler.ir.module import context, every_op, parse
+from autotune.contrib.gpu.counts import WARP, BlockCounts, bank_cycles, sectors_touched
+from autotune.contrib.gpu.kernel import Kernel
+from autotune.contrib.gpu.shadow import Race, Shadow, ThreadAccess
+from autotune.core.errors import CompileError
+from autotune.core.payload import DTYPES, Array
+
+Mask = npt.NDArray[np.bool_]
+Value = Any  # of a thread: a number that all share, or an array of one a thread, its vector behind
+MOST_BLOCKS = 16  # of a grid: those are run that lie along its diagonals, its first and last among them
+
+WHOLE: dict[str, Callable[..., Value]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.divui": operator.floordiv,
+    "arith.divsi": operator.floordiv,
+    "arith.remui": operator.mod,
+    "arith.remsi": operator.mod,
+    "arith.minsi": np.minimum,
+    "arith.minui": np.minimum,
+    "arith.maxsi": np.maximum,
+    "arith.maxui": np.maximum,
+    "arith.andi": operator.and_,
+    "arith.ori": operator.or_,
+    "arith.xori": operator.xor,
+    "arith.index_cast": lambda a: a,
+    "arith.select": np.where,
+}
+REAL: dict[str, Callable[..., Value]] = {
+    "arith.addf": operator.add,
+    "arith.subf": operator.sub,
+    "arith.mulf": operator.mul,
+    "arith.negf": operator.neg,
+    "arith.maximumf": np.maximum,
+    "arith.minimumf": np.minimum,
+    "arith.maxnumf": np.fmax,
+    "arith.minnumf": np.fmin,
+    "math.absf": np.abs,
+}
+SPECIAL: dict[str, Callable[..., Value]] = {
+    "arith.divf": np.true_divide,
+    "math.exp": np.exp,
+    "math.exp2": np.exp2,
+    "math.log": np.log,
+    "math.tanh": np.tanh,
+    "math.sqrt": np.sqrt,
+    "math.rsqrt": lambda a: 1 / np.sqrt(a),
+}
+SIGNED = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+COMPARED: dict[int, Callable[..., Value]] = dict(enumerate((*SIGNED, *SIGNED[2:])))  # of arith.cmpi
+ORDERED: dict[int, Callable[..., Value]] = {  # of arith.cmpf, values that are numbers
+    **dict(enumerate((operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne), 1)),
+    **dict(enumerate((operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne), 8)),
+}
+
+
+@dataclass(frozen=True)
+class ThreadRun:
+    """What became of a kernel.
+
+    Attributes:
+        race: Sentence on a race, or on a barrier that some threads miss; empty if there is none.
+        outputs: Arrays of the kernel's arguments after it, in its order.
+        written: Which elements of each were written.
+        blocks: Blocks that were run.
+        counts: What the first of them did.
+    """
+
+    race: str
+    outputs: tuple[Array, ...]
+    written: tuple[Array, ...]
+    blocks: int
+    counts: BlockCounts
+
+
+def interpret(kernel: Kernel, arrays: Sequence[Array], most_blocks: int = MOST_BLOCKS) -> ThreadRun:
+    """Run blocks of a kernel.
+
+    Args:
+        kernel: The kernel.
+        arrays: Arrays of its arguments, in its order; copies are written.
+        most_blocks: Blocks of a larger grid that are run.
+
+    Raises:
+        CompileError: Stage ``verify``: it holds an op that nobody here knows.
+    """
+    blocks = chosen_blocks(kernel.blocks, most_blocks)
+    with context(), np.errstate(all="ignore"):
+        module = parse(kernel.text, "kernel")
+        function = next(op for op in every_op(module) if op.name == "gpu.func")
+        threads = Threads(kernel, blocks)
+        entry = function.regions[0].blocks[0]
+        for argument, array in zip(entry.arguments, arrays, strict=True):
+            threads.values[argument] = ThreadMemory(f"argument {argument.arg_number}", array.copy(), shared=False)
+        try:
+            threads.run(entry, None)
+        except RaceError as error:
+            return ThreadRun(str(error), (), (), len(blocks), threads.counts)
+        memories = [threads.values[argument] for argument in entry.arguments]
+    written = tuple((memory.shadow.writer >= 0).reshape(memory.data.shape) for memory in memories)
+    return ThreadRun("", tuple(memory.data for memory in memories), written, len(blocks), threads.counts)
+
+
+def chosen_blocks(count: int, most: int) -> list[int]:
+    """Numbers of the blocks of a grid that are run.
+
+    Example:
+        >>> chosen_blocks(4, 16), chosen_blocks(100, 4)
+        ([0, 1, 2, 3], [0, 33, 66, 99])
+    """
+    if count <= most:
+        return list(range(count))
+    return [int(number) for number in np.linspace(0, count - 1, most).round()]
+
+
+class RaceError(Exception):
+    """Threads race, or some miss a barrier."""
+
+
+@dataclass
+class ThreadMemory:
+    """A buffer: of the grid, or one of every block side by side.
+
+    Attributes:
+        name: Name for people.
+        data: Array of its elements; of a block's memory, blocks are the first dimension.
+        shared: Whether every block has its own.
+        shadow: Shadow of who touched it.
+    """
+
+    name: str
+    data: Array
+    shared: bool
+    shadow: Shadow = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shadow = Shadow(self.data.size)
+
+
+class Threads:
+    """All threads that are run, op by op.
+
+    Args:
+        kernel: The kernel.
+        blocks: Numbers of its blocks.
+
+    Attributes:
+        values: Value of every SSA value.
+        counts: What the first block did.
+    """
+
+    def __init__(self, kernel: Kernel, blocks: Sequence[int]) -> None:
+        self.kernel, self.numbers = kernel, blocks
+        lanes = np.arange(kernel.threads * len(blocks))
+        self.lanes, self.slots = lanes, lanes // kernel.threads
+        self.in_block, self.block = lanes % kernel.threads, np.asarray(blocks)[self.slots]
+        self.epochs = np.zeros(len(blocks), np.int64)
+        self.values: dict[ir.Value, Value] = {}
+        self.counts = BlockCounts()
+        self.first = kernel.threads  # lanes of the block that is counted
+
+    def run(self, block: ir.Block, mask: Mask | None) -> list[Value]:
+        """Run the ops of a block, in the threads of a mask; gives what it yields."""
+        for op in block.operations:
+            name = op.operation.name
+            if name in ("scf.yield", "gpu.return"):
+                return [self.values[value] for value in op.operands]
+            self.step(op.operation, name, mask)
+        return []
+
+    def step(self, op: ir.Operation, name: str, mask: Mask | None) -> None:
+        """Run one op."""
+        operands = [self.values[value] for value in op.operands]
+        if name in WHOLE or name == "arith.cmpi":
+            function = WHOLE.get(name) or COMPARED[ir.IntegerAttr(op.attributes["predicate"]).value]
+            self.give(op, function(*operands), mask, "other")
+        elif name in REAL or name in SPECIAL or name == "arith.cmpf":
+            function = REAL.get(name) or SPECIAL.get(name) or ORDERED[ir.IntegerAttr(op.attributes["predicate"]).value]
+            self.give(op, function(*operands), mask, "special" if name in SPECIAL else "arithmetic")
+        elif name in HANDLERS:
+            HANDLERS[name](self, op, operands, mask)
+        else:
+            raise CompileError("verify", f"a kernel must hold ops that can be checked for races, {name} cannot")
+
+    def give(self, op: ir.Operation, value: Value, mask: Mask | None, kind: str = "") -> None:
+        """Set the result of an op, and count it as one of a kind; nothing where all threads share it."""
+        self.values[op.results[0]] = value
+        if kind and np.ndim(value):
+            width = value.shape[1] if value.ndim > 1 else 1
+            self.add(kind, self.warps(mask) * width)
+
+    def add(self, kind: str, number: int) -> None:
+        """Count."""
+        setattr(self.counts, kind, getattr(self.counts, kind) + number)
+        if kind in ("special", "fused"):
+            self.counts.arithmetic += number
+
+    def warps(self, mask: Mask | None) -> int:
+        """Warps of the first block of which a thread takes part."""
+        if mask is None:
+            return -(-self.first // WARP)
+        return len(np.unique(np.flatnonzero(mask[: self.first]) // WARP))
+
+    def spread(self, value: Value) -> Array:
+        """A value as an array of one a thread."""
+        given = np.asarray(value)
+        whole: Array = np.broadcast_to(given, (len(self.lanes),)) if given.ndim == 0 else given
+        return whole
+
+    def touch(self, memory: ThreadMemory, at: Sequence[Value], width: int, mask: Mask | None, *, writes: bool) -> Array:
+        """Note an access to elements along the last dimension; gives their numbers, of threads that take part.
+
+        Raises:
+            RaceError: Another thread was there since the last barrier, or it lies outside.
+        """
+        shape = memory.data.shape[1:] if memory.shared else memory.data.shape
+        flat: Value = self.slots if memory.shared else 0
+        for size, index in zip(shape, at, strict=True):
+            flat = flat * size + index
+        flat = self.spread(flat)
+        self.check_inside(memory, shape, at, width, mask)
+        elements = flat[:, None] + np.arange(width)
+        taking = slice(None) if mask is None else mask
+        chosen: Array = elements[taking]
+        lanes, slots = (np.repeat(part[taking], width) for part in (self.lanes, self.slots))
+        access = ThreadAccess(chosen.reshape(-1), lanes, slots, self.epochs[slots])
+        race = (memory.shadow.write if writes else memory.shadow.read)(access)
+        if race is not None:
+            raise RaceError(self.describe(memory, race, writes=writes))
+        self.count_access(memory, access, mask)
+        return chosen
+
+    def check_inside(
+        self, memory: ThreadMemory, shape: Sequence[int], at: Sequence[Value], width: int, mask: Mask | None
+    ) -> None:
+        """Refuse an access outside of a memory.
+
+        Raises:
+            RaceError: An index is.
+        """
+        for number, (size, index) in enumerate(zip(shape, at, strict=True)):
+            mine = self.spread(index) if mask is None else self.spread(index)[mask]
+            end = width if number == len(shape) - 1 else 1
+            if mine.size and (mine.min() < 0 or mine.max() + end > size):
+                raise RaceError(f"{memory.name} is accessed outside of its {'x'.join(map(str, shape))} elements")
+
+    def count_access(self, memory: ThreadMemory, access: ThreadAccess, mask: Mask | None) -> None:
+        """Count what the first block's threads moved."""
+        mine = access.threads < self.first
+        warps, words = access.threads[mine] // WARP, access.elements[mine]
+        self.counts.moved += self.warps(mask)
+        if memory.shared:
+            self.counts.shared += bank_cycles(warps, words)
+        else:
+            self.counts.fetched += self.warps(mask)
+            self.counts.sectors += sectors_touched(warps, words)
+
+    def describe(self, memory: ThreadMemory, race: Race, *, writes: bool) -> str:
+        """A race as a sentence."""
+        shape = memory.data.shape
+        at = [int(index) for index in np.unravel_index(race.element, shape)]
+        element = f"{memory.name}{at[1:] if memory.shared else at}"
+        mine, other = (self.thread_name(lane) for lane in race.threads)
+        how = (
+            "both write"
+            if race.writes
+            else ("one reads and the other writes" if writes else "one writes and the other reads")
+        )
+        return f"threads race: {mine} and {other}, no barrier between them: {how} {element}"
+
+    def thread_name(self, lane: int) -> str:
+        """A thread for people."""
+        if lane < 0:
+            return "another one"
+        return f"thread {self.in_block[lane]} of block {self.block[lane]}"
+
+    def axis(self, op: ir.Operation, numbers: Array, sizes: Sequence[int]) -> Array:
+        """Position along the axis that an op asks for."""
+        axis = "xyz".index(str(op.attributes["dimension"]).split()[-1].rstrip(">"))
+        x, y, _ = sizes
+        return (numbers // (1, x, x * y)[axis]) % sizes[axis]
+
+
+def thread_id(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
+    """`gpu.thread_id`."""
+    threads.give(op, threads.axis(op, threads.in_block, threads.kernel.block), mask)
+
+
+def block_id(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
+    """`gpu.block_id`."""
+    threads.give(op, threads.axis(op, threads.block, threads.kernel.grid), mask)
+
+
+def constant(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
+    """`arith.constant`, of a number or a vector."""
+    attribute, kind = op.attributes["value"], op.results[0].type
+    if isinstance(kind, ir.VectorType):
+        width, dtype = ir.VectorType(kind).shape[0], DTYPES[str(ir.VectorType(kind).element_type)]
+        splat = attribute.is_splat
+        numbers = [attribute.get_splat_value().value] * width if splat else list(ir.DenseFPElementsAttr(attribute))
+        threads.give(op, np.broadcast_to(np.array(numbers, dtype), (len(threads.lanes), width)), mask)
+        return
+    number = attribute.value
+    threads.give(op, DTYPES[str(kind)].type(number) if str(kind) in DTYPES else number, mask)
+
+
+def barrier(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
+    """`gpu.barrier`: all threads of a block, or none."""
+    count = len(threads.numbers)
+    here = np.bincount(threads.slots[slice(None) if mask is None else mask], minlength=count)
+    if ((here != 0) & (here != threads.kernel.threads)).any():
+        raise RaceError("all threads of a block must reach a barrier, or none; some miss one")
+    threads.epochs = threads.epochs + (here > 0)
+    threads.counts.barriers += threads.warps(mask)
+
+
+def alloc(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
+    """`memref.alloc` of workgroup memory, whose old contents nobody knows; one in a loop is the same each time."""
+    kind = ir.MemRefType(op.results[0].type)
+    if op.results[0] not in threads.values:
+        dtype = DTYPES[str(kind.element_type)]
+        data = np.full((len(threads.numbers), *kind.shape), np.nan if dtype.kind == "f" else 0, dtype)
+        threads.values[op.results[0]] = ThreadMemory("workgroup memory", data, shared=True)
+
+
+def load(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`memref.load` and `vector.load`."""
+    memory, *at = operands
+    kind = op.results[0].type
+    width = ir.VectorType(kind).shape[0] if isinstance(kind, ir.VectorType) else 1
+    elements = threads.touch(memory, at, width, mask, writes=False)
+    read = memory.data.reshape(-1)[elements]
+    whole = np.zeros((len(threads.lanes), width), memory.data.dtype)
+    whole[slice(None) if mask is None else mask] = read
+    threads.give(op, whole if isinstance(kind, ir.VectorType) else whole[:, 0], mask)
+
+
+def store(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`memref.store` and `vector.store`."""
+    value, memory, *at = operands
+    kind = op.operands[0].type
+    width = ir.VectorType(kind).shape[0] if isinstance(kind, ir.VectorType) else 1
+    elements = threads.touch(memory, at, width, mask, writes=True)
+    spread = threads.spread(value)[slice(None) if mask is None else mask]
+    memory.data.reshape(-1)[elements] = spread.reshape(elements.shape)
+
+
+def repeat(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`scf.for`, whose threads may leave it at different times."""
+    low, high, step, *carried = operands
+    body = op.regions[0].blocks[0]
+    here: Value = low
+    while True:
+        more = np.asarray(here < high)
+        inside = mask if more.ndim == 0 else (more if mask is None else more & mask)
+        if not (more.all() if more.ndim == 0 else inside is not None and inside.any()):
+            break
+        for argument, value in zip(body.arguments, [here, *carried], strict=True):
+            threads.values[argument] = value
+        made = threads.run(body, inside)
+        carried = [kept(inside, mask, new, old) for new, old in zip(made, carried, strict=True)]
+        here = here + step
+    for result, value in zip(op.results, carried, strict=True):
+        threads.values[result] = value
+
+
+def kept(inside: Mask | None, mask: Mask | None, new: Value, old: Value) -> Value:
+    """A value after a turn of a loop: the old one where a thread has left."""
+    if inside is None or inside is mask:
+        return new
+    return np.where(inside[:, None] if np.ndim(new) > 1 else inside, new, old)
+
+
+def choose(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`scf.if`, both sides in the threads that take them."""
+    (condition,) = operands
+    holds = threads.spread(condition)
+    sides = []
+    for region, wanted in zip(op.regions, (holds, ~holds), strict=True):
+        taking = wanted if mask is None else wanted & mask
+        blocks = list(region.blocks)
+        sides.append(threads.run(blocks[0], taking) if blocks and (taking.any() or op.results) else [])
+    for number, result in enumerate(op.results):
+        first, second = (threads.spread(side[number]) for side in sides)
+        threads.values[result] = np.where(holds[:, None] if first.ndim > 1 else holds, first, second)
+
+
+def fma(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`vector.fma` and `math.fma`."""
+    a, b, c = operands
+    threads.give(op, a * b + c, mask, "fused")
+
+
+def extract(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`vector.extract` of an element at a place that is known."""
+    (place,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
+    threads.give(op, operands[0][:, place], mask)
+
+
+def broadcast(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`vector.broadcast` of a number."""
+    width = ir.VectorType(op.results[0].type).shape[0]
+    given = threads.spread(operands[0])
+    threads.give(op, np.broadcast_to(given if given.ndim > 1 else given[:, None], (len(threads.lanes), width)), mask)
+
+
+def gather(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`vector.from_elements`."""
+    threads.give(op, np.stack([threads.spread(value) for value in operands], axis=1), mask)
+
+
+Handler = Callable[[Threads, ir.Operation, list[Value], Mask | None], None]
+HANDLERS: dict[str, Handler] = {
+    "gpu.thread_id": thread_id,
+    "gpu.block_id": block_id,
+    "gpu.barrier": barrier,
+    "arith.constant": constant,
+    "memref.alloc": alloc,
+    "memref.load": load,
+    "vector.load": load,
+    "memref.store": store,
+    "vector.store": store,
+    "scf.for": repeat,
+    "scf.if": choose,
+    "vector.fma": fma,
+    "math.fma": fma,
+    "vector.extract": extract,
+    "vector.broadcast": broadcast,
+    "vector.from_elements": gather,
+}

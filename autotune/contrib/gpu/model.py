@@ -1,0 +1,71 @@
+"""A model of the time that a kernel takes on a described device: it ranks configs, and is nobody's speed.
+
+What a block does is counted (`counts`); a multiprocessor does it for all blocks it holds at once, as fast as its
+busiest unit, and no faster than one warp's chain of instructions, loads and barriers. Caches are left out.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from autotune.contrib.gpu.counts import SECTOR_BYTES, WARP, BlockCounts
+from autotune.contrib.gpu.device import Device
+from autotune.contrib.gpu.kernel import Kernel
+
+# Cycles that a warp waits, by what NVIDIA's tuning guides and microbenchmarks of its chips tell; orders of magnitude.
+DEPENDENT, FETCH, BARRIER = 4, 60, 30  # an instruction; a load of global memory, eight of them under way; a barrier
+SPECIAL_CYCLES = 2  # that exponentials and divisions take the special units, of 16 lanes
+MOST_RESIDENT = 32  # blocks on a multiprocessor
+REGISTERS = 65_536  # of a multiprocessor
+SHARED_PER_CORE = 100 << 10  # bytes of workgroup memory on a multiprocessor, the least of the chips
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the model says of a kernel.
+
+    Attributes:
+        cycles: Cycles of the whole grid.
+        resident: Blocks that a multiprocessor holds at once.
+        bound: What bounds them: ``arithmetic``, ``issue``, ``workgroup memory``, ``global memory`` or ``latency``.
+    """
+
+    cycles: float
+    resident: int
+    bound: str
+
+
+def estimate(kernel: Kernel, counts: BlockCounts, device: Device, registers: int = 0) -> Estimate:
+    """Cycles of a kernel.
+
+    Args:
+        kernel: Kernel with its blocks and memory.
+        counts: What one block does.
+        device: What it runs on.
+        registers: Registers of a thread, where ptxas says so.
+    """
+    resident = resident_blocks(kernel, device, registers)
+    warps = ceil(kernel.threads / WARP)
+    busy = {
+        "arithmetic": counts.arithmetic * WARP / device.lanes + counts.special * SPECIAL_CYCLES,
+        "issue": counts.instructions / device.issued,
+        "workgroup memory": float(counts.shared),
+        "global memory": counts.sectors * SECTOR_BYTES / device.bytes_per_cycle,
+    }
+    bound = max(busy, key=lambda unit: busy[unit])
+    chain = (DEPENDENT * counts.instructions + FETCH * counts.fetched + BARRIER * counts.barriers) / warps
+    together = min(resident, ceil(kernel.blocks / device.cores))
+    waves = ceil(kernel.blocks / (device.cores * resident))
+    if chain > together * busy[bound]:
+        return Estimate(waves * chain, resident, "latency")
+    return Estimate(waves * together * busy[bound], resident, bound)
+
+
+def resident_blocks(kernel: Kernel, device: Device, registers: int) -> int:
+    """Blocks that a multiprocessor holds at once: at least one."""
+    threads = ceil(kernel.threads / WARP) * WARP
+    limits = [MOST_RESIDENT, device.resident // threads]
+    if kernel.workgroup_bytes:
+        limits.append(SHARED_PER_CORE // kernel.workgroup_bytes)
+    if registers:
+        limits.append(REGISTERS // (registers * threads))
+    return max(1, min(limits))

@@ -1,0 +1,158 @@
+"""`autotune tune --target vulkan`: kernels for a GPU, verified without one."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
+from autotune.plugins import Arguments, Listing, VerbOption, option
+from autotune.store.places import OUTPUT, slug
+
+if TYPE_CHECKING:
+    from autotune.contrib.gpu.device import Device
+    from autotune.contrib.gpu.tune import TaskKernel
+    from autotune.core.payload import Payload
+    from autotune.tuning.options import TuneOptions
+
+SCHEDULE, BINARY, CHOSEN = "schedule.mlir", "kernel.spv", "chosen.json"
+
+
+def choose_kernel(arguments: Arguments) -> None:
+    """`tune --target DEVICE`: nothing is measured, so that of a search it takes trials, sampler and seed alone."""
+    from autotune.cli.reading import read_payloads
+    from autotune.contrib.gpu.device import find_device
+    from autotune.core.progress import ProgressLine
+    from autotune.tuning.options import options_given
+
+    device = find_device(arguments["target"])
+    check_folder(arguments["payloads"], arguments["bundle"])
+    options = options_given(arguments)
+    check_modelled(options, arguments, f"--target {device.name}", ("store", "kind", "cluster"))
+    with ProgressLine() as line:
+        loaded = read_payloads(arguments["payloads"], line)
+    tune_kernels(loaded, device, options, folder=arguments["bundle"], as_json=arguments["as_json"])
+
+
+def tune_kernels(
+    payloads: "Sequence[Payload]", device: "Device", options: "TuneOptions", *, folder: Path | None, as_json: bool
+) -> None:
+    """Search a kernel for each payload, and write it; exit 1 if none is right.
+
+    Args:
+        payloads: What is computed.
+        device: What kernels are for.
+        options: Options of `tune`.
+        folder: Folder to write to; by default one below ``tuned/``.
+        as_json: Print JSON.
+    """
+    from autotune.contrib.gpu.tune import tune_kernel
+    from autotune.contrib.gpu.vulkan import find_lavapipe
+    from autotune.core.progress import ProgressLine
+    from autotune.worker.worker import Worker
+
+    driver, wrong = find_lavapipe(), False
+    for payload in payloads:
+        place = folder or OUTPUT / slug(f"for-{device.name}") / slug(payload.name)
+        with Worker(options.timeout) as worker, ProgressLine(payload.name) as line:
+            tuned = tune_kernel(payload, device, options, line, worker=worker, driver=driver)
+        write_kernel(tuned, device, place)
+        if as_json:
+            typer.echo(json.dumps(tuned.to_json() | {"target": device.name, "files": str(place)}))
+        else:
+            show_kernel(tuned, device, place)
+        wrong = wrong or tuned.best is None
+    if wrong:
+        raise typer.Exit(1)
+
+
+def write_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
+    """Write the chosen kernel, its script, and what a host must know to run it."""
+    place.mkdir(parents=True, exist_ok=True)
+    told = tuned.to_json() | {"target": device.name}
+    best = tuned.best
+    if best is not None and (kernel := best.examined.made.kernel) is not None:
+        names = [argument.name for argument in tuned.payload.arguments]
+        bindings = [names[number] for number in kernel.arguments]
+        told |= {"entry": kernel.name, "block": kernel.block, "grid": kernel.grid, "bindings": bindings}
+        (place / SCHEDULE).write_text(best.script)
+        (place / BINARY).write_bytes(best.examined.binary)
+    (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n")
+
+
+def show_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
+    """Print what the model chose, how it was verified, and that nothing was measured."""
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import error_beside, out
+
+    console, best, count = out(), tuned.best, len(tuned.tried)
+    show_sentence(console, f"{tuned.payload.name} for {device.name}: verified, not measured")
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in tuned.outcomes.items())
+    if best is None:
+        show_sentence(console, f"none of {count} configs is right: {outcomes}; {tuned.tried[0].examined.diagnostic}", 2)
+        return
+    for sentence in sentences_of(tuned):
+        show_sentence(console, sentence, 2)
+    beside = error_beside(best.examined.max_error, tuned.payload.oracle, unproved=tuned.payload.unproved)
+    show_sentence(console, f"right, {beside}, on lavapipe; {blocks_of(tuned)} thread by thread without a race", 2)
+    show_sentence(console, f"{count} configs: {outcomes}", 2)
+    console.print(f"  files: {place}: {BINARY}, {SCHEDULE}, {CHOSEN}", soft_wrap=True, markup=False)
+
+
+def blocks_of(tuned: "TaskKernel") -> str:
+    """How many blocks of the chosen kernel were run thread by thread."""
+    made = tuned.best.examined.made if tuned.best is not None else None
+    if made is None or made.kernel is None:
+        return "none"
+    count = made.kernel.blocks
+    return f"{made.blocks} of {count} blocks" if made.blocks < count else "all blocks"
+
+
+def sentences_of(tuned: "TaskKernel") -> list[str]:
+    """What the model says of the chosen kernel."""
+    from autotune.contrib.gpu.tune import cycles_of
+
+    best, default = tuned.best, tuned.tried[0]
+    if best is None or best.examined.estimate is None or best.examined.made.kernel is None:
+        return []
+    modelled, kernel = best.examined.estimate, best.examined.made.kernel
+    gain = (cycles_of(default) or modelled.cycles) / modelled.cycles
+    same = "the default" if best.config == default.config else f"{gain:.3f} x the default's rate"
+    config = " ".join(f"{name}={value}" for name, value in best.config.items())
+    return [
+        f"{tuned.task} by {tuned.family}: {modelled.cycles:.3g} cycles by a model, bound by {modelled.bound}, {same}",
+        config,
+        f"grid of {' x '.join(map(str, kernel.grid))} blocks of {' x '.join(map(str, kernel.block))} threads, "
+        f"{kernel.workgroup_bytes} bytes of workgroup memory, {kernel.barriers} barriers",
+    ]
+
+
+def summaries() -> dict[str, str]:
+    """A line for each device, by name."""
+    from autotune.contrib.gpu.device import VULKAN
+
+    return {VULKAN.name: VULKAN.summary}
+
+
+DEVICES = Listing(summaries)
+TUNE = VerbOption(
+    "tune",
+    (
+        option(
+            "target",
+            Annotated[
+                str,
+                typer.Option(
+                    rich_help_panel=ELSEWHERE,
+                    metavar="vulkan",
+                    help="A GPU to write a kernel for: verified on the CPU, never measured.",
+                ),
+            ],
+            "",
+        ),
+    ),
+    takes=lambda arguments: bool(arguments["target"]),
+    run=choose_kernel,
+)

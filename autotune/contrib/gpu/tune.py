@@ -1,0 +1,143 @@
+"""The search of kernels for a device: every candidate verified, none measured, the model's cycles compared."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.contrib.gpu.device import Device
+from autotune.contrib.gpu.examine import Examined, KernelCall, KernelJob, check_payload, draw, examine
+from autotune.contrib.gpu.families import GpuFamily, covering, names
+from autotune.contrib.gpu.kernel import KernelSource
+from autotune.contrib.gpu.vulkan import Lavapipe
+from autotune.core.errors import PayloadError
+from autotune.core.evaluator import Evaluation
+from autotune.core.listener import SILENT, Listener
+from autotune.core.payload import Payload
+from autotune.core.space import Value
+from autotune.core.task import Task
+from autotune.core.task_names import readable_name
+from autotune.tuning.options import TuneOptions
+from autotune.tuning.samplers.search import Search
+from autotune.worker.loading.reading import partition
+from autotune.worker.worker import Worker
+
+
+@dataclass(frozen=True)
+class KernelTrial:
+    """A config, and what became of it."""
+
+    config: dict[str, Value]
+    script: str
+    examined: Examined
+
+
+@dataclass(frozen=True)
+class TaskKernel:
+    """The search of a task.
+
+    Attributes:
+        task: Name of the task, for people.
+        family: Name of the family.
+        payload: What was verified.
+        tried: Every candidate, the default first.
+    """
+
+    task: str
+    family: str
+    payload: Payload
+    tried: tuple[KernelTrial, ...]
+
+    @property
+    def best(self) -> KernelTrial | None:
+        """The right one that the model likes best; `None` where none is right."""
+        right = [each for each in self.tried if each.examined.estimate is not None]
+        return min(right, key=lambda each: cycles_of(each) or 0.0, default=None)
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Number of candidates by outcome."""
+        return dict(Counter(each.examined.outcome for each in self.tried))
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object, which says that nothing was measured."""
+        best, default = self.best, self.tried[0]
+        return {
+            "task": self.task,
+            "family": self.family,
+            "config": best.config if best else None,
+            "predicted_cycles": cycles_of(best) if best else None,
+            "default_cycles": cycles_of(default),
+            "max_error": best.examined.max_error if best else None,
+            "oracle": self.payload.oracle,
+            "outcomes": self.outcomes,
+            "diagnostics": sorted({each.examined.diagnostic for each in self.tried} - {""}),
+            "measured": False,
+        }
+
+
+def cycles_of(candidate: KernelTrial) -> float | None:
+    """What the model says of a candidate; `None` where it is not right."""
+    modelled = candidate.examined.estimate
+    return modelled.cycles if modelled is not None else None
+
+
+def tune_kernel(
+    payload: Payload,
+    device: Device,
+    options: TuneOptions,
+    listener: Listener = SILENT,
+    *,
+    worker: Worker,
+    driver: Lavapipe,
+) -> TaskKernel:
+    """Search a kernel for a payload of one task.
+
+    Args:
+        payload: What is computed.
+        device: What it is for.
+        options: Trials, sampler, seed.
+        listener: Notified of stages.
+        worker: Makes kernels.
+        driver: Runs them.
+
+    Raises:
+        PayloadError: No family of kernels covers the payload.
+    """
+    check_payload(payload)
+    text, task, family = only_task(payload)
+    call = KernelCall(payload, options.seed)
+    drawn = worker.call(draw, call)
+    if isinstance(drawn, Evaluation):
+        raise PayloadError(f"the oracle of {payload.name} must answer, it {drawn.outcome}: {drawn.diagnostic}")
+    default = family.default(task, device)
+    search = Search(family.space(task, device), default, sampler=options.sampler, seed=options.seed)
+    tried: list[KernelTrial] = []
+    while len(tried) < options.trials and (config := search.ask()) is not None:
+        listener.stage(f"verifying {len(tried) + 1} of {options.trials}")
+        script = family.build(task, config, device)
+        job = KernelJob(call, KernelSource(text, script, device))
+        tried.append(KernelTrial(dict(config), script, examine(job, drawn, worker, driver)))
+        search.tell(config, cycles_of(tried[-1]))
+    return TaskKernel(readable_name(task.tag, task.payload.text), family.name, payload, tuple(tried))
+
+
+def only_task(payload: Payload) -> tuple[str, Task, GpuFamily]:
+    """The text of a payload with its op tagged, its only task, and the family that covers it.
+
+    Raises:
+        PayloadError: There are several tasks, or no family covers the one.
+    """
+    parts = partition(payload)
+    if len(parts.tasks) != 1 or parts.uncovered:
+        count = len(parts.tasks) + len(parts.uncovered)
+        raise PayloadError(
+            f"a payload for --target must be one task, {payload.name} has {count}; give one of its tasks alone"
+        )
+    (task,) = parts.tasks
+    family = covering(task)
+    if family is None:
+        raise PayloadError(
+            f"kernels for --target are written for {', '.join(names())}; {payload.name} is none of them; "
+            "leave --target out"
+        )
+    return parts.payload.text, task, family

@@ -1,0 +1,167 @@
+"""One kernel on lavapipe: `python -m` this module reads it from stdin, with its arguments, and writes them to stdout.
+
+The walls of the workers go up first, as soon as Python has imported what it needs: the driver is loaded, starts its
+threads, compiles and runs behind them.
+"""
+
+import json
+import resource
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+from autotune.core.host.readable import Readable, readable
+from autotune.worker.isolation.sandbox import available_walls, raise_walls
+
+CPU_SECONDS, MEMORY_BYTES = 120, 8 << 30
+WAIT_NANOSECONDS = 55_000_000_000
+API = (1, 2, 0)
+
+
+def main(scratch: str, libraries: Sequence[str]) -> None:
+    """Run what stdin holds.
+
+    Args:
+        scratch: A file that may be written.
+        libraries: Files and folders that the driver is loaded from.
+    """
+    import vulkan
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+    available_walls()  # finds their libraries, which it could not behind the first of them
+    raise_walls(scratch, readable() | Readable(tuple(libraries)))
+    source = sys.stdin.buffer
+    header = json.loads(read(source, int.from_bytes(read(source, 8), "little")))
+    spirv = read(source, header["spirv"])
+    sizes: list[int] = header["bytes"]
+    arrays = [read(source, size) for size in sizes]
+    for data in VulkanRun(vulkan).run(spirv, header["name"], header["grid"], arrays):
+        sys.stdout.buffer.write(data)
+
+
+def read(source: BinaryIO, size: int) -> bytes:
+    """So many bytes.
+
+    Raises:
+        EOFError: There are fewer.
+    """
+    data = source.read(size)
+    if len(data) != size:
+        raise EOFError(f"stdin must hold {size} bytes more, it holds {len(data)}")
+    return data
+
+
+class VulkanRun:
+    """The first device that the loader gives, with a queue that computes.
+
+    Args:
+        vulkan: The module.
+    """
+
+    def __init__(self, vulkan: Any) -> None:  # noqa: ANN401 - a module that ships no types
+        self.vk = vk = vulkan
+        about = vk.VkApplicationInfo(pApplicationName="autotune", apiVersion=vk.VK_MAKE_VERSION(*API))
+        self.instance = vk.vkCreateInstance(vk.VkInstanceCreateInfo(pApplicationInfo=about), None)
+        self.physical = vk.vkEnumeratePhysicalDevices(self.instance)[0]
+        families = enumerate(vk.vkGetPhysicalDeviceQueueFamilyProperties(self.physical))
+        self.family = next(number for number, each in families if each.queueFlags & vk.VK_QUEUE_COMPUTE_BIT)
+        features = vk.VkPhysicalDeviceVulkan12Features(vulkanMemoryModel=1)
+        queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self.family, pQueuePriorities=[1.0])
+        wanted = vk.VkDeviceCreateInfo(pNext=features, pQueueCreateInfos=[queue])
+        self.device = vk.vkCreateDevice(self.physical, wanted, None)
+        self.queue = vk.vkGetDeviceQueue(self.device, self.family, 0)
+
+    def run(self, spirv: bytes, name: str, grid: Sequence[int], arrays: Sequence[bytes]) -> list[bytes]:
+        """Dispatch a kernel once; gives its buffers after it.
+
+        Args:
+            spirv: The kernel.
+            name: Entry point.
+            grid: Blocks along x, y and z.
+            arrays: What its buffers hold before; buffer i is binding i of set 0.
+        """
+        vk = self.vk
+        buffers = [self.buffer(data) for data in arrays]
+        pipeline, layout, bindings = self.pipeline(spirv, name, len(arrays))
+        described = self.describe(bindings, buffers, arrays)
+        pool = vk.vkCreateCommandPool(self.device, vk.VkCommandPoolCreateInfo(queueFamilyIndex=self.family), None)
+        wanted = vk.VkCommandBufferAllocateInfo(commandPool=pool, level=0, commandBufferCount=1)
+        commands = vk.vkAllocateCommandBuffers(self.device, wanted)[0]
+        vk.vkBeginCommandBuffer(commands, vk.VkCommandBufferBeginInfo())
+        point = vk.VK_PIPELINE_BIND_POINT_COMPUTE
+        vk.vkCmdBindPipeline(commands, point, pipeline)
+        vk.vkCmdBindDescriptorSets(commands, point, layout, 0, 1, [described], 0, None)
+        vk.vkCmdDispatch(commands, *grid)
+        vk.vkEndCommandBuffer(commands)
+        fence = vk.vkCreateFence(self.device, vk.VkFenceCreateInfo(), None)
+        vk.vkQueueSubmit(self.queue, 1, [vk.VkSubmitInfo(pCommandBuffers=[commands])], fence)
+        vk.vkWaitForFences(self.device, 1, [fence], 1, WAIT_NANOSECONDS)
+        return [bytes(mapped[0 : len(data)]) for (_, mapped), data in zip(buffers, arrays, strict=True)]
+
+    def buffer(self, data: bytes) -> tuple[Any, Any]:
+        """A storage buffer that holds some bytes; gives it, and its memory as the host sees it."""
+        vk = self.vk
+        wanted = vk.VkBufferCreateInfo(size=len(data), usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT)
+        buffer = vk.vkCreateBuffer(self.device, wanted, None)
+        needs = vk.vkGetBufferMemoryRequirements(self.device, buffer)
+        kinds = vk.vkGetPhysicalDeviceMemoryProperties(self.physical)
+        flags = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+        kind = next(
+            number
+            for number in range(kinds.memoryTypeCount)
+            if needs.memoryTypeBits >> number & 1 and kinds.memoryTypes[number].propertyFlags & flags == flags
+        )
+        info = vk.VkMemoryAllocateInfo(allocationSize=needs.size, memoryTypeIndex=kind)
+        memory = vk.vkAllocateMemory(self.device, info, None)
+        vk.vkBindBufferMemory(self.device, buffer, memory, 0)
+        mapped = vk.vkMapMemory(self.device, memory, 0, len(data), 0)
+        mapped[0 : len(data)] = data
+        return buffer, mapped
+
+    def pipeline(self, spirv: bytes, name: str, count: int) -> tuple[Any, Any, Any]:
+        """A kernel's pipeline, its layout, and that of its bindings."""
+        vk = self.vk
+        module = vk.vkCreateShaderModule(
+            self.device, vk.VkShaderModuleCreateInfo(codeSize=len(spirv), pCode=spirv), None
+        )
+        each = [
+            vk.VkDescriptorSetLayoutBinding(
+                binding=number,
+                descriptorType=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                descriptorCount=1,
+                stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT,
+            )
+            for number in range(count)
+        ]
+        bindings = vk.vkCreateDescriptorSetLayout(self.device, vk.VkDescriptorSetLayoutCreateInfo(pBindings=each), None)
+        layout = vk.vkCreatePipelineLayout(self.device, vk.VkPipelineLayoutCreateInfo(pSetLayouts=[bindings]), None)
+        stage = vk.VkPipelineShaderStageCreateInfo(stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=module, pName=name)
+        wanted = [vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)]
+        pipelines = vk.vkCreateComputePipelines(self.device, vk.VK_NULL_HANDLE, 1, wanted, None)
+        return pipelines[0], layout, bindings
+
+    def describe(self, bindings: Any, buffers: Sequence[tuple[Any, Any]], arrays: Sequence[bytes]) -> Any:  # noqa: ANN401
+        """A descriptor set of all buffers."""
+        vk, kind, count = self.vk, self.vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, len(buffers)
+        size = vk.VkDescriptorPoolSize(type=kind, descriptorCount=count)
+        pool = vk.vkCreateDescriptorPool(self.device, vk.VkDescriptorPoolCreateInfo(maxSets=1, pPoolSizes=[size]), None)
+        wanted = vk.VkDescriptorSetAllocateInfo(descriptorPool=pool, pSetLayouts=[bindings])
+        described = vk.vkAllocateDescriptorSets(self.device, wanted)[0]
+        writes = [
+            vk.VkWriteDescriptorSet(
+                dstSet=described,
+                dstBinding=number,
+                descriptorCount=1,
+                descriptorType=kind,
+                pBufferInfo=[vk.VkDescriptorBufferInfo(buffer=buffer, offset=0, range=len(data))],
+            )
+            for number, ((buffer, _), data) in enumerate(zip(buffers, arrays, strict=True))
+        ]
+        vk.vkUpdateDescriptorSets(self.device, count, writes, 0, None)
+        return described
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

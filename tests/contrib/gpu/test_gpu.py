@@ -1,0 +1,246 @@
+"""Kernels for GPUs where there is none: right thread by thread, races caught, and right on lavapipe where that is."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autotune.compiler.ir.module import context, parse
+from autotune.contrib.gpu import spirv, vulkan
+from autotune.contrib.gpu.counts import bank_cycles, sectors_touched
+from autotune.contrib.gpu.device import VULKAN, find_device
+from autotune.contrib.gpu.examine import KernelCall, arrays_of, draw, judge, run_kernel
+from autotune.contrib.gpu.interpret import interpret
+from autotune.contrib.gpu.kernel import KernelSource, make_kernel, read_kernel
+from autotune.contrib.gpu.model import estimate
+from autotune.contrib.gpu.shadow import Shadow, ThreadAccess
+from autotune.contrib.gpu.tune import only_task
+from autotune.core.errors import CompileError, KernelError, MachineError, PayloadError
+from autotune.registry import load_payload
+
+SQUARE = {"block_m": 16, "block_n": 16, "block_k": 8, "thread_m": 4, "thread_n": 4, "staged": True}
+needs_lavapipe = pytest.mark.skipif(bool(vulkan.missing_parts()), reason=f"no lavapipe: {vulkan.way_out()}")
+
+
+def source_of(spec, config=None, dropped=()):
+    payload = load_payload(spec)
+    text, task, family = only_task(payload)
+    chosen = dict(family.default(task, VULKAN)) | (config or {})
+    assert family.space(task, VULKAN).broken_law(chosen) is None
+    return payload, KernelSource(text, family.build(task, chosen, VULKAN), VULKAN, dropped)
+
+
+def run_of(spec, config=None, dropped=()):
+    payload, source = source_of(spec, config, dropped)
+    kernel, drawn = make_kernel(source), draw(KernelCall(payload))
+    before, expected = arrays_of(payload, drawn)
+    run = interpret(kernel, [before[number] for number in kernel.arguments])
+    verdict = None if run.race else judge(payload, kernel, run, before, expected)
+    return kernel, run, verdict
+
+
+@pytest.mark.parametrize(
+    ("spec", "config"),
+    [
+        ("matmul,m=32,n=16,k=24", SQUARE),
+        ("matmul,m=32,n=16,k=24", SQUARE | {"staged": False, "block_k": 24}),
+        ("matmul,m=15,n=9,k=21", {}),
+        ("matmul,m=7,n=13,k=11", {"thread_m": 1}),
+        ("matmul,m=1,n=1,k=1", {}),
+        ("matmul,m=33,n=5,k=17", {"staged": False}),
+    ],
+)
+def test_products_of_any_size_are_right_thread_by_thread(spec, config):
+    kernel, run, verdict = run_of(spec, config)
+    assert not run.race
+    assert verdict.outcome == "ok"
+    assert run.blocks == kernel.blocks
+    payload = load_payload(spec)
+    assert run.counts.fused * 32 * kernel.blocks >= payload.flops / 2
+
+
+def test_each_barrier_that_is_dropped_is_a_race_unless_another_one_follows():
+    # One behind the zeros of C, one behind each copy, one at the end of a step of k. The first two order nothing
+    # that the third does not; the last one is missed by lavapipe, whose lanes of one row of threads run in lockstep.
+    assert make_kernel(source_of("matmul,m=32,n=32,k=16", SQUARE)[1]).barriers == 4
+    races = {}
+    for dropped in [(0,), (1,), (0, 1), (2,), (3,), (1, 3), (0, 1, 2, 3)]:
+        _, run, verdict = run_of("matmul,m=32,n=32,k=16", SQUARE, dropped)
+        races[dropped] = bool(run.race)
+        assert run.race or verdict.outcome == "ok"
+        assert not run.race or "workgroup memory" in run.race
+    assert [dropped for dropped, race in races.items() if not race] == [(0,), (1,), (0, 1)]
+
+
+def accesses(*triples):
+    """Accesses of (element, thread, epoch), four threads a block."""
+    elements, threads, epochs = np.array(triples).T
+    return ThreadAccess(elements, threads, threads // 4, epochs)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "races"),
+    [
+        (("write", (0, 0, 0)), ("read", (0, 1, 0)), True),
+        (("write", (0, 0, 0)), ("read", (0, 0, 0)), False),
+        (("write", (0, 0, 0)), ("read", (0, 1, 1)), False),
+        (("write", (0, 0, 0)), ("read", (0, 5, 1)), True),
+        (("read", (0, 0, 0)), ("write", (0, 1, 0)), True),
+        (("read", (0, 0, 0)), ("write", (0, 0, 0)), False),
+        (("read", (0, 0, 0)), ("write", (0, 1, 1)), False),
+        (("read", (0, 0, 0)), ("write", (0, 4, 1)), True),
+        (("read", (0, 0, 0)), ("read", (0, 1, 0)), False),
+        (("write", (0, 0, 0)), ("write", (0, 1, 0)), True),
+        (("write", (0, 0, 0)), ("write", (1, 1, 0)), False),
+    ],
+)
+def test_two_accesses_race_where_no_barrier_orders_them(first, second, races):
+    shadow = Shadow(2)
+    (one, before), (two, after) = first, second
+    assert getattr(shadow, one)(accesses(before)) is None
+    assert (getattr(shadow, two)(accesses(after)) is not None) == races
+
+
+def test_one_of_several_readers_is_enough_for_a_race():
+    shadow = Shadow(1)
+    assert shadow.read(accesses((0, 0, 0), (0, 1, 0))) is None
+    assert shadow.write(accesses((0, 1, 0))) is not None
+    assert Shadow(1).write(accesses((0, 0, 0), (0, 1, 0))).writes
+
+
+KERNEL = """
+module attributes {{gpu.container_module}} {{
+  func.func @f(%a: memref<8xf32>) {{
+    %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index
+    gpu.launch_func @k::@k blocks in (%c1, %c1, %c1) threads in (%c8, %c1, %c1) args(%a : memref<8xf32>)
+    return
+  }}
+  gpu.module @k {{
+    gpu.func @k(%a: memref<8xf32>) kernel attributes {{
+        known_block_size = array<i32: 8, 1, 1>, known_grid_size = array<i32: 1, 1, 1>}} {{
+      %c4 = arith.constant 4 : index
+      %x = gpu.thread_id x
+      %low = arith.cmpi ult, %x, %c4 : index
+      {body}
+      gpu.return
+    }}
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "race"),
+    [
+        ("scf.if %low { gpu.barrier }", "some miss one"),
+        ("%z = arith.constant 1.0 : f32\n memref.store %z, %a[%c4] : memref<8xf32>", "both write argument 0[4]"),
+        ("%i = arith.addi %x, %c4 : index\n %v = memref.load %a[%i] : memref<8xf32>", "outside of its 8 elements"),
+        ("%v = memref.load %a[%x] : memref<8xf32>\n memref.store %v, %a[%x] : memref<8xf32>", ""),
+    ],
+)
+def test_what_no_driver_says_is_said(body, race):
+    with context():
+        kernel = read_kernel(parse(KERNEL.format(body=body), "kernel"), VULKAN)
+    run = interpret(kernel, [np.arange(8, dtype=np.float32)])
+    assert race in run.race
+    assert bool(run.race) == bool(race)
+
+
+def test_what_an_ending_would_take_without_a_word_is_refused():
+    _, source = source_of("matmul,m=64,n=64,k=8", {"block_m": 64, "block_n": 64, "block_k": 8})
+    with pytest.raises(CompileError, match="larger than the limits"):
+        make_kernel(KernelSource(source.text, tile_of_one(), VULKAN))
+    own = source.script.replace("memory_space = 3 : i64", "memory_space = 0 : i64")
+    with pytest.raises(CompileError, match="every thread's own"):
+        make_kernel(KernelSource(source.text, own, VULKAN))
+    small = VULKAN.__class__("small", workgroup_bytes=1024)
+    with pytest.raises(CompileError, match="at most 1024 bytes, a block needs 4096; choose smaller blocks"):
+        make_kernel(KernelSource(source.text, source.script, small))
+
+
+def tile_of_one():
+    _, task, family = only_task(load_payload("matmul,m=64,n=64,k=8"))
+    config = {"block_m": 64, "block_n": 64, "block_k": 8, "thread_m": 1, "thread_n": 1, "staged": False}
+    assert "at most 1024 threads" in family.space(task, VULKAN).broken_law(config)
+    return family.build(task, config, VULKAN)
+
+
+def test_units_of_memory_are_counted_as_devices_move_them():
+    lanes = np.arange(32)
+    warp = np.zeros(32, np.int64)
+    assert [bank_cycles(warp, words) for words in (lanes, 0 * lanes, 2 * lanes, 32 * lanes)] == [1, 1, 2, 32]
+    assert [sectors_touched(warp, words) for words in (lanes, 0 * lanes, 8 * lanes)] == [4, 1, 32]
+
+
+def test_the_model_likes_sums_in_registers_and_copies_that_are_shared():
+    cycles = {}
+    for name, config in {
+        "staged": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "staged": True},
+        "plain": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "staged": False},
+    }.items():
+        kernel, run, _ = run_of("matmul,m=64,n=64,k=32", config | {"block_k": 16})
+        cycles[name] = estimate(kernel, run.counts, VULKAN.__class__("one", cores=1)).cycles
+    assert cycles["staged"] < cycles["plain"]
+
+
+def test_all_defaults_are_valid_whatever_the_sizes():
+    for sizes in [(1, 1, 1), (127, 128, 129), (4096, 4096, 4096), (1009, 3, 64), (6, 1000, 7)]:
+        m, n, k = sizes
+        _, task, family = only_task(load_payload(f"matmul,m={m},n={n},k={k}"))
+        assert family.space(task, VULKAN).broken_law(family.default(task, VULKAN)) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["matmul,m=8,n=8,k=8", "--target", "cuda"], "--target of tune must be vulkan"),
+        (["matmul,m=8,n=8,k=8", "--target", "vulkan", "--threads", "2"], "drop --threads"),
+        (["matmul,m=8,n=8,k=8", "--target", "vulkan", "--for", "x86-64"], "drop one of them"),
+    ],
+)
+def test_bad_input_is_one_line(refused, words, sentence):
+    refused("tune", *words, words=sentence)
+
+
+def test_what_has_no_kernel_is_refused_in_a_sentence():
+    with pytest.raises(PayloadError, match="must be one task, nano has"):
+        only_task(load_payload("nano"))
+    with pytest.raises(PayloadError, match="is none of them; leave --target out"):
+        only_task(load_payload("embedding"))
+    assert find_device("vulkan") is VULKAN
+
+
+def test_a_machine_without_lavapipe_is_told_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(vulkan, "library", lambda name: None)
+    with pytest.raises(MachineError, match=r"libvulkan_lvp\.so, libvulkan\.so\.1.*apt-get install mesa-vulkan-drivers"):
+        vulkan.find_lavapipe()
+
+
+@needs_lavapipe
+def test_a_search_on_lavapipe_ends_with_a_right_kernel_and_no_time(autotune, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["matmul,m=12,n=20,k=8", "--target", "vulkan", "--trials", "2", "--bundle", "out", "--json"]
+    code, stdout, stderr = autotune("tune", *words)
+    assert code == 0, stderr
+    told = json.loads(stdout)
+    assert told["outcomes"] == {"ok": 2}
+    assert told["measured"] is False
+    assert told["max_error"] < 1e-5
+    assert (tmp_path / "out" / "kernel.spv").read_bytes()[:4] == b"\x03\x02\x23\x07"
+    assert json.loads((tmp_path / "out" / "chosen.json").read_text())["bindings"] == ["c", "a", "b"]
+    assert "seconds" not in stdout
+
+
+@needs_lavapipe
+def test_a_kernel_that_is_wrong_is_an_outcome_and_walls_stand_around_the_driver():
+    payload, source = source_of("matmul,m=32,n=32,k=16", SQUARE)
+    driver, kernel = vulkan.find_lavapipe(), make_kernel(source)
+    binary = spirv.serialise(spirv.spirv_text(make_kernel(replace(source, dropped=(0, 1, 2, 3)))))
+    spirv.validate(binary, driver.validator)
+    assert run_kernel(payload, kernel, binary, draw(KernelCall(payload)), driver).outcome == "wrong-result"
+    with pytest.raises(CompileError, match="spirv-val: "):
+        spirv.validate(binary[:-8], driver.validator)
+    with pytest.raises(KernelError, match="on lavapipe: "):
+        run_kernel(payload, replace(kernel, name="nothing"), binary, draw(KernelCall(payload)), driver)
