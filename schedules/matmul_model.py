@@ -23,7 +23,8 @@ L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
 BEYOND_L2_BYTES_A_CYCLE = 16  # that a core sustains from what lies behind its L2
 DEEP = 256  # steps of k that make up for reading and writing C
 TALL = 640  # rows that share a copy of B which then takes a twentieth of the time: 2 x 16 FMAs a cycle, 4 bytes of B
-LEAST_PACKED_ROWS = 32
+LEAST_PACKED_ROWS, MANY_ROWS = 32, 512  # that share a copy of B: of rows that displace each other, and of any others
+ALIASED_BYTES = 4096  # rows that are multiples of it apart compete for the same few lines of L1
 
 
 @dataclass(frozen=True)
@@ -174,14 +175,16 @@ def fill_caches(
 
 
 def packing(c: Contraction, machine: Machine) -> str:
-    """B in panels beforehand if it is a weight; a copy in every call if it is read often and does not stay in L1."""
+    """B in panels beforehand if it is a weight; a copy in every call if it is read often and does not stay in L1.
+
+    Rows of B that lie side by side are read from L2 as fast as panels are, but where they displace each other in L1.
+    Those of a batch's products may be parts of longer rows, of which the op does not tell.
+    """
     if c.constant_b:
         return "beforehand"
-    return (
-        "panels"
-        if not c.stored_b and c.m >= LEAST_PACKED_ROWS and c.k * c.n * BYTES > machine.l1_bytes // 2
-        else "none"
-    )
+    displaced = c.batched or c.transposed_b or c.n * BYTES % ALIASED_BYTES == 0
+    often = c.m >= (LEAST_PACKED_ROWS if displaced else MANY_ROWS)
+    return "panels" if often and not c.stored_b and c.k * c.n * BYTES > machine.l1_bytes // 2 else "none"
 
 
 def largest(values: tuple[Value, ...], size: int, register: int, most: int) -> int:

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from tuning_support import agrees, contraction_payload, loaded, run
+from tuning_support import agrees, contraction_payload, loaded, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
+from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.shapes.concatenations import begin_with_earlier
 from autotune.compiler.normalise.shapes.pads import write_inside_borders
@@ -19,6 +20,7 @@ from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.narrow import narrow_floats
 from autotune.compiler.normalise.types.powers import multiply_powers
 from autotune.compiler.tasks.partition import partition
+from autotune.core.host.machine import this_machine
 
 FILLED = """%zero = arith.constant 0.0 : f32
   %e = tensor.empty() : {0}
@@ -119,6 +121,19 @@ def concatenations():
     return text.replace(") -> tensor<2x4x7x10xf32> {", ", %j: tensor<2x3x7x10xf32>) -> tensor<2x11x14x10xf32> {")
 
 
+def one_place(batch):
+    """A convolution of planes by a kernel of one place, and its bias."""
+    text = conv("9x11", "1", "1").replace("4x3x3x2xf32", "4x3x1x1xf32")
+    return text.replace("<2x3x", f"<{batch}x3x").replace("<2x4x", f"<{batch}x4x")
+
+
+VOLUMES = f"""func.func @f(%x: tensor<1x3x2x5x3xf32>, %w: tensor<4x3x1x1x1xf32>) -> tensor<1x4x2x5x3xf32> {{
+  {FILLED.format("tensor<1x4x2x5x3xf32>")}
+  %r = linalg.conv_3d_ncdhw_fcdhw {{strides = dense<1> : tensor<3xi64>, dilations = dense<1> : tensor<3xi64>}}
+    ins(%x, %w : tensor<1x3x2x5x3xf32>, tensor<4x3x1x1x1xf32>) outs(%z : tensor<1x4x2x5x3xf32>)
+    -> tensor<1x4x2x5x3xf32>
+  return %r : tensor<1x4x2x5x3xf32>
+}}"""
 GROUPS = """func.func @f(%x: tensor<2x6x9x11xf32>, %w: tensor<8x3x3x2xf32>, %b: tensor<8xf32>) -> tensor<2x8x4x5xf32> {
   %t = tensor.empty() : tensor<2x8x4x5xf32>
   %start = linalg.broadcast ins(%b : tensor<8xf32>) outs(%t : tensor<2x8x4x5xf32>) dimensions = [0, 2, 3]
@@ -199,6 +214,8 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "convolution": (turn_channels_last, conv("7x10", "1", "1"), "linalg.conv_2d_nchw_fchw"),
     "strided convolution": (turn_channels_last, conv("4x10", "[2, 1]", "1"), "linalg.conv_2d_nchw_fchw"),
     "dilated convolution": (turn_channels_last, conv("5x9", "1", "2"), "linalg.conv_2d_nchw_fchw"),
+    "convolution by one place": (turn_channels_last, one_place(2), "linalg.conv_2d_nchw_fchw"),
+    "convolution of volumes by one place": (write_volumes_as_products, VOLUMES, "linalg.conv_3d_ncdhw_fcdhw"),
     "grouped convolution": (turn_channels_last, GROUPS, "linalg.conv_2d_ngchw_gfchw"),
     "growing concatenations": (begin_with_earlier, GROWING, "tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>"),
     "concatenations": (turn_channels_last, concatenations(), "tensor<2x11x7x10xf32>"),
@@ -278,6 +295,17 @@ def test_a_linear_as_importers_write_it_is_one_task_whose_weight_may_be_packed(t
     (task,) = partition(loaded(tmp_path, LINEAR)).tasks
     assert task.contraction is not None
     assert (task.contraction.transposed_b, task.contraction.constant_b) == (True, True)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_convolution_by_one_place_is_one_product_of_planes_as_they_lie(batch, tmp_path):
+    payload = loaded(tmp_path, one_place(batch))
+    (task,) = partition(payload).tasks
+    assert task.nest.sizes == ((4, 99) if batch == 1 else (2, 4, 99))
+    inputs = payload.make_inputs(0)
+    expected = run(payload, inputs, None, PLAIN)
+    for seed in (None, 1):
+        agrees(payload, run_tuned(payload, inputs, this_machine(), seed)[0], expected)
 
 
 def test_a_batch_of_one_does_not_hide_what_is_added_to_a_product(tmp_path):

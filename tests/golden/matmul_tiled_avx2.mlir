@@ -9,8 +9,8 @@ module attributes {transform.with_named_sequence} {
   // register_n = 2
   // vector_width = 8
   // unroll_k = 2
-  // pack_b = panels
-  // prefetch = True
+  // pack_b = none
+  // prefetch = False
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
     %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
@@ -26,47 +26,31 @@ module attributes {transform.with_named_sequence} {
     // region of 240 x 256 x 256 (m x n x k)
     %register_m_0 = transform.tune.knob<"register_m"> = 6 from options = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14] -> !transform.param<i64>
     %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_3 "autotune.strips_of_m" : !transform.any_op
     %tiled_4, %loop_4 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    // copy B into panels, in the order the k loop reads it in
-    transform.apply_patterns to %loop_0 {
-      transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice
-      transform.apply_patterns.canonicalization
-    } : !transform.any_op
-    %padded_0, %pad_0, %copy_0 = transform.structured.pad %tiled_4 {padding_values = [0.0 : f32, 0.0 : f32, 0.0 : f32], padding_dimensions = [0, 1, 2], nofold_flags = [0, 1, 0], copy_back_op = "none"} : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
-    transform.annotate %pad_0 "autotune.packed" : !transform.any_op
-    %source_0 = transform.get_producer_of_operand %padded_0[1] : (!transform.any_op) -> !transform.op<"tensor.pad">
-    %hoisted_0 = transform.structured.hoist_pad %source_0 by 3 loops : (!transform.op<"tensor.pad">) -> !transform.any_op
-    %pads_0 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
-    %tiled_5, %loop_5, %loop_6 = transform.structured.tile_using_for %pads_0 tile_sizes [8, 16] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_5 vector_sizes [8, 16] : !transform.any_op
-    transform.annotate %loop_5 "autotune.copies" : !transform.any_op
     %parts_1 = transform.structured.split %rest_0 after 12 {dimension = 0} : !transform.any_op
     %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 12 x 256 x 256 (m x n x k)
-    %tiled_6, %loop_7 = transform.structured.tile_using_for %main_1 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_7 "autotune.strips_of_m" : !transform.any_op
-    %tiled_7, %loop_8 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_5, %loop_5 = transform.structured.tile_using_for %main_1 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_6 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 4 x 256 x 256 (m x n x k)
-    %tiled_8, %loop_9 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_7, %loop_7 = transform.structured.tile_using_for %rest_1 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %number_0 = transform.param.constant 3 : i64 -> !transform.param<i64>
     transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
-    %tiled_9, %loop_10 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_10 "autotune.prefetching" : !transform.any_op
-    transform.annotate %loop_10 "autotune.from_zero" : !transform.any_op
+    %tiled_8, %loop_8 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_8 "autotune.from_zero" : !transform.any_op
+    transform.structured.vectorize %tiled_8 : !transform.any_op
+    transform.loop.unroll %loop_8 {factor = 2} : !transform.any_op
+    %tiled_9, %loop_9 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_9 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_9 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_9 : !transform.any_op
-    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
-    %tiled_10, %loop_11 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_11 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_11 "autotune.from_zero" : !transform.any_op
+    transform.loop.unroll %loop_9 {factor = 2} : !transform.any_op
+    %tiled_10, %loop_10 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_10 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_10 : !transform.any_op
-    transform.loop.unroll %loop_11 {factor = 2} : !transform.any_op
-    %tiled_11, %loop_12 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_12 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_12 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_11 : !transform.any_op
-    transform.loop.unroll %loop_12 {factor = 2} : !transform.any_op
+    transform.loop.unroll %loop_10 {factor = 2} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

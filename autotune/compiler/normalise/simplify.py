@@ -4,6 +4,7 @@ from mlir import ir
 
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
+from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.before_broadcast import read_places_before_repeating
@@ -33,6 +34,7 @@ SIMPLIFY = (
     make_lines_planes,
     begin_with_earlier,
     turn_channels_last,
+    write_volumes_as_products,
     write_windows_out,
     share_matrices,
     drop_unit_dimensions,

@@ -32,8 +32,9 @@ def vectorizes(op: ir.Operation) -> bool:
 def lanes_of(op: ir.Operation) -> Lanes | None:
     """Loops of the register tile of an op that has windows; `None` of one that vectorizes as it is, or not at all.
 
-    A window may be of one place: a product of places in several dimensions with a matrix that all of them share. Sums
-    down columns are of that kind, too: along the loop that they reduce, neighbours are a row apart.
+    A window may be of one place: a product of places in several dimensions with a matrix that all of them share, or of
+    one matrix with each of several. Sums down columns are of that kind, too: neighbours along the loop that they reduce
+    are a row apart.
     """
     lane, maps = lane_of(op), indexing_maps(op)
     if lane is None or len(dimensions(maps[-1])) == maps[-1].n_dims:
@@ -42,8 +43,10 @@ def lanes_of(op: ir.Operation) -> Lanes | None:
     products = inputs == OPERANDS_OF_PRODUCT and sums_products(op)
     shared = {d for d in dimensions(maps[1]) if d is not None} if products else set()
     rows = [d for d in written if d is not None and d != lane and d not in shared]
-    pointwise = products and len(rows) > 1 and shared.isdisjoint(d for d in written if d != lane)
-    if not (pointwise or sums_columns(op, lane)) and vectorizes(op):
+    outer = {d for d in written if d is not None and d != lane}
+    pointwise = products and len(rows) > 1 and shared.isdisjoint(outer)
+    repeated = products and bool(rows) and not (shared & outer).issubset(dimensions(maps[0]))
+    if not (pointwise or repeated or sums_columns(op, lane)) and vectorizes(op):
         return None
     return Lanes(lane, rows[-1] if rows else None, products)
 

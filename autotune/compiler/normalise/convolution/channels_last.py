@@ -19,6 +19,7 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_first import planes_of, write_planes
 from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT, Groups, groups_of
+from autotune.compiler.normalise.convolution.pointwise import product_of
 from autotune.compiler.normalise.convolution.windows import bias_of, convolve, window_of
 from autotune.compiler.normalise.emit import Element, dims, filled, generic, permuted
 
@@ -60,6 +61,8 @@ class Turned:
         """Turn an op, if it is one that can be and that should."""
         with ir.InsertionPoint(op), op.location:
             back = write_planes(op) if self.stays(op) else None
+            if back is None and op.name == CONV and op.operands[0] not in self.last:
+                back = product_of(op)
             if back is None and (result := self.turn(op)) is not None:
                 back = permuted(result, BACK)
                 self.last[back] = result

@@ -102,11 +102,17 @@ def convolve(x: ir.Value, kernel: ir.Value, window: Window, start: ir.Value) -> 
 
 def last_of(kernel: ir.Value) -> ir.Value:
     """A kernel (f, c, i, j) as (i, j, c, f); where it was made of such, that."""
-    made_by = maker(kernel)
+    before = before_transpose(kernel, KERNEL_BACK)
+    return before if before is not None else permuted(kernel, KERNEL)
+
+
+def before_transpose(value: ir.Value, order: Sequence[int]) -> ir.Value | None:
+    """What a transpose of this order made a tensor of; `None` where none did."""
+    made_by = maker(value)
     turned = made_by if made_by is not None and made_by.name == "linalg.transpose" else None
-    if turned is not None and tuple(ir.DenseI64ArrayAttr(turned.attributes["permutation"])) == KERNEL_BACK:
-        return turned.operands[0]
-    return permuted(kernel, KERNEL)
+    if turned is None or tuple(ir.DenseI64ArrayAttr(turned.attributes["permutation"])) != tuple(order):
+        return None
+    return turned.operands[0]
 
 
 def bias_of(value: ir.Value) -> ir.Value | None:

@@ -1,0 +1,97 @@
+"""Convolutions by kernels of one place whose channels are first and stay so: products with all places of a plane.
+
+    y[n, f, h, w] += x[n, c, h, w] * k[f, c, 0, 0]   ->   Y[n, f, p] += K[f, c] * X[n, c, p], of p = (h, w)
+
+Places lie side by side, as many as a plane or a volume has: nothing is turned, and no row ends in a part of a vector.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from mlir import ir
+from mlir.dialects import arith, linalg, tensor
+
+from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
+from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_transpose, bias_of
+from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
+
+PLANES, VOLUMES = "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw"
+LEAST_PLACES = 16  # of fewer, channels make longer vectors
+
+
+def write_volumes_as_products(module: ir.Module) -> None:
+    """Write convolutions over volumes by kernels of one place as products, in place."""
+    found = [op for op in every_op(module) if op.name == VOLUMES]
+    changed = False
+    for op in found:
+        with ir.InsertionPoint(op), op.location:
+            product = product_of(op)
+        if product is not None:
+            changed = True
+            op.results[0].replace_all_uses_with(product)
+            op.erase()
+    if changed:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def product_of(op: ir.Operation) -> ir.Value | None:
+    """The result of a convolution with channels first, as a product; `None` of an op that is no such product."""
+    if op.name not in (PLANES, VOLUMES) or not all(map(holds_f32, op.operands)) or not is_pointwise(op):
+        return None
+    x, kernel, start = op.operands
+    shape = list(op.results[0].type.shape)
+    if prod(shape[2:]) < LEAST_PLACES:
+        return None
+    places = [[0], [1], list(range(2, len(shape)))]
+    bias, kind = bias_of(start), op.results[0].type.element_type
+    if bias is None:
+        into = flat(start, places)
+    else:
+        into = filled([*shape[:2], prod(shape[2:])], kind, arith.constant(kind, 0.0))
+    result = multiplied(matrix_of(kernel), flat(x, places), into)
+    return unflat(result if bias is None else with_bias(result, bias), places, shape)
+
+
+def is_pointwise(op: ir.Operation) -> bool:
+    """Tell whether a convolution reads one place for each that it writes."""
+    steps = ir.DenseIntElementsAttr(op.attributes["strides"]) if "strides" in op.attributes else ()
+    return all(size == 1 for size in op.operands[1].type.shape[2:]) and all(int(step) == 1 for step in steps)
+
+
+def matrix_of(kernel: ir.Value) -> tuple[ir.Value, bool]:
+    """A kernel ``(f, c, 1..)`` as a matrix, and whether that is stored ``(c, f)``."""
+    rank = len(kernel.type.shape)
+    last = before_transpose(kernel, KERNEL_BACK)
+    if last is not None:
+        return flat(last, [[*range(rank - 1)], [rank - 1]]), True
+    return flat(kernel, [[0], [*range(1, rank)]]), False
+
+
+def multiplied(matrix: tuple[ir.Value, bool], x: ir.Value, into: ir.Value) -> ir.Value:
+    """Products of one matrix ``(f, c)`` with each of ``(n, c, p)``, added to ``(n, f, p)``."""
+    a, turned = matrix
+    if x.type.shape[0] == 1:
+        whole = [[0, 1], [2]]
+        m, n, k = dims(3)
+        maps = reads(3, [k, m] if turned else [m, k], [k, n], [m, n])
+        layouts = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
+        product = linalg.matmul(a, flat(x, whole), outs=[flat(into, whole)], indexing_maps=layouts)
+        return unflat(product, whole, into.type.shape)
+    b, m, n, k = dims(4)
+    maps = reads(4, [k, m] if turned else [m, k], [b, k, n], [b, m, n])
+    return generic([a, x], into, maps, ["parallel"] * 3 + ["reduction"], multiply_add)
+
+
+def reads(loops: int, *places: Sequence[ir.AffineExpr]) -> list[ir.AffineMap]:
+    """Maps of so many loops to the places of each operand."""
+    return [ir.AffineMap.get(loops, 0, list(each)) for each in places]
+
+
+def with_bias(value: ir.Value, bias: ir.Value) -> ir.Value:
+    """A tensor ``(n, f, p)``, and a number of each channel added to it."""
+    _, f, _ = dims(3)
+    identity = ir.AffineMap.get_identity(3)
+    into = tensor.empty(value.type.shape, value.type.element_type)
+    maps = [identity, ir.AffineMap.get(3, 0, [f]), identity]
+    return generic([value, bias], into, maps, ["parallel"] * 3, lambda a, b, _: arith.addf(a, b))
