@@ -13,7 +13,8 @@ from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.contexts import CallContext, CallPlan, ContextPool
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Sizes, name_of
-from autotune.contrib.sizes.folder import SizedModel, bundle_folder, read_sized, size_folder
+from autotune.contrib.sizes.folder import SizedModel, read_sized
+from autotune.contrib.sizes.place import bundle_folder, size_folder
 from autotune.contrib.sizes.plan import PlannedCall, plan_request, split_dim, unserved
 from autotune.contrib.sizes.proof import Dim, cut
 from autotune.core.arrays import Accepted, as_array

@@ -14,13 +14,13 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.compiler.tasks.payload_folder import first_fault
-from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.contrib.sizes.bounds import name_of
+from autotune.contrib.sizes.place import DESCRIPTION
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.errors import PayloadError
 from autotune.core.host.files import read_file
 
 FORMAT = 1  # 1: the first
-SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
 MOST_BYTES = 1 << 20
 
 
@@ -86,11 +86,6 @@ class SizedModel:
         return replace(self, sizes=tuple(replace(e, seconds=seconds.get(e.name, e.seconds)) for e in self.sizes))
 
 
-def is_sized(folder: str | Path) -> bool:
-    """Tell whether a folder is of a model of any size."""
-    return (Path(folder) / DESCRIPTION).is_file()
-
-
 def read_sized(folder: Path) -> SizedModel:
     """What a folder says of its model.
 
@@ -114,13 +109,3 @@ def read_sized(folder: Path) -> SizedModel:
 def write_sized(folder: Path, model: SizedModel) -> None:
     """Write what a folder says of its model."""
     (folder / DESCRIPTION).write_text(json.dumps(asdict(model), indent=1) + "\n")
-
-
-def size_folder(folder: Path, sizes: Sizes) -> Path:
-    """Where the imported model of a size lies."""
-    return folder / SIZES / name_of(sizes)
-
-
-def bundle_folder(folder: Path, sizes: Sizes) -> Path:
-    """Where the bundle of a size lies."""
-    return folder / BUNDLES / name_of(sizes)

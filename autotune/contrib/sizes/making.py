@@ -15,16 +15,9 @@ import numpy as np
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
 from autotune.contrib.sizes.calls import AnySize, PreparedSize, candidate_of, prepare
-from autotune.contrib.sizes.folder import (
-    SIZES,
-    CompiledSize,
-    SizedModel,
-    is_sized,
-    read_sized,
-    size_folder,
-    write_sized,
-)
+from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.open_model import OpenInput, OpenModel, open_model
+from autotune.contrib.sizes.place import SIZES, is_sized, size_folder
 from autotune.contrib.sizes.plan import SizeCosts, choose, grid_of, needed, points_of, random_requests
 from autotune.contrib.sizes.proof import TRUTH, Prover, Range
 from autotune.core.errors import PayloadError

@@ -5,6 +5,7 @@ seconds at a few sizes --SizeCosts--> seconds at any --choose--> at most 8 sizes
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import inf, log, prod
 
@@ -17,8 +18,12 @@ from autotune.core.payload import Array
 
 MOST_REQUESTS = 256  # that a choice is judged by
 CALL_SECONDS = 1e-5  # what a call from Python costs beyond its program
-POINTS = 12  # sizes of a dimension that may be compiled
+POINTS = 12  # sizes of a dimension that are looked at, by factors and by steps
+VECTOR = 8
+SHOWN = 4  # sizes of a dimension of which expected times are shown
 LEAST_GAIN = 1e-3  # of the mean factor: less is not worth another size
+LEAST_EXCHANGE = 1e-4  # and less no exchange
+MOST_ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -77,22 +82,49 @@ def plan_request(
 
 def costs_of(dims: Sequence[Dim], sizes: Sequence[Sizes], seconds: Sequence[float], requests: Sequence[Sizes]) -> Array:
     """Seconds of each request by its plan, of shape ``(requests,)``; infinite where no size holds it."""
-    times = [
-        np.where([holds(dims, size, request) for request in requests], each + CALL_SECONDS, inf)
-        for size, each in zip(sizes, seconds, strict=True)
-    ]
+    *others, last = (SizeTimes.of(dims, size, each, requests) for size, each in zip(sizes, seconds, strict=True))
+    return np.asarray(costs_with(dims, others, [last], requests)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class SizeTimes:
+    """What parts of requests take by one size.
+
+    Attributes:
+        width: Rows that a call computes along the dimension that is split; 0 where none is.
+        seconds: Seconds of a call for each request, of shape ``(requests,)``; infinite where it does not hold it.
+    """
+
+    width: int
+    seconds: Array
+
+    @classmethod
+    def of(cls, dims: Sequence[Dim], size: Sizes, seconds: float, requests: Sequence[Sizes]) -> "SizeTimes":
+        """Those of a size, by its seconds of a call."""
+        apart = split_dim(dims)
+        held = [holds(dims, size, request) for request in requests]
+        return cls(size[apart.name] if apart is not None else 0, np.where(held, seconds + CALL_SECONDS, inf))
+
+
+def costs_with(
+    dims: Sequence[Dim], sizes: Sequence[SizeTimes], others: Sequence[SizeTimes], requests: Sequence[Sizes]
+) -> Array:
+    """Seconds of each request by its plan, for each of several sizes that may join: ``(others, requests)``."""
+    joining = np.array([each.seconds for each in others])
     apart = split_dim(dims)
     if apart is None:
-        return np.asarray(np.min(times, axis=0))
+        return np.asarray(np.minimum(joining, np.min([each.seconds for each in sizes], axis=0, initial=inf)))
     wants = np.array([request[apart.name] for request in requests])
-    best = [np.zeros(len(requests))]
-    for done in range(1, int(wants.max()) + 1):
-        ways = []
-        for size, each in zip(sizes, times, strict=True):
-            if (width := size[apart.name]) <= done or apart.pad:
-                ways.append(each + best[max(0, done - width)])
-        best.append(np.min(ways, axis=0) if ways else np.full(len(requests), inf))
-    return np.asarray(np.array(best)[wants, np.arange(len(requests))])
+    widths, number = np.array([each.width for each in others]), np.arange(len(others))
+    best = np.zeros((int(wants.max()) + 1, *joining.shape))
+    for done in range(1, len(best)):
+        best[done] = joining + best[np.maximum(0, done - widths), number]
+        if not apart.pad:
+            best[done, widths > done] = inf
+        for each in sizes:
+            if each.width <= done or apart.pad:
+                np.minimum(best[done], each.seconds + best[max(0, done - each.width)], out=best[done])
+    return np.asarray(best[wants, :, np.arange(len(requests))].T)
 
 
 class SizeCosts:
@@ -148,7 +180,10 @@ def points_of(grid: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
 
 
 def choose(dims: Sequence[Dim], costs: SizeCosts, most: int) -> list[dict[str, int]]:
-    """Sizes to compile, those that all requests need first: each lowers what requests cost over sizes of their own.
+    """Sizes to compile: at the least mean factor of what requests cost, over sizes of their own.
+
+    Those that all requests need come first, then whichever lowers the factor most; then each is exchanged for
+    another, or moved a little, as long as that lowers it.
 
     Args:
         dims: The open dimensions.
@@ -161,28 +196,62 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int) -> list[dict[str, i
     chosen = needed(dims, most)
     requests = some_requests(dims)
     own = np.array([costs.of(request) + CALL_SECONDS for request in requests])
-    seconds = [costs.of(size) for size in chosen]
 
-    def factor(sizes: Sequence[Sizes], times: Sequence[float]) -> float:
-        return float(np.log(costs_of(dims, sizes, times, requests) / own).mean())
+    times = cache(lambda point: SizeTimes.of(dims, dict(point), costs.of(dict(point)), requests))
 
-    candidates = [point for point in points_of(candidates_of(dims)) if point not in chosen]
-    now = factor(chosen, seconds)
+    def best_of(others: Sequence[Sizes], trials: Sequence[dict[str, int]]) -> tuple[float, dict[str, int]]:
+        """Which size, if it joins others, gives the least mean factor; and that."""
+        held, joining = ([times(tuple(each.items())) for each in some] for some in (others, trials))
+        factors = np.log(costs_with(dims, held, joining, requests) / own).mean(axis=1)
+        number = int(np.argmin(factors))
+        return float(factors[number]), trials[number]
+
+    candidates, kept = [point for point in points_of(candidates_of(dims)) if point not in chosen], len(chosen)
+    now, _ = best_of(chosen[:-1], chosen[-1:])
     while len(chosen) < most and candidates:
-        trials = [
-            (factor([*chosen, each], [*seconds, costs.of(each)]), number) for number, each in enumerate(candidates)
-        ]
-        least, number = min(trials)
+        least, best = best_of(chosen, candidates)
         if now - least < LEAST_GAIN:
             break
-        best = candidates.pop(number)
-        chosen, seconds, now = [*chosen, best], [*seconds, costs.of(best)], least
+        chosen, now = [*chosen, best], least
+    for _ in range(MOST_ROUNDS):
+        before = now
+        for place in range(kept, len(chosen)):
+            others, near = [*chosen[:place], *chosen[place + 1 :]], neighbours(dims, chosen[place])
+            now, best = best_of(others, [chosen[place], *near, *candidates])
+            chosen = [*chosen[:place], best, *chosen[place + 1 :]]
+        if before - now < LEAST_EXCHANGE:
+            break
     return sorted(chosen, key=lambda size: tuple(size.values()))
 
 
+def neighbours(dims: Sequence[Dim], size: Sizes) -> list[dict[str, int]]:
+    """Sizes a few steps away along a dimension that is padded or split."""
+    found = []
+    for dim in dims:
+        steps = () if is_exact(dim) else (-4, -2, -1, 1, 2, 4)
+        moved = {rounded(dim, size[dim.name] + step * step_at(size[dim.name])) for step in steps}
+        found += [{**size, dim.name: each} for each in sorted(moved - {size[dim.name]})]
+    return found
+
+
 def candidates_of(dims: Sequence[Dim]) -> dict[str, list[int]]:
-    """Sizes of each dimension that may be compiled."""
-    return {d.name: list(range(d.low, d.high + 1)) if is_exact(d) else spaced(d.low, d.high, POINTS) for d in dims}
+    """Sizes of each dimension that may be compiled at first: by factors and by steps, from border to border."""
+    found = {}
+    for dim in dims:
+        steps = [*spaced(dim.low, dim.high, POINTS), *np.linspace(dim.low, dim.high, POINTS).round().astype(int)]
+        exact = range(dim.low, dim.high + 1)
+        found[dim.name] = list(exact) if is_exact(dim) else sorted({rounded(dim, int(each)) for each in steps})
+    return found
+
+
+def step_at(size: int) -> int:
+    """How far sizes of about that are apart: whole vectors, where that is little."""
+    return VECTOR if size >= 2 * VECTOR else 1
+
+
+def rounded(dim: Dim, size: int) -> int:
+    """The next size that a program computes as fast as any, within the bounds."""
+    return min(max(-(-size // step_at(size)) * step_at(size), dim.low), dim.high)
 
 
 def is_exact(dim: Dim) -> bool:
@@ -203,7 +272,7 @@ def needed(dims: Sequence[Dim], most: int) -> list[dict[str, int]]:
             f"at most {most} sizes are compiled, {count} are needed: what is padded along {names} reaches the results; "
             f"give narrower bounds, or export the model with a mask as an input"
         )
-    lists = {d.name: list(range(d.low, d.high + 1)) if is_exact(d) else [d.high if d.pad else 1] for d in dims}
+    lists = {d.name: list(range(d.low, d.high + 1)) if is_exact(d) else [1 if d.split else d.high] for d in dims}
     return points_of(lists)
 
 
@@ -221,6 +290,14 @@ def random_requests(dims: Sequence[Dim], count: int, seed: int) -> Iterator[dict
     yield from corners
     for _ in range(count - len(corners)):
         yield {dim.name: int(rng.integers(dim.low, dim.high + 1)) for dim in dims}
+
+
+def expected_seconds(
+    dims: Sequence[Dim], sizes: Sequence[Sizes], seconds: Sequence[float]
+) -> list[tuple[dict[str, int], float]]:
+    """What requests of some sizes are expected to take: all borders, and sizes between them by factors."""
+    requests = points_of({dim.name: spaced(dim.low, dim.high, SHOWN) for dim in dims})
+    return list(zip(requests, map(float, costs_of(dims, sizes, seconds, requests)), strict=True))
 
 
 def describe(dims: Sequence[Dim]) -> list[str]:

@@ -1,11 +1,15 @@
 """Any size on the command line: `import --dim` makes the folder, `tune FOLDER` tunes each of its sizes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.options import whole
+from autotune.contrib.sizes.bounds import name_of
+from autotune.contrib.sizes.place import BUNDLES, SIZES, is_sized
+from autotune.core.errors import PayloadError
 from autotune.plugins import Arguments, VerbOption, option
 
 if TYPE_CHECKING:
@@ -63,11 +67,56 @@ def tune_sizes(arguments: Arguments) -> None:
         typer.echo(f"  {each.name}: {duration(each.seconds)}")
 
 
-def takes_folder(arguments: Arguments) -> bool:
-    """Tell whether a payload is a folder of a model of any size."""
-    from autotune.contrib.sizes.folder import is_sized  # heavy: what reads folders
+def inspect_sizes(arguments: Arguments) -> None:
+    """`inspect` of a folder: its compiled sizes, and what calls of many sizes are expected to take."""
+    from autotune.contrib.sizes.folder import read_sized
+    from autotune.contrib.sizes.plan import describe, expected_seconds
+    from autotune.core.console import duration
+    from autotune.core.errors import OptionError
 
-    return any(is_sized(each) for each in arguments["payloads"])
+    if others := [f"--{name.replace('_', '-')}" for name, value in arguments.items() if value and name != "source"]:
+        raise OptionError(f"a model of any size is inspected as it is; drop {', '.join(others)}")
+    model = read_sized(Path(arguments["source"]))
+    typer.echo(f"{model.source}: {'; '.join(describe(model.dims))}")
+    for each in model.sizes:
+        typer.echo(f"  {each.name}: {duration(each.seconds)}")
+    typer.echo("expected:")
+    sizes, seconds = [each.sizes for each in model.sizes], [each.seconds for each in model.sizes]
+    for request, took in expected_seconds(model.dims, sizes, seconds):
+        typer.echo(f"  {name_of(request)}: {duration(took)}")
+
+
+def takes_folder(parameter: str) -> Callable[[Arguments], bool]:
+    """Whether what a verb is given is a folder of a model of any size.
+
+    Args:
+        parameter: Parameter of the verb that names a payload or bundle, or several.
+    """
+
+    def takes(arguments: Arguments) -> bool:
+        given = arguments[parameter]
+        return any(map(is_sized, given if isinstance(given, list | tuple) else filter(None, (given,))))
+
+    return takes
+
+
+def one_size(verb: str, parameter: str, kind: str) -> VerbOption:
+    """What a verb that takes one size says of a folder of many.
+
+    Args:
+        verb: Name of the verb.
+        parameter: Parameter of the verb that names what it takes.
+        kind: Folder of the folders that it takes: `SIZES` or `BUNDLES`.
+    """
+
+    def refuse(arguments: Arguments) -> None:
+        given = arguments[parameter]
+        folder = next(filter(is_sized, given if isinstance(given, list | tuple) else (given,)))
+        sizes = sorted(each.name for each in (Path(folder) / kind).glob("*/"))
+        way = f"name one, {Path(folder) / kind / sizes[0]}" if sizes else f"run autotune tune {folder} first"
+        raise PayloadError(f"{verb} must be given one size, {folder} holds a model of any size; {way}")
+
+    return VerbOption(verb, (), takes=takes_folder(parameter), run=refuse)
 
 
 IMPORT = VerbOption(
@@ -92,4 +141,9 @@ IMPORT = VerbOption(
     takes=lambda arguments: bool(arguments["dim"]) or arguments["sizes"] != USUAL_SIZES,
     run=import_any_size,
 )
-TUNE = VerbOption("tune", (), takes=takes_folder, run=tune_sizes)
+TUNE = VerbOption("tune", (), takes=takes_folder("payloads"), run=tune_sizes)
+INSPECT = VerbOption("inspect", (), takes=takes_folder("source"), run=inspect_sizes)
+SHOW, COMPARE = one_size("show", "source", SIZES), one_size("compare", "payload", SIZES)
+REPLAY, REGRESS = one_size("replay", "bundle", BUNDLES), one_size("regress", "bundles", BUNDLES)
+REPORT, EXPLAIN = one_size("report", "source", BUNDLES), one_size("explain", "bundle", BUNDLES)
+EMIT = one_size("emit", "bundles", BUNDLES)

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.contrib.sizes.folder import SizedModel, bundle_folder, read_sized, size_folder, write_sized
+from autotune.contrib.sizes.folder import SizedModel, read_sized, write_sized
+from autotune.contrib.sizes.place import bundle_folder, size_folder
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.registry import rewriter

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from autotune.core.host.files import check_file
 from autotune.core.payload import Array
 
 MOST_HEADER = 1 << 27
+STEADY_NS = 2 * 10**9  # after a write: clocks of file systems are as coarse
+MOST_HASHES = 256  # files whose hash is kept
 SIZE_BYTES = 8  # before the header, its length
 KINDS = {
     "F64": "float64",
@@ -166,11 +170,25 @@ def write_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """Hex sha256 of a file.
+    """Hex sha256 of a file; read once in a process while the system says that it is as it was.
 
     Raises:
         OSError: The file cannot be read, or is no regular file.
     """
     check_file(path)
+    now = path.stat()
+    if time.time_ns() - now.st_ctime_ns < STEADY_NS:  # its time may not tell it from what is written next
+        return digest_of(path)
+    return kept_digest(path, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+
+
+@lru_cache(MOST_HASHES)
+def kept_digest(path: Path, version: tuple[int, ...]) -> str:
+    """Hex sha256 of a file, as long as it is as it was."""
+    return digest_of(path)
+
+
+def digest_of(path: Path) -> str:
+    """Hex sha256 of what a file holds now."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,12 +13,18 @@ from model_zoo import FLOAT, INT64, helper, numpy_helper, save, weight
 import autotune as at
 from autotune.contrib.sizes.bounds import Bounds, parse_bounds
 from autotune.contrib.sizes.calls import AnySize, prepare
-from autotune.contrib.sizes.folder import DESCRIPTION, read_sized
-from autotune.contrib.sizes.making import import_sized
+from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
+from autotune.contrib.sizes.making import import_size, import_sized
 from autotune.contrib.sizes.open_model import OpenInput
+from autotune.contrib.sizes.place import DESCRIPTION
 from autotune.contrib.sizes.plan import SizeCosts, choose, costs_of, needed, plan_request, points_of, spaced
 from autotune.contrib.sizes.proof import Dim, Prover
+from autotune.contrib.sizes.tuning import tune_sized
 from autotune.core.errors import PayloadError
+from autotune.core.host.tensor_file import kept_digest
+from autotune.core.listener import Listener
+from autotune.store.store import trials
+from autotune.tuning.options import TuneOptions
 
 BATCH, TOKENS = Bounds("batch", 1, 4), Bounds("tokens", 1, 12)
 AXES = {"batch": 0, "tokens": 1}
@@ -189,6 +195,69 @@ def test_there_is_one_copy_of_the_weights(folder):
     others = sum(path.stat().st_size for path in folder.rglob("*.safetensors") if path != shared)
     assert shared.stat().st_size > 4 * (50 + 3 * 16) * 16 > 20 * others
     assert not list(folder.rglob("*.onnx"))
+
+
+class StopAt(Listener):
+    """Interrupts, as a user does, where a stage begins.
+
+    Args:
+        words: What the stage's sentence contains.
+    """
+
+    def __init__(self, words):
+        self.words = words
+
+    def stage(self, sentence):
+        if self.words in sentence:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def two_sizes(tmp_path, warm_converters):
+    """A folder of two sizes of one op, not tuned."""
+    node, shape = helper.make_node("Relu", ["x"], ["y"]), ["n"]
+    model, place = save(tmp_path / "relu.onnx", [node], [("x", FLOAT, shape)], [("y", FLOAT, shape)]), tmp_path / "any"
+    sizes = tuple(CompiledSize({"n": size}, 1.0) for size in (4, 8))
+    for each in sizes:
+        import_size(model, place, each.sizes)
+    dims = (Dim("n", 1, 8, pad=True, split=True, results=(0,)),)
+    write_sized(place, SizedModel("relu.onnx", "0" * 64, dims, {"x": {"n": 0}}, sizes))
+    return place
+
+
+def test_a_folder_is_tuned_size_by_size_and_goes_on_where_it_was_interrupted(two_sizes, autotune):
+    store = two_sizes.parent / "store.journal"
+    with no_care():
+        with pytest.raises(KeyboardInterrupt):
+            tune_sized(two_sizes, str(store), TuneOptions(trials=1, cold=True), StopAt("tuning n=8"))
+        before = list(trials(store)["key"])
+        assert [place.name for place in (two_sizes / "bundles").iterdir()] == ["n=4"]
+        assert [each.seconds < 1 for each in read_sized(two_sizes).sizes] == [True, False]
+        code, out, said = autotune("tune", two_sizes, "--trials", 1, "--cold", "--store", store)
+    assert code == 0, said
+    assert [line.split(":")[0].strip() for line in out.splitlines()] == ["n=4", "n=8"]
+    assert list(trials(store)["key"])[: len(before)] == before
+    given = np.linspace(-1, 1, 7).astype(np.float32)
+    np.testing.assert_array_equal(at.sizes.open(two_sizes)(given), np.maximum(given, 0))
+    code, out, _ = autotune("inspect", two_sizes)
+    assert code == 0
+    assert "n=8: " in out.split("expected:")[1]
+
+
+@pytest.mark.parametrize("verb", ["show", "compare", "replay", "regress", "report", "explain", "emit"])
+def test_verbs_that_take_one_size_name_one(folder, refused, verb):
+    said = refused(verb, folder, words=f"{verb} must be given one size, {folder} holds a model of any size; ")
+    assert "name one, " in said or f"run autotune tune {folder} first" in said
+
+
+def test_weights_are_hashed_once_for_all_sizes_of_a_folder(folder, monkeypatch):
+    monkeypatch.setattr("autotune.core.host.tensor_file.STEADY_NS", 0)
+    kept_digest.cache_clear()
+    sizes = read_sized(folder).sizes
+    for each in sizes:
+        prepare(folder, each.sizes)
+    found = kept_digest.cache_info()
+    assert (found.misses, found.hits) == (1, len(sizes) - 1)
 
 
 def test_requests_that_are_not_served_are_refused_in_one_line(folder):

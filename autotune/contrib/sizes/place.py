@@ -1,0 +1,22 @@
+"""Where the files of a model of any size lie in its folder; light, since verbs look for them as they start."""
+
+from pathlib import Path
+
+from autotune.contrib.sizes.bounds import Sizes, name_of
+
+SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
+
+
+def is_sized(folder: str | Path) -> bool:
+    """Tell whether a folder is of a model of any size."""
+    return (Path(folder) / DESCRIPTION).is_file()
+
+
+def size_folder(folder: Path, sizes: Sizes) -> Path:
+    """Where the imported model of a size lies."""
+    return folder / SIZES / name_of(sizes)
+
+
+def bundle_folder(folder: Path, sizes: Sizes) -> Path:
+    """Where the bundle of a size lies."""
+    return folder / BUNDLES / name_of(sizes)
