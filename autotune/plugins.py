@@ -21,6 +21,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.options`` | `VerbOption`, which may run instead of its verb |
 | ``autotune.stages`` | `ShownStage` of `show` |
 | ``autotune.payload_stages`` | `PayloadStage` of `show` |
+| ``autotune.sections`` | `PageSection` of `report`, with an option of its name |
 | ``autotune.lists`` | `Listing` for `list` |
 | ``autotune.modules`` | module that is ``autotune.NAME`` then |
 | ``autotune.writers`` | function that writes a family's schedule of a task as a script |
@@ -38,7 +39,17 @@ from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import Rewriter
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.plugs.rivals import OpenRivals, Rivals
-from autotune.core.plugs.verb import LAB, Arguments, Listing, PayloadStage, ShownStage, Verb, VerbOption, option
+from autotune.core.plugs.verb import (
+    LAB,
+    Arguments,
+    Listing,
+    PageSection,
+    PayloadStage,
+    ShownStage,
+    Verb,
+    VerbOption,
+    option,
+)
 from autotune.core.scripts.technique import Technique
 
 # Parameters by name; an attribute `parameters`, defaults by name, is what `autotune list` shows of them.
@@ -55,6 +66,7 @@ __all__ = [
     "Importer",
     "Listing",
     "OpenRivals",
+    "PageSection",
     "Payload",
     "PayloadFactory",
     "PayloadStage",

@@ -21,16 +21,15 @@ from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import NO_REWRITER, Rewriter
 from autotune.core.plugs.rivals import NO_RIVALS, Rivals
-from autotune.core.plugs.verb import Listing, Verb, VerbOption
-from autotune.core.scripts.technique import Technique
+from autotune.core.plugs.verb import Listing, PageSection, Verb, VerbOption
 from autotune.core.space import Config
 from autotune.core.task import Task
 
 T = TypeVar("T")
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
-COMPARATORS, TECHNIQUES = "autotune.comparators", "autotune.techniques"
+COMPARATORS = "autotune.comparators"
 IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
-VERBS, OPTIONS = "autotune.verbs", "autotune.options"
+VERBS, OPTIONS, SECTIONS = "autotune.verbs", "autotune.options", "autotune.sections"
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
 SAMPLERS = "autotune.samplers"
@@ -42,9 +41,10 @@ PRECISIONS = "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, TECHNIQUES, BASELINES, COMPARATORS)
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)
 # Groups of which nobody names a member.
-UNNAMED = (VERBS, OPTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, REWRITERS, REWRITES, RIVALS, SAMPLERS, LESSONS)
+USED_BY_SEARCHES = (REWRITERS, REWRITES, RIVALS, SAMPLERS, LESSONS)
+UNNAMED = (VERBS, OPTIONS, SECTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, *USED_BY_SEARCHES)
 
 
 def groups() -> tuple[str, ...]:
@@ -253,12 +253,6 @@ def load_family_file(path: Path, name: str) -> Family:
 
 
 @cache
-def load_techniques() -> tuple[Technique, ...]:
-    """Every technique, in the order in which one builds on another; those of plug-ins behind."""
-    own, *others = sorted(registered(TECHNIQUES).values(), key=lambda point: point.name != "schedules")
-    return tuple(t for point in (own, *others) for t in cast(tuple[Technique, ...], point.load()))
-
-
 def load_baseline(name: str) -> Baseline:
     """The baseline called `name`.
 
@@ -285,6 +279,11 @@ def plugged_verbs(on_fault: Callable[[str], None]) -> dict[str, Verb]:
 def plugged_options(on_fault: Callable[[str], None]) -> tuple[VerbOption, ...]:
     """Options that plug-ins add to verbs; those that do not load are told of and left out."""
     return tuple(option for _, option in loaded_points(OPTIONS, VerbOption, on_fault))
+
+
+def plugged_sections(on_fault: Callable[[str], None]) -> dict[str, PageSection]:
+    """Sections that plug-ins add to the page of a bundle, by name; those that do not load are told of and left out."""
+    return {point.name: section for point, section in loaded_points(SECTIONS, PageSection, on_fault)}
 
 
 def listings(on_fault: Callable[[str], None]) -> dict[str, dict[str, str]]:

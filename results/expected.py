@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from blocks import Only, home, keep, read, run, serve, slug, table
 
+from autotune.contrib.explain.ablation import Variant, drop, load_techniques, run_variants, winner_of
 from autotune.contrib.generate.gpt import PRESETS
 from autotune.contrib.generate.pace import Pace, cache_gain
 from autotune.core.candidate import Candidate
@@ -22,8 +23,7 @@ from autotune.core.console import duration
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import ratio_interval
-from autotune.registry import load_baseline, load_techniques
-from autotune.reports.ablation import Variant, drop, run_variants, winner_of
+from autotune.registry import load_baseline
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of
 from autotune.store.bundle import read_bundle
 from autotune.tuning.stages.roofline import needed_flops

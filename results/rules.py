@@ -19,12 +19,12 @@ import typer
 from blocks import Only, home, keep, read, serve, table
 
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
+from autotune.contrib.explain.ablation import Variant, run_variants
 from autotune.contrib.rules.files import rewriting_of, without_rules
 from autotune.core.console import duration
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import ratio_interval
-from autotune.reports.ablation import Variant, run_variants
 from autotune.tuning.default_program import default_candidate
 from autotune.worker.loading.reading import open_payload, partition
 

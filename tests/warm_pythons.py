@@ -46,7 +46,7 @@ COMMAND = (
     "autotune.cli.verbs",
     "autotune.cli.inspect_bundle",
     "autotune.cli.inspect_store",
-    "autotune.reports.explain",
+    "autotune.contrib.explain.explanation",
     "autotune.reports.glance",
     "autotune.reports.page",
     "autotune.reports.pictures.gallery",

@@ -1,13 +1,13 @@
-"""Verbs with the options that plug-ins add to them."""
+"""Verbs with the options that plug-ins add to them, and `report` with their sections."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from autotune.core.plugs.verb import Arguments, VerbOption
+from autotune.core.plugs.verb import Arguments, PageSection, VerbOption, option
 
 
 def with_options(function: Callable[..., object], options: Sequence[VerbOption]) -> Callable[..., object]:
@@ -30,11 +30,7 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
         else:
             function(**{name: value for name, value in arguments.items() if name not in added})
 
-    own = [each.replace(kind=each.KEYWORD_ONLY) for each in inspect.signature(function).parameters.values()]
-    signature = inspect.Signature([*own, *added.values()])
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()} | {"return": None}
-    return run
+    return signed(run, [*inspect.signature(function).parameters.values(), *added.values()])
 
 
 def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arguments) -> None:
@@ -47,3 +43,37 @@ def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arg
     given = [f"--{each.name.replace('_', '-')}" for each in others if arguments[each.name] != each.default]
     if given:
         raise typer.BadParameter(f"{given[0]} runs something else than the other options ask for; drop one of them")
+
+
+def with_sections(function: Callable[..., object], sections: Mapping[str, PageSection]) -> Callable[..., object]:
+    """`report` with an option for each section of a plug-in; those that are asked for are its argument ``more``.
+
+    Args:
+        function: The verb's own, in typer's form but for ``more``.
+        sections: Sections by the names of their options.
+    """
+
+    @wraps(function)
+    def run(**arguments: Any) -> None:  # noqa: ANN401 - whatever the verb takes
+        more = [section.make for name, section in sections.items() if arguments.pop(name)]
+        function(**arguments, more=more)
+
+    own = [each for each in inspect.signature(function).parameters.values() if each.name != "more"]
+    return signed(
+        run,
+        [
+            *own,
+            *(
+                option(name, Annotated[bool, typer.Option(f"--{name}", help=section.help)], False)
+                for name, section in sections.items()
+            ),
+        ],
+    )
+
+
+def signed(function: Callable[..., object], parameters: Sequence[inspect.Parameter]) -> Callable[..., object]:
+    """A function with the signature that typer reads: some parameters, by keyword."""
+    signature = inspect.Signature([each.replace(kind=each.KEYWORD_ONLY) for each in parameters])
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()} | {"return": None}
+    return function

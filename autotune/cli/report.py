@@ -17,10 +17,9 @@ def report(
     source: Annotated[str, typer.Argument(metavar="BUNDLE|STORE", help="A bundle's folder, or a store.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
     store: StorePath = None,
-    explained: Annotated[
-        bool, typer.Option("--explain", help="Measure what each technique is worth, as `explain` does.")
-    ] = False,
     opens: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    *,
+    more: "Sequence[Callable[[Path], Section]]" = (),
 ) -> None:
     """Write one self-contained page: what was gained, where a call's time goes, each task, the search, how to replay.
 
@@ -28,7 +27,7 @@ def report(
 
     Example: autotune report tuned/MACHINE/bundles/nano --store tuned/MACHINE/store.journal -o nano.html
     """
-    page = write_report(source, output, store, explained=explained)
+    page = write_report(source, output, store, more)
     complain(str(page))
     if opens:
         show_page(page)
@@ -42,27 +41,18 @@ def show_page(page: Path) -> None:
         complain(f"no browser could be opened; {page} needs nothing but itself")
 
 
-def write_report(
-    source: str,
-    output: Path,
-    store: str | None,
-    *,
-    explained: bool,
-    more: "Sequence[Callable[[Path], Section]]" = (),
-) -> Path:
+def write_report(source: str, output: Path, store: str | None, more: "Sequence[Callable[[Path], Section]]") -> Path:
     """Write the page of a bundle or store.
 
     Args:
         source: Folder of a bundle, or a store.
         output: File to write.
         store: Store whose trials of the bundle's payload are added.
-        explained: Measure what each technique is worth to the bundle.
         more: Make sections of plug-ins, given the bundle's folder.
 
     Raises:
         BadParameter: What goes with a bundle is given with a store.
     """
-    from autotune.reports.explain import explain
     from autotune.reports.holdings import read_holdings
     from autotune.reports.page import report_bundle, report_store
     from autotune.reports.winner import is_bundle, read_winner
@@ -74,10 +64,9 @@ def write_report(
         payload = read_winner(Path(source)).payload
         checks = read_history(past, payload) if past is not None else None
         holdings = read_holdings(store, payload=payload) if store is not None else None
-        explanation = explain(Path(source)) if explained else None
-        page = report_bundle(Path(source), holdings, explanation, checks, [make(Path(source)) for make in more])
-    elif store is not None or explained or more:
-        raise typer.BadParameter(f"--store, --explain and plug-ins go with a bundle, {shown(source)} is none")
+        page = report_bundle(Path(source), holdings, checks, [make(Path(source)) for make in more])
+    elif store is not None or more:
+        raise typer.BadParameter(f"--store and sections of plug-ins go with a bundle, {shown(source)} is none")
     else:
         checks = read_history(past) if past is not None else None
         name = shown(source) if "://" in source else Path(source).name

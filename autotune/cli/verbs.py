@@ -14,7 +14,6 @@ import typer
 from autotune.cli import (
     compare,
     doctor,
-    explain,
     import_model,
     inspect,
     join,
@@ -29,17 +28,18 @@ from autotune.cli import (
 )
 from autotune.cli.help import GroupedOptions, GroupedVerbs, front
 from autotune.cli.interrupt import INTERRUPTED, Interrupts, sentence
-from autotune.cli.plugged import with_options
+from autotune.cli.plugged import with_options, with_sections
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError, ProofError
 from autotune.core.plugs.verb import HEADINGS, LAB, Verb
-from autotune.registry import plugged_options, plugged_verbs
+from autotune.registry import plugged_options, plugged_sections, plugged_verbs
 from autotune.worker.isolation.scratch import sweep
 
 NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
 UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
+REPORT = with_sections(report.report, plugged_sections(complain))
 # The engine's verbs; features bring theirs. A line must be whole at 80 columns.
 VERBS: dict[str, Verb] = {
     "import": Verb(import_model.import_model, "Find schedules", "Import a model from ONNX or PyTorch."),
@@ -47,8 +47,7 @@ VERBS: dict[str, Verb] = {
     "list": Verb(list_names.list_names, "Find schedules", "List payloads, families, baselines and other plug-ins."),
     "inspect": Verb(inspect.inspect, "Understand them", "Show what a store or a bundle holds, a line a task."),
     "show": Verb(show.show, "Understand them", "Print a payload after a stage, down to assembly."),
-    "explain": Verb(explain.explain, "Understand them", "Measure what each technique is worth to a bundle."),
-    "report": Verb(report.report, "Understand them", "Write a bundle or store as one self-contained page."),
+    "report": Verb(REPORT, "Understand them", "Write a bundle or store as one self-contained page."),
     "compare": Verb(compare.compare, "Compare", "Time schedules beside other libraries, interleaved."),
     "replay": Verb(replay.replay, "Keep and check", "Build a bundle again, verify it and time it; or a trial."),
     "regress": Verb(regress.regress, "Keep and check", "Check bundles for regressions, as a CI gate does."),

@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from autotune.reports.compared import RecordedComparison, compared_beside
-from autotune.reports.explain import Explanation
 from autotune.reports.format import clocked, roof_text, times
 from autotune.reports.headline import best_rival, headline
 from autotune.reports.holdings import Holdings
@@ -35,7 +34,6 @@ TEMPLATE, STYLE, SCRIPT = "report.html.j2", "report.css", "report.js"
 def report_bundle(
     folder: Path,
     holdings: Holdings | None = None,
-    explanation: Explanation | None = None,
     checks: pd.DataFrame | None = None,
     more: Sequence[Section] = (),
 ) -> str:
@@ -44,7 +42,6 @@ def report_bundle(
     Args:
         folder: Folder of the bundle.
         holdings: Trials of its payload; drawn too.
-        explanation: What its techniques are worth, if that was measured.
         checks: The history of its regression checks; drawn too.
         more: Sections of plug-ins, behind that of the tasks.
 
@@ -59,7 +56,7 @@ def report_bundle(
     wholes = {winner.payload: winner.seconds.estimate}
     sections = [
         gained_of_bundle(bundle, winner, compared, checks),
-        shares_of_calls(lines, wholes, explanation),
+        shares_of_calls(lines, wholes),
         tasks_of(lines, wholes, bundle.texts),
         *more,
         search_of_bundle(bundle, holdings, lines),

@@ -13,22 +13,22 @@ from autotune.bundles.replay import Replay
 from autotune.bundles.reproduce import Reproduction
 from autotune.cli.compare import show_comparison
 from autotune.cli.doctor import show_diagnosis
-from autotune.cli.explain import show_explanation
 from autotune.cli.layout import Column, Table, TextRow, fold, lay_out, shorten
 from autotune.cli.regress import show_findings
 from autotune.cli.replay import show_replay
 from autotune.cli.reproduce import show_failures, show_reproduction
 from autotune.cli.tune import show_result
+from autotune.contrib.explain.ablation import Measured
+from autotune.contrib.explain.counters import Counts
+from autotune.contrib.explain.explanation import Explanation, Memory
+from autotune.contrib.explain.verb import show_explanation
 from autotune.contrib.selftest.figures import Figure
 from autotune.contrib.selftest.verb import show_figures
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Roofs
 from autotune.core.stats import Interval
-from autotune.reports.ablation import Measured
 from autotune.reports.comparison import Comparison
 from autotune.reports.comparison import Row as ComparisonRow
-from autotune.reports.counters import Counts
-from autotune.reports.explain import Explanation, Memory
 from autotune.reports.holdings import read_holdings
 from autotune.store.store import Store, trials
 from autotune.tuning.result import TuneResult

@@ -26,7 +26,7 @@ from autotune.reports.overview import overview_of, seconds_so_far
 from autotune.reports.pictures.gallery import draw_all, save_all, to_svg
 from autotune.reports.pictures.style import DARK, HEIGHT, INK, MOST_BARS, OUTCOME_COLOURS, WIDTH, shorten
 from autotune.reports.pictures.whole import budget, gains
-from autotune.reports.pictures.winner import draw_budget, draw_gains, draw_rivals, draw_techniques, draw_times
+from autotune.reports.pictures.winner import draw_budget, draw_gains, draw_rivals, draw_times
 from autotune.reports.winner import read_winner
 from autotune.store.frames import to_frame
 
@@ -228,17 +228,16 @@ def test_all_pictures_are_of_one_size(holdings):
         *draw_budget("p", 1e-2, few),
         *draw_gains("p", "passes", [("a", 2.0), ("b", 1.0)]),
         *draw_rivals("p", [("best", spread, "1 s"), ("torch", spread, "2x")], "best"),
-        *draw_techniques("p", [("pack", spread)]),
         *draw_times("p", sessions, "passes"),
     ]
-    assert len(pictures) >= 18
+    assert len(pictures) >= 17
     assert {tuple(picture.figure.get_size_inches()) for picture in pictures} == {(WIDTH, HEIGHT)}
     assert all(picture.caption.endswith(".") for picture in pictures)
 
 
 def test_of_one_task_or_hardly_any_sample_there_is_no_picture():
     assert list(draw_budget("p", 1e-3, [("a", 1, 1e-3)])) == list(draw_gains("p", "passes", [("a", 2.0)])) == []
-    assert list(draw_times("p", [((1e-3,), (1e-2,))], "passes")) == list(draw_techniques("p", [])) == []
+    assert list(draw_times("p", [((1e-3,), (1e-2,))], "passes")) == []
 
 
 def test_names_in_pictures_are_left_as_they_are_and_colours_follow_the_page():

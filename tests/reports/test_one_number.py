@@ -9,22 +9,22 @@ import pytest
 from autotune.bundles.replay import summarize
 from autotune.bundles.timing import Timing
 from autotune.cli.compare import show_comparison
-from autotune.cli.explain import show_explanation
 from autotune.cli.inspect_bundle import show_winner
 from autotune.cli.replay import show_replay
 from autotune.cli.tune import show_result
+from autotune.contrib.explain.ablation import Variant, against_first
+from autotune.contrib.explain.explanation import Explanation, quiet_here, unsteady_here
+from autotune.contrib.explain.verb import show_explanation
 from autotune.core.candidate import Candidate
 from autotune.core.console import duration
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Roofs
 from autotune.core.trial import Samples
 from autotune.core.winner_time import drift_of, winner_time
-from autotune.reports.ablation import Variant, against_first
 from autotune.reports.compare import make_row
 from autotune.reports.comparison import Comparison
 from autotune.reports.contest import EntryTimes
 from autotune.reports.entries import Contender
-from autotune.reports.explain import Explanation, quiet_here, unsteady_here
 from autotune.reports.page import report_bundle
 from autotune.reports.sections.gained import gained_of_bundle
 from autotune.reports.task_lines import lines_of_bundle

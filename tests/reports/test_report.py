@@ -14,11 +14,6 @@ from bundle_support import edit_file, edit_manifest
 from sweep_support import fill_for_bundle, fill_store
 
 from autotune.core.errors import BundleError, StoreError
-from autotune.core.host.machine import this_machine
-from autotune.core.stats import Interval
-from autotune.reports.ablation import Measured
-from autotune.reports.counters import Counts
-from autotune.reports.explain import Explanation
 from autotune.reports.holdings import read_holdings
 from autotune.reports.page import report_bundle, report_store
 from autotune.store.bundle import read_bundle
@@ -28,14 +23,6 @@ SECTIONS = ["gained", "time", "tasks", "search", "again"]
 RECORDED = Path(__file__).parents[2] / "results"
 NANO, LARGEST = (sorted(RECORDED.glob(f"*/bundles/{name}")) for name in ("nano", "gpt2"))
 HOSTILE = "</style><script>alert(1)</script>\"'><img src=x onerror=alert(1)> $x_{y}$ {{ 7 * 7 }}"
-
-
-def explanation():
-    rows = (
-        Measured("the winner", (), Interval(1e-3, 1e-3, 1e-3), Interval(1, 1, 1), 1e-6, "ok"),
-        Measured("pack", ("a",), Interval(1e-3, 2e-3, 3e-3), Interval(1.5, 2, 2.5), 1e-6, "ok"),
-    )
-    return Explanation("nano", "leave-one-out", rows, Counts({}), None, this_machine())
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +38,7 @@ def pages(tuned):
     """The pages of a store and of a bundle with trials, by name."""
     bundle, store = tuned
     holdings = read_holdings(store)
-    return {"store": report_store(holdings, "s.journal"), "bundle": report_bundle(bundle, holdings, explanation())}
+    return {"store": report_store(holdings, "s.journal"), "bundle": report_bundle(bundle, holdings)}
 
 
 class Elements(HTMLParser):

@@ -9,10 +9,10 @@ from bundle_support import make_bundle
 import autotune as at
 from autotune import registry
 from autotune.bundles.reproduce import reproduce
+from autotune.contrib.explain.ablation import leave_one_out
 from autotune.core.errors import OptionError, ScheduleError
 from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.registry import families, families_for, family_for, load_family, ties
-from autotune.reports.ablation import leave_one_out
 from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
 

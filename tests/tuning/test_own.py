@@ -13,10 +13,10 @@ import autotune as at
 from autotune.bundles.regress import RegressOptions, regress
 from autotune.bundles.replay import replay
 from autotune.bundles.reproduce import reproduce
+from autotune.contrib.explain.ablation import leave_one_out
 from autotune.core.errors import ScheduleError
 from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.payload import Argument
-from autotune.reports.ablation import leave_one_out
 from autotune.reports.show import show
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store

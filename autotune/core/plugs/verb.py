@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from autotune.core.payload import Payload
@@ -78,6 +79,19 @@ class PayloadStage:
     describe: Callable[[Payload], tuple[str, str]]
     differ: Callable[[Payload, str, str], tuple[str, str]]
     after: str
+
+
+@dataclass(frozen=True)
+class PageSection:
+    """A section that `report` writes of a bundle where its option is given: an entry point of ``autotune.sections``.
+
+    Attributes:
+        help: What help says of the option, which is the entry point's name.
+        make: Gives the `Section` of a bundle's folder; it stands behind that of the tasks.
+    """
+
+    help: str
+    make: Callable[[Path], Any]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
-from autotune.core.space import Config, Space, Value
+from autotune.core.space import Space, Value
 
 MOST_REPAIRS = 3  # knobs that may change besides, for a config without a technique to obey the constraints
 
@@ -24,28 +24,6 @@ class Technique:
 
     name: str
     plain: Mapping[str, Value]
-
-
-def without(config: Config, space: Space, techniques: Sequence[Technique]) -> dict[str, Value] | None:
-    """The config nearest to one that does without techniques.
-
-    Knobs of the techniques become plain; where that breaks a constraint, as few others as can be change, three at most.
-    `None` where no such config obeys the constraints.
-    """
-    values = {knob.name: knob.values for knob in space.knobs}
-    plain = {
-        name: wanted
-        for technique in techniques
-        for knob, wanted in technique.plain.items()
-        for name in values
-        if is_knob(name, knob) and wanted in values[name]
-    }
-    return repair({**config, **plain}, space, [name for name in values if name not in plain])
-
-
-def is_knob(name: str, knob: str) -> bool:
-    """Tell whether a knob goes by a name, numbered or not."""
-    return name == knob or (name.startswith(f"{knob}_") and name.removeprefix(f"{knob}_").isdigit())
 
 
 def repair(config: dict[str, Value], space: Space, free: Sequence[str]) -> dict[str, Value] | None:

@@ -17,7 +17,6 @@ from autotune.reports.pictures.style import (
     figure_of,
     head,
     label,
-    legend,
     legend_below,
     scale_log,
     shorten,
@@ -127,29 +126,6 @@ def draw_sessions(axes: Axes, sessions: Sequence[Sequence[float]]) -> None:
         axes.plot(places, off, "o", ms=3, color=colour_of(index), label=f"process {index + 1}")
         start += len(times)
     axes.axhline(0.0, color=GREY, ls="--", lw=0.8)
-
-
-def techniques(rows: Sequence[tuple[str, Interval]], *, built_up: bool) -> Figure:
-    """What each technique is worth: a factor with its 95 % interval.
-
-    Args:
-        rows: Name and factor.
-        built_up: Factors are gains of one step over the one before; else times without over times with.
-    """
-    names, factors = [name for name, _ in rows], [factor for _, factor in rows]
-    middle = [factor.estimate for factor in factors]
-    errors = [[f.estimate - f.low for f in factors], [f.high - f.estimate for f in factors]]
-    figure, ((axes,),) = figure_of()
-    style = {"fmt": "o", "color": colour_of(0), "capsize": 3, "label": "median and 95 % interval"}
-    axes.errorbar(middle, np.arange(len(names)), xerr=errors, **style)
-    axes.axvline(1.0, color=GREY, ls="--", lw=0.8, label="no difference")
-    axes.set_yticks(np.arange(len(names)), names)
-    axes.invert_yaxis()
-    scale_log(axes.xaxis)
-    what = "speed-up over the step before" if built_up else "time without it / time of the winner"
-    label(axes, "What each technique is worth", what, "")
-    legend(axes, below=True)
-    return figure
 
 
 def draw_bars(

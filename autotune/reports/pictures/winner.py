@@ -8,7 +8,7 @@ import matplotlib as mpl
 from autotune.core.stats import Interval
 from autotune.reports.pictures.gallery import Picture, plain_name
 from autotune.reports.pictures.style import SETTINGS
-from autotune.reports.pictures.whole import budget, every_time, gains, rivals, techniques
+from autotune.reports.pictures.whole import budget, every_time, gains, rivals
 
 FEWEST_SAMPLES = 5  # of one process, that a picture of them says something
 
@@ -80,15 +80,6 @@ def draw_gains(payload: str, baseline: str, tasks: Sequence[tuple[str, float]]) 
         said = f"How much faster than {baseline} every task is, alone. Most, {gain:.3g}x: {name}."
         with mpl.rc_context(SETTINGS):
             yield Picture(f"{plain_name(payload)}-gains", said, gains(payload, tasks, baseline))
-
-
-def draw_techniques(payload: str, rows: Sequence[tuple[str, Interval]]) -> Iterator[Picture]:
-    """What each technique is worth: times as long without it; nothing where nothing was measured."""
-    if rows:
-        name, factor = max(rows, key=lambda row: row[1].estimate)
-        said = f"How many times as long a call takes without each technique. Most, {factor.estimate:.3g}x: {name}."
-        with mpl.rc_context(SETTINGS):
-            yield Picture(f"{plain_name(payload)}-techniques", said, techniques(rows, built_up=False))
 
 
 def draw_times(

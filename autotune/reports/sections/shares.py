@@ -1,16 +1,12 @@
-"""Second section: where a call's time goes, and what each technique is worth."""
+"""Second section: where a call's time goes."""
 
 from collections.abc import Mapping, Sequence
 
 from autotune.core.console import duration
-from autotune.reports.ablation import Measured
-from autotune.reports.explain import Explanation
-from autotune.reports.format import factor, size
-from autotune.reports.pictures.winner import draw_budget, draw_techniques
+from autotune.reports.pictures.winner import draw_budget
 from autotune.reports.sections.blocks import (
     Block,
     DataTable,
-    Facts,
     Gallery,
     Heading,
     Paragraph,
@@ -26,15 +22,12 @@ from autotune.reports.task_lines import TaskLine
 ANCHOR, TITLE = "time", "Where a call's time goes"
 
 
-def shares_of_calls(
-    lines: Sequence[TaskLine], wholes: Mapping[str, float], explanation: Explanation | None = None
-) -> Section:
-    """One picture and one table a payload; then what each technique is worth, if that was measured.
+def shares_of_calls(lines: Sequence[TaskLine], wholes: Mapping[str, float]) -> Section:
+    """One picture and one table a payload.
 
     Args:
         lines: Tasks of all payloads.
         wholes: Seconds of one call by payload; without it, the tasks together stand for a call.
-        explanation: What was measured of the techniques.
     """
     payloads = list(dict.fromkeys(line.payload for line in lines))
     blocks: list[Block] = []
@@ -42,8 +35,6 @@ def shares_of_calls(
         mine = [line for line in lines if line.payload == payload]
         blocks += [Heading(payload)] if len(payloads) > 1 else []
         blocks.append(call_block(mine, payload, wholes.get(payload)))
-    if explanation is not None:
-        blocks += technique_blocks(explanation)
     return Section(ANCHOR, TITLE, blocks)
 
 
@@ -75,37 +66,3 @@ def share_row(line: TaskLine, whole: float) -> TableRow:
         share_cell(share),
     ]
     return TableRow(cells)
-
-
-def technique_blocks(found: Explanation) -> list[Block]:
-    """What each technique is worth, and what the winner does to the machine."""
-    rows = [(row.name, row.factor) for row in found.rows[1:] if row.tasks and row.factor]
-    heads = ("program", "time of a call", "times as long")
-    body = [technique_row(row) for index, row in enumerate(found.rows) if index == 0 or row.tasks]
-    caption = "The winner without one technique at a time, interleaved; brackets are 95 % intervals."
-    table = DataTable(caption, [TableColumn(head, head != "program") for head in heads], body)
-    facts = counted(found)
-    pictures = list(draw_techniques(found.payload, rows))
-    return [Heading("What each technique is worth"), Gallery(pictures, table), *([Facts(facts)] if facts else [])]
-
-
-def technique_row(row: Measured) -> TableRow:
-    """The cells of a variant of the winner."""
-    seconds = row.seconds.estimate if row.seconds else None
-    cells = [
-        TableCell(f"without {row.name}" if row.tasks else row.name),
-        time_cell(seconds) if seconds else TableCell(row.outcome),
-        TableCell(factor(row.factor), row.factor.estimate if row.factor else None),
-    ]
-    return TableRow(cells)
-
-
-def counted(found: Explanation) -> dict[str, str]:
-    """Hardware events a call and bytes of the winner, where they were measured."""
-    facts: dict[str, str] = {}
-    if found.counts is not None:
-        facts |= {name: f"{count:.4g} a call" for name, count in found.counts.events.items()}
-        facts |= {"hardware counters": found.counts.missing} if found.counts.missing else {}
-    if found.memory is not None:
-        facts |= {name.replace("_", " "): size(count) for name, count in vars(found.memory).items()}
-    return facts

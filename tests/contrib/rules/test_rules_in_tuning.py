@@ -6,12 +6,12 @@ import pytest
 from bundle_support import edit_file, no_care
 
 from autotune.bundles.reproduce import rules_in
+from autotune.contrib.explain.ablation import leave_one_out
 from autotune.contrib.rules.prove import prove_rules
 from autotune.core.errors import BundleError, RuleError
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import load_payload
-from autotune.reports.ablation import leave_one_out
 from autotune.store.bundle import read_bundle
 from autotune.store.places import bundle_folder
 from autotune.store.store import Store

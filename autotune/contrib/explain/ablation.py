@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
-from autotune.core.scripts.technique import Technique, repair, without
+from autotune.core.scripts.technique import Technique, repair
+from autotune.core.space import Config, Space, Value
 from autotune.core.stats import Interval, ratio_interval
 from autotune.core.winner_time import winner_time
-from autotune.registry import load_baseline, load_family, load_techniques
+from autotune.registry import load_baseline, load_family, registered
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.stages.roofline import needed_flops
@@ -20,6 +22,7 @@ from autotune.tuning.stages.user_script import own_of, parts_of
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
+TECHNIQUES = "autotune.techniques"
 WINNER, SEARCH, VECTORIZE = "the winner", "search", "vectorize"
 EFFORT = Effort(samples=31, seconds=30.0, sample_seconds=0.005)
 SECONDS = 3600.0  # for all programs of a whole model together
@@ -78,6 +81,12 @@ def winner_of(bundle: BundleFiles, machine: Machine, family: str = "") -> tuple[
     recorded, parts = recorded_tasks(bundle), parts_of(bundle.payload, own)
     named = own or (load_family(family) if family else None)
     return [as_recorded(task, recorded, machine, named) for task in parts.tasks], parts.payload.text
+
+
+def load_techniques() -> tuple[Technique, ...]:
+    """Every technique, in the order in which one builds on another; those of plug-ins behind."""
+    own, *others = sorted(registered(TECHNIQUES).values(), key=lambda point: point.name != "schedules")
+    return tuple(t for point in (own, *others) for t in cast(tuple[Technique, ...], point.load()))
 
 
 def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> list[Variant]:
@@ -193,6 +202,28 @@ def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine
     space = scheduled.family.space(scheduled.task, machine)
     plainer = without(scheduled.config, space, techniques)
     return replace(scheduled, config=plainer) if plainer is not None else scheduled
+
+
+def without(config: Config, space: Space, techniques: Sequence[Technique]) -> dict[str, Value] | None:
+    """The config nearest to one that does without techniques.
+
+    Knobs of the techniques become plain; where that breaks a constraint, as few others as can be change, three at most.
+    `None` where no such config obeys the constraints.
+    """
+    values = {knob.name: knob.values for knob in space.knobs}
+    plain = {
+        name: wanted
+        for technique in techniques
+        for knob, wanted in technique.plain.items()
+        for name in values
+        if is_knob(name, knob) and wanted in values[name]
+    }
+    return repair({**config, **plain}, space, [name for name in values if name not in plain])
+
+
+def is_knob(name: str, knob: str) -> bool:
+    """Tell whether a knob goes by a name, numbered or not."""
+    return name == knob or (name.startswith(f"{knob}_") and name.removeprefix(f"{knob}_").isdigit())
 
 
 def changed_tags(before: Sequence[Scheduled], after: Sequence[Scheduled]) -> tuple[str, ...]:

@@ -8,13 +8,20 @@ from typing import Any
 
 from autotune.bundles.candidates import recorded_machine
 from autotune.compiler.lowering.program import compile_program
+from autotune.contrib.explain.ablation import (
+    Measured,
+    against_first,
+    against_previous,
+    build_up,
+    leave_one_out,
+    run_variants,
+)
+from autotune.contrib.explain.counters import Counts, count_events
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.winner_time import drift_of
-from autotune.reports.ablation import Measured, against_first, against_previous, build_up, leave_one_out, run_variants
-from autotune.reports.counters import Counts, count_events
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.sessions import recorded_quiet
 from autotune.tuning.stages.roofline import why_unsteady

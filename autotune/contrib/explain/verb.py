@@ -1,4 +1,4 @@
-"""`autotune explain`: why a winner is fast."""
+"""`autotune explain` and `report --explain`: why a winner is fast."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson, FileFamily
+from autotune.plugins import PageSection, Verb
 
 CAPTION = (
     "factors are medians over pairs of samples that were taken one after the other, not quotients of the times; "
@@ -15,8 +16,9 @@ CAPTION = (
 
 if TYPE_CHECKING:
     from autotune.cli.layout import TextRow
-    from autotune.reports.ablation import Measured
-    from autotune.reports.explain import Explanation
+    from autotune.contrib.explain.ablation import Measured
+    from autotune.contrib.explain.explanation import Explanation
+    from autotune.reports.sections.blocks import Section
 
 
 def explain(
@@ -33,7 +35,7 @@ def explain(
 
     Example: autotune explain tuned/MACHINE/bundles/nano
     """
-    from autotune.reports.explain import explain, explain_steps
+    from autotune.contrib.explain.explanation import explain, explain_steps
 
     folder, over = Path(bundle), None if baseline == "none" else baseline
     found = explain_steps(folder, over, family) if steps else explain(folder, family)
@@ -100,3 +102,15 @@ def technique_row(row: "Measured", *, is_first: bool, built: bool, timed: bool) 
         ),
         dim=not is_first and row.factor is not None and row.factor.low <= 1.0 <= row.factor.high,
     )
+
+
+def section_of(folder: Path) -> "Section":
+    """The section of a bundle's folder: its winner is measured without each technique."""
+    from autotune.contrib.explain.explanation import explain
+    from autotune.contrib.explain.section import techniques_of
+
+    return techniques_of(explain(folder))
+
+
+VERB = Verb(explain, "Understand them", "Measure what each technique is worth to a bundle.", after="show")
+SECTION = PageSection("Measure what each technique is worth, as `explain` does.", section_of)

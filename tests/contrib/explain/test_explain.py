@@ -8,13 +8,27 @@ import pytest
 from bundle_support import make_bundle, no_care, shared_bundle
 
 from autotune.compiler.tasks.partition import partition
+from autotune.contrib.explain import counters
+from autotune.contrib.explain.ablation import (
+    VECTORIZE,
+    Measured,
+    build_up,
+    is_knob,
+    leave_one_out,
+    load_techniques,
+    winner_of,
+    without,
+)
+from autotune.contrib.explain.counters import Counts, count_events
+from autotune.contrib.explain.explanation import Explanation
+from autotune.contrib.explain.section import draw_techniques, techniques_of
 from autotune.core.host.machine import this_machine
-from autotune.core.scripts.technique import Technique, is_knob, without
+from autotune.core.scripts.technique import Technique
 from autotune.core.space import Constraint, Knob, Space
-from autotune.registry import family_for, load_payload, load_techniques
-from autotune.reports import counters
-from autotune.reports.ablation import VECTORIZE, build_up, leave_one_out, winner_of
-from autotune.reports.counters import Counts, count_events
+from autotune.core.stats import Interval
+from autotune.registry import family_for, load_payload
+from autotune.reports.page import report_bundle
+from autotune.reports.pictures.style import HEIGHT, WIDTH
 from autotune.store.bundle import read_bundle
 
 GPT = "gpt,d_model=32,heads=2,d_ff=64,vocab=50,seq=8,layers=1"
@@ -117,6 +131,29 @@ def test_counters_count_or_say_why_not():
     for name, count in found.events.items():
         assert count >= 0, name
     assert found.missing or found.events["instructions"] > 100_000
+
+
+def explanation():
+    rows = (
+        Measured("the winner", (), Interval(1e-3, 1e-3, 1e-3), Interval(1, 1, 1), 1e-6, "ok"),
+        Measured("pack", ("a",), Interval(1e-3, 2e-3, 3e-3), Interval(1.5, 2, 2.5), 1e-6, "ok"),
+    )
+    return Explanation("nano", "leave-one-out", rows, Counts({}), None, this_machine())
+
+
+def test_a_page_has_the_section_where_it_is_asked_for(tmp_path):
+    folder = shared_bundle(tmp_path, "softmax,rows=5,cols=37")
+    assert 'id="techniques"' not in report_bundle(folder)
+    page = report_bundle(folder, more=[techniques_of(explanation())])
+    assert 'id="techniques"' in page
+    assert "without pack" in page
+
+
+def test_its_picture_is_of_the_size_of_all_and_of_nothing_there_is_none():
+    (picture,) = draw_techniques("p", [("pack", Interval(1.0, 1.1, 1.2))])
+    assert tuple(picture.figure.get_size_inches()) == (WIDTH, HEIGHT)
+    assert picture.caption.endswith(".")
+    assert not list(draw_techniques("p", []))
 
 
 def test_command_explains_a_bundle(autotune, tmp_path):

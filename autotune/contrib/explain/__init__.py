@@ -1,0 +1,1 @@
+"""What each technique is worth to a bundle: `autotune explain`, and `report --explain`."""
