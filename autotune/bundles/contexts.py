@@ -2,17 +2,21 @@
 
 A program's intermediates lie in one arena. So a call takes a context nobody else uses; where there is none, another is
 made, up to one a core, and then callers wait for each other. Weights that are held lie once, for all contexts.
+
+A large array of results lies on memory that an earlier result of the same call gave back when it was dropped: fresh
+memory of the system is zeroed page by page, which takes as long as a program that only writes it.
 """
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from autotune.bundles.results import Results
 from autotune.compiler.lowering.array_calls import ArrayCall
 from autotune.compiler.lowering.program import Program
 from autotune.compiler.passes.panels import PanelWeight
@@ -20,7 +24,7 @@ from autotune.core.arrays import Accepted, is_frozen
 from autotune.core.errors import PayloadError
 from autotune.core.host.cores import physical_cores
 from autotune.core.host.machine import Machine
-from autotune.core.host.pages import Pages, aligned_empty
+from autotune.core.host.pages import Pages, aligned_empty, empty_bytes
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 
 C = TypeVar("C")
@@ -305,3 +309,56 @@ def shape_of(argument: Argument) -> Array:
     dtype = DTYPES[argument.dtype]
     rows = np.empty((0, *argument.shape), dtype)  # its strides are those of a whole one
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), argument.shape, rows.strides[1:])
+
+
+LEAST_BYTES = 1 << 20  # smaller ones come from the heap, which hands out memory again by itself
+MOST_FREE = 2  # one is computed while the caller still has the one before
+
+
+class Results:
+    """Makes the arrays of one result; from any number of threads.
+
+    Args:
+        shape: Shape of the result.
+        dtype: Element type of the result.
+        pages: Kind of memory pages that it lies on.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], pages: Pages) -> None:
+        self._shape, self._dtype, self._pages = shape, dtype, pages
+        self._bytes = prod(shape) * dtype.itemsize
+        self._free: list[Array] = []
+        self._block = block_type(self._bytes) if self._bytes >= LEAST_BYTES else None
+
+    def empty(self) -> Array:
+        """An array of undefined elements that nobody else has; its memory is used again when no view of it is left."""
+        if self._block is None:
+            return np.empty(self._shape, self._dtype)
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = empty_bytes(self._bytes, self._pages)
+        block = self._block.from_address(memory.ctypes.data)
+        block.memory, block.free = memory, self._free
+        return np.frombuffer(block, self._dtype).reshape(self._shape)
+
+
+def block_type(size: int) -> Any:  # noqa: ANN401 - a class of ctypes, of which type checkers know no size
+    """A class of so many bytes somewhere: what all views of an array hold on to, and what knows when none is left."""
+
+    class Block(ctypes.c_char * size):  # type: ignore[misc]
+        """Bytes of a result.
+
+        Attributes:
+            memory: Array that owns them.
+            free: List that takes the memory when nothing refers to the block any more.
+        """
+
+        memory: Array
+        free: list[Array]
+
+        def __del__(self) -> None:
+            if len(self.free) < MOST_FREE:
+                self.free.append(self.memory)
+
+    return Block

@@ -13,8 +13,7 @@ from mlir import ir
 from autotune.compiler.ir.limits import growth_fault, op_fault, program_fault, text_fault
 from autotune.compiler.ir.module import context, every_op, parse, symbol
 from autotune.compiler.lowering.pipeline import ARENA_PASS, PLAIN, tail
-from autotune.compiler.normalise.types.asserts import ASSERT
-from autotune.compiler.normalise.types.intrinsics import INTRINSICS
+from autotune.compiler.normalise.adopt import ASSERT, INTRINSICS
 from autotune.compiler.script.instantiate import SAYS_ONLY
 from autotune.core.errors import BundleError, CompileError, RuleError
 from autotune.core.payload import Payload

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from autotune.bundles.results import LEAST_BYTES, MOST_FREE, Results
+from autotune.bundles.contexts import LEAST_BYTES, MOST_FREE, Results
 
 SHAPE = (4, LEAST_BYTES // 16)
 FLOAT = np.dtype(np.float32)

@@ -6,7 +6,7 @@ import pytest
 from tuning_support import agrees, loaded, run_tuned
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.normalise.gather.before_broadcast import read_places_before_repeating
+from autotune.compiler.normalise.gather.indices import read_places_before_repeating
 from autotune.core.host.machine import this_machine
 from autotune.registry import family_for
 

@@ -9,12 +9,9 @@ from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
-from autotune.compiler.normalise.shapes.concatenations import begin_with_earlier
-from autotune.compiler.normalise.shapes.pads import write_inside_borders
-from autotune.compiler.normalise.shapes.results import write_results_in_shape
-from autotune.compiler.normalise.shapes.shared_matrices import share_matrices
-from autotune.compiler.normalise.shapes.transposes import read_in_place
-from autotune.compiler.normalise.shapes.unit_dimensions import drop_unit_dimensions
+from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
+from autotune.compiler.normalise.shapes.products import share_matrices
+from autotune.compiler.normalise.shapes.slices import begin_with_earlier, write_inside_borders
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.narrow import narrow_floats

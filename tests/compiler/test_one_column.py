@@ -5,7 +5,7 @@ from tuning_support import agrees, default_steps, loaded, run
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.pipeline import PLAIN
-from autotune.compiler.normalise.shapes.one_column import drop_one_column
+from autotune.compiler.normalise.shapes.products import drop_one_column
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.registry import family_for

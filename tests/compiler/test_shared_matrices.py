@@ -5,8 +5,7 @@ from tuning_support import agrees, loaded, run
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.pipeline import PLAIN
-from autotune.compiler.normalise.shapes.reshaped_products import reshape_after_elementwise
-from autotune.compiler.normalise.shapes.shared_matrices import share_matrices
+from autotune.compiler.normalise.shapes.products import reshape_after_elementwise, share_matrices
 from autotune.compiler.tasks.partition import partition
 
 LINEAR = """#whole = affine_map<(a, b, k, n) -> (a, b, k, n)>

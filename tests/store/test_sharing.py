@@ -23,8 +23,8 @@ from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT, Trial
 from autotune.registry import families, load_payload
 from autotune.store.store import Store
-from autotune.tuning.samplers.knob_effects import knobs_without_effect
 from autotune.tuning.stages.running import run_searches
+from autotune.tuning.stages.summary import knobs_without_effect
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.tune import TuneOptions
 from autotune.worker.worker import Worker

@@ -24,8 +24,7 @@ from autotune.core.host.machine import this_machine
 from autotune.core.host.readable import allow_reading, is_shared, readable
 from autotune.core.trial import RIGHT
 from autotune.worker.bench.kernels import copy_payload
-from autotune.worker.isolation.sandbox import available_walls
-from autotune.worker.isolation.system_calls import ALLOWED
+from autotune.worker.isolation.sandbox import ALLOWED, available_walls
 from autotune.worker.worker import Worker
 
 pytestmark = [

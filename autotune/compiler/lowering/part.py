@@ -2,16 +2,21 @@
 
 It takes that share of the time, whatever the program is lowered by, so that what one call of a slow program takes can
 be known without making the call. Of its results those are right that follow from what was run.
+
+What was not computed is NaN: outputs before a call, and intermediates, which `poison` fills when they are allocated.
+What follows from that is NaN too, and all else must be right. That does not hold where a program hides NaN, and where a
+loop that is cut short adds to what it wrote before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
+from mlir.dialects import arith, linalg
 
 from autotune.compiler.ir.module import every_name, run_passes, symbol
+from autotune.compiler.ir.nests import trips_of
 from autotune.compiler.ir.values import constant, index, is_constant, trip_count
-from autotune.compiler.lowering.part_facts import FOR, inside, poison, why_unverifiable, work
 from autotune.core.errors import CompileError
 
 MODULE = "builtin.module("
@@ -105,3 +110,86 @@ def keep(loop: ir.Operation, steps: int) -> None:
     lower, _, step = (constant(value) for value in list(loop.operands)[:3])
     with ir.InsertionPoint(loop), loop.location:
         loop.operands[1] = index(lower + steps * step)
+
+
+FOR, ALLOCATE = "scf.for", ("memref.alloc", "memref.alloca")
+WRITE = (  # ops whose operands behind the first are where they write to
+    "memref.store",
+    "memref.copy",
+    "memref.atomic_rmw",
+    "vector.store",
+    "vector.transfer_write",
+    "vector.maskedstore",
+    "vector.scatter",
+)
+HIDE = (  # ops that give a number for NaN
+    "arith.bitcast",
+    "arith.cmpf",
+    "arith.fptosi",
+    "arith.fptoui",
+    "arith.maxnumf",
+    "arith.minnumf",
+    "math.copysign",
+    "math.fpowi",
+    "math.powf",
+)
+FILL_LOOPS = "builtin.module(func.func(convert-linalg-to-loops))"
+
+
+def work(op: ir.OpView | ir.Operation) -> int:
+    """Number of ops that one execution of an op executes; loops of unknown length count once."""
+    trips = trips_of(op.operation) if op.operation.name == FOR else 1
+    return 1 + trips * sum(work(inner) for inner in inside(op))
+
+
+def inside(op: ir.OpView | ir.Operation) -> Iterable[ir.OpView]:
+    """Ops directly below an op."""
+    return (inner for region in op.regions for block in region.blocks for inner in block.operations)
+
+
+def why_unverifiable(functions: Sequence[ir.OpView], cut: Sequence[ir.Operation]) -> str:
+    """Why what a part writes cannot be verified; empty if it can.
+
+    Args:
+        functions: Functions of the part.
+        cut: Loops that end early.
+    """
+    names, whole_numbers = set(), False
+    for op in everything(functions):
+        names.add(op.name)
+        whole_numbers |= op.name in ALLOCATE and not isinstance(op.results[0].type.element_type, ir.FloatType)
+    if hiding := sorted(names.intersection(HIDE)):
+        return f"{hiding[0]} gives a number for what was not computed"
+    if whole_numbers:
+        return "some of its intermediates are whole numbers"
+    return "" if all(map(is_apart, cut)) else "a loop of it adds to what it wrote before"
+
+
+def everything(ops: Iterable[ir.OpView | ir.Operation]) -> Iterable[ir.Operation]:
+    """Ops and all below them."""
+    for op in ops:
+        yield op.operation
+        yield from everything(inside(op))
+
+
+def is_apart(loop: ir.Operation) -> bool:
+    """Tell whether every iteration of a loop writes elements of its own: places that follow from its number."""
+    if len(loop.results):
+        return False
+    own: set[ir.Value] = {loop.regions[0].blocks[0].arguments[0]}
+    for op in everything(inside(loop)):
+        if op.name == "func.call" or (op.name in WRITE and own.isdisjoint(list(op.operands)[1:])):
+            return False
+        if op.name in ALLOCATE or not own.isdisjoint(op.operands):
+            own.update(op.results)
+    return True
+
+
+def poison(module: ir.Module, functions: Sequence[ir.OpView]) -> None:
+    """Fill everything that functions allocate with NaN, in place, by loops."""
+    for op in list(everything(functions)):
+        if op.name in ALLOCATE:
+            with ir.InsertionPoint.after(op), op.location:
+                kind = op.results[0].type.element_type
+                linalg.fill(arith.constant(kind, ir.FloatAttr.get(kind, float("nan"))), outs=[op.results[0]])
+    run_passes(module, FILL_LOOPS)

@@ -1,16 +1,22 @@
-"""Adopting: a module as others write it becomes one that a payload may be."""
+"""Adopting: a module as others write it becomes one that a payload may be.
 
-from collections.abc import Callable
+Functions from tensors to tensors, as importers write them, become functions over memrefs. Assertions go, being no part
+of what is computed. Intrinsics of LLVM that only compute, as upstream's examples have them, become the ops of ``arith``
+and ``math`` that mean the same (https://mlir.llvm.org/docs/Dialects/LLVM/), which vectorize and lower. Ops of ``math``
+that become machine code on scalars and vectors of one dimension alone become plain arithmetic.
+"""
+
+from collections.abc import Callable, Sequence
 
 from mlir import ir
+from mlir.dialects import arith, bufferization, func, math
 
+from autotune.compiler.ir.arguments import ROLE, pad, say
+from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.normalise.shapes.slices import cut_negative_pads
-from autotune.compiler.normalise.types.asserts import drop_asserts
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.types.halves import compute_in_singles
-from autotune.compiler.normalise.types.intrinsics import replace_intrinsics
-from autotune.compiler.normalise.types.plain_math import write_plainly
-from autotune.compiler.normalise.types.tensors import take_memrefs
+from autotune.core.errors import PayloadError
 
 
 def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
@@ -33,3 +39,172 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
         cut_negative_pads(module),
     ]
     return any(changed)
+
+
+RESULTS = "res_attrs"
+
+
+def take_memrefs(function: ir.OpView) -> bool:
+    """Let a function read its tensors from memrefs, and write its results to memrefs behind them, in place.
+
+    Args:
+        function: A function of one block.
+
+    Returns:
+        Whether anything had to be changed.
+
+    Raises:
+        PayloadError: A tensor has no static shape, or a result is no tensor.
+    """
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    inputs, results = list(kind.inputs), list(kind.results)
+    if not results and not any(map(is_tensor, inputs)):
+        return False
+    block = function.regions[0].blocks[0]
+    for number, value in enumerate(list(block.arguments)):
+        if is_tensor(value.type):
+            read_from_memref(block, value, number)
+    write_results(block, results)
+    kinds = [value.type for value in block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+    if RESULTS in function.attributes:
+        del function.attributes[RESULTS]
+    pad(function)
+    for number in range(len(inputs), len(kinds)):
+        say(function, number, {ROLE: ir.StringAttr.get("output")})
+    return True
+
+
+def is_tensor(kind: ir.Type) -> bool:
+    """Tell whether a type is that of tensors."""
+    return isinstance(kind, (ir.RankedTensorType, ir.UnrankedTensorType))
+
+
+def memref_of(kind: ir.Type, what: str) -> ir.MemRefType:
+    """The memref that holds a tensor.
+
+    Raises:
+        PayloadError: The type is no tensor of static shape.
+    """
+    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
+        raise PayloadError(f"{what} must be a tensor of static shape, it is {kind}; export the model at fixed sizes")
+    return ir.MemRefType.get(kind.shape, kind.element_type)
+
+
+def read_from_memref(block: ir.Block, value: ir.Value, number: int) -> None:
+    """Make a block argument a memref, and what reads it read the tensor there."""
+    kind = value.type
+    value.set_type(memref_of(kind, f"argument {number}"))
+    with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+        held = bufferization.to_tensor(kind, value, restrict=True)
+    value.replace_all_uses_except(held, held.owner.operation)
+
+
+def write_results(block: ir.Block, kinds: Sequence[ir.Type]) -> None:
+    """Write what a block returns to new arguments."""
+    end = block.operations[len(block.operations) - 1].operation
+    results = list(end.operands)
+    with ir.InsertionPoint(end), ir.Location.unknown():
+        for number, (value, kind) in enumerate(zip(results, kinds, strict=True)):
+            target = block.add_argument(memref_of(kind, f"result {number}"), ir.Location.unknown())
+            bufferization.materialize_in_destination(None, value, target, restrict=True, writable=True)
+        func.ReturnOp([])
+    end.erase()
+
+
+ASSERT = "cf.assert"
+
+
+def drop_asserts(module: ir.Module) -> bool:
+    """Erase every ``cf.assert``, and what was computed for it alone, in place; tells whether there was any."""
+    found = [op for op in every_op(module) if op.name == ASSERT]
+    for op in found:
+        op.erase()
+    if found:
+        run_passes(module, "builtin.module(canonicalize)")
+    return bool(found)
+
+
+INTRINSICS = {
+    "llvm.intr.maxnum": "arith.maxnumf",
+    "llvm.intr.minnum": "arith.minnumf",
+    "llvm.intr.maximum": "arith.maximumf",
+    "llvm.intr.minimum": "arith.minimumf",
+    "llvm.intr.fma": "math.fma",
+    "llvm.intr.fabs": "math.absf",
+    "llvm.intr.sqrt": "math.sqrt",
+    "llvm.intr.exp": "math.exp",
+    "llvm.intr.exp2": "math.exp2",
+    "llvm.intr.log": "math.log",
+    "llvm.intr.log2": "math.log2",
+    "llvm.intr.pow": "math.powf",
+    "llvm.intr.sin": "math.sin",
+    "llvm.intr.cos": "math.cos",
+    "llvm.intr.floor": "math.floor",
+    "llvm.intr.ceil": "math.ceil",
+    "llvm.intr.copysign": "math.copysign",
+    "llvm.intr.smax": "arith.maxsi",
+    "llvm.intr.smin": "arith.minsi",
+    "llvm.intr.umax": "arith.maxui",
+    "llvm.intr.umin": "arith.minui",
+}
+
+
+def replace_intrinsics(module: ir.Module) -> bool:
+    """Replace every intrinsic that has such an op, in place; tells whether there was any."""
+    found = [op for op in every_op(module) if op.name in INTRINSICS]
+    for op in found:
+        kinds = [result.type for result in op.results]
+        with ir.InsertionPoint(op), op.location:
+            made = ir.Operation.create(INTRINSICS[op.name], kinds, list(op.operands))
+        op.results[0].replace_all_uses_with(made.results[0])
+        op.erase()
+    return bool(found)
+
+
+def write_plainly(module: ir.Module) -> bool:
+    """Write every such op as plain arithmetic, in place; tells whether there was any."""
+    found = [op for op in every_op(module) if op.name in PLAIN]
+    for op in found:
+        with ir.InsertionPoint(op), op.location:
+            op.results[0].replace_all_uses_with(PLAIN[op.name](op.operands[0]))
+        op.erase()
+    return bool(found)
+
+
+def magnitude(x: ir.Value) -> ir.Value:
+    """The larger of a whole number and its negative; the least number of its type stays as it is."""
+    return arith.maxsi(x, arith.subi(constant(x, 0), x))
+
+
+def is_nan(x: ir.Value) -> ir.Value:
+    """Whether a number is none."""
+    return arith.cmpf(arith.CmpFPredicate.UNO, x, x)
+
+
+def is_infinite(x: ir.Value) -> ir.Value:
+    """Whether the size of a number is infinite."""
+    return arith.cmpf(arith.CmpFPredicate.OEQ, math.absf(x), constant(x, float("inf")))
+
+
+def is_finite(x: ir.Value) -> ir.Value:
+    """Whether the size of a number is below infinity, which that of NaN is not."""
+    return arith.cmpf(arith.CmpFPredicate.OLT, math.absf(x), constant(x, float("inf")))
+
+
+def constant(like: ir.Value, number: float) -> ir.Value:
+    """A number of a value's type, in each of its elements."""
+    kind = like.type
+    element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
+    is_float = isinstance(element, ir.FloatType)
+    said = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
+    whole = ir.DenseElementsAttr.get_splat(kind, said) if isinstance(kind, ir.ShapedType) else said
+    return arith.constant(kind, whole)
+
+
+PLAIN: dict[str, Callable[[ir.Value], ir.Value]] = {
+    "math.absi": magnitude,
+    "math.isnan": is_nan,
+    "math.isinf": is_infinite,
+    "math.isfinite": is_finite,
+}

@@ -7,21 +7,13 @@ from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
-from autotune.compiler.normalise.gather.before_broadcast import read_places_before_repeating
-from autotune.compiler.normalise.gather.indices import find_places_apart
-from autotune.compiler.normalise.shapes.concatenations import begin_with_earlier
-from autotune.compiler.normalise.shapes.one_column import drop_one_column
-from autotune.compiler.normalise.shapes.pads import write_inside_borders
-from autotune.compiler.normalise.shapes.reshaped_products import reshape_after_elementwise
-from autotune.compiler.normalise.shapes.results import write_results_in_shape
-from autotune.compiler.normalise.shapes.shared_matrices import share_matrices
-from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes
-from autotune.compiler.normalise.shapes.transposes import read_in_place
-from autotune.compiler.normalise.shapes.unit_dimensions import drop_unit_dimensions
+from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
+from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
+from autotune.compiler.normalise.shapes.products import drop_one_column, reshape_after_elementwise, share_matrices
+from autotune.compiler.normalise.shapes.slices import begin_with_earlier, read_elements_of_wholes, write_inside_borders
 from autotune.compiler.normalise.starts import start_from_constants
-from autotune.compiler.normalise.types.narrow import narrow_floats
+from autotune.compiler.normalise.types.narrow import narrow_floats, read_as_stored
 from autotune.compiler.normalise.types.powers import multiply_powers
-from autotune.compiler.normalise.types.stored_operands import read_as_stored
 
 SIMPLIFY = (
     multiply_powers,

@@ -15,7 +15,7 @@ from autotune.compiler.ir.nests import counts_reduced, describe_contraction, loo
 from autotune.compiler.ir.packs import lower_packs
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
-from autotune.compiler.normalise.shapes.results import write_results_in_shape
+from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy

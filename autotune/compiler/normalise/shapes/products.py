@@ -1,14 +1,21 @@
-"""Products of a batch with one matrix that is repeated for each: one product of all rows."""
+"""Products in the form that vectors and fusion want.
+
+A batch with one matrix that is repeated for each becomes one product of all rows; a product with one column of an A
+that is stored ``(k, m)`` becomes sums down columns; and what is done to each element of a product that is reshaped
+first is done before, where it is part of the product.
+"""
 
 from dataclasses import dataclass
+from math import prod
 
 from mlir import ir
-from mlir.dialects import linalg
+from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker
-from autotune.compiler.normalise.emit import flat, unflat
+from autotune.compiler.normalise.convolution.channels_last import Body, is_elementwise
+from autotune.compiler.normalise.emit import dims, flat, generic, unflat
 
 ROWS = ((0, 1), (2,))
 BATCH, M, N, K = range(4)  # loops of a batch of products
@@ -158,10 +165,133 @@ def before_move(view: OperandView, move: ir.Operation) -> OperandView | None:
         return None
     source = {loop: d for d, loop in enumerate(reads) if loop is not None and before.type.shape[d] != 1}
     read = []
-    for dims in view.read:
-        moved = [source.get(loop) if (loop := written[d]) is not None else None for d in dims]
+    for copied in view.read:
+        moved = [source.get(loop) if (loop := written[d]) is not None else None for d in copied]
         kept = tuple(d for d in moved if d is not None)
         if kept and None in moved:
             return None
         read.append(kept)
     return OperandView(before, tuple(read))
+
+
+PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
+Groups = list[list[int]]
+
+
+def drop_one_column(module: ir.Module) -> None:
+    """Let a product of such an A and a B of one column be one with a vector, in place.
+
+        C[b, m, 0] += A[b, k, m] * B[b, k, 0]   ->   c[b, m] += A[b, k, m] * v[b, k]
+
+    Without the loop of one step, what is read lies side by side along the last loop that is written. Where A is stored
+    ``(m, k)``, it lies so along the sum, and the product stays as it is.
+    """
+    found = [op for op in every_op(module) if op.name in PRODUCTS and has_one_column(op)]
+    for op in found:
+        a, b, c = op.operands
+        maps = [dimensions(amap) for amap in indexing_maps(op)]
+        column = maps[2][-1]
+        count = len(maps[2]) + 1
+        left = [loop for loop in range(count) if loop != column]
+        with ir.InsertionPoint(op), op.location:
+            groups = [without(column, each) for each in maps]
+            taken = [flat(value, parts) for value, parts in zip((a, b, c), groups, strict=True)]
+            loops = dims(len(left))
+            reads = [
+                ir.AffineMap.get(len(left), 0, [loops[left.index(d)] for d in each if d is not None and d != column])
+                for each in maps
+            ]
+            iterators = ["parallel"] * (len(left) - 1) + ["reduction"]
+            result = generic(taken[:2], taken[2], reads, iterators, multiply_and_add)
+            whole = unflat(result, groups[2], op.results[0].type.shape)
+        op.results[0].replace_all_uses_with(whole)
+        op.erase()
+    if found:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def has_one_column(op: ir.Operation) -> bool:
+    """Tell whether a product of f32 has one column, several rows, and an A that is stored ``(k, m)``."""
+    kinds = {str(value.type.element_type) for value in op.operands}
+    a, _, c = (dimensions(amap) for amap in indexing_maps(op))
+    shape = list(op.results[0].type.shape)
+    return kinds == {"f32"} and shape[-1] == 1 and shape[-2] > 1 and a[-1] == c[-2]
+
+
+def without(loop: int | None, read: list[int | None]) -> Groups:
+    """Dimensions of an operand that belong together when that of a loop, which is 1, is none of its own any more."""
+    place = next((at for at, each in enumerate(read) if each == loop), None)
+    if place is None:
+        return [[at] for at in range(len(read))]
+    beside = place - 1 if place else 1
+    pair = sorted((place, beside))
+    return [pair if at == pair[0] else [at] for at in range(len(read)) if at != pair[1]]
+
+
+def multiply_and_add(x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
+    """What one step of a product adds."""
+    return arith.addf(total, arith.mulf(x, y))
+
+
+def reshape_after_elementwise(module: ir.Module) -> None:
+    """Let element-wise ops follow their product without a reshape in between, in place.
+
+        P[(b m), n] = product;  E[b, m, n] = P;  y[b, m, n] = f(E[b, m, n], bias[n], z[b, m, n])
+          ->   Y[(b m), n] = f(P[(b m), n], bias[n], Z[(b m), n]);  y[b, m, n] = Y
+
+    A reshape between the two would hide that they are neighbours.
+    """
+    moved: set[ir.Value] = set()
+    for op in every_op(module):
+        if op.name != "linalg.generic" or len(op.results) != 1 or not is_elementwise(op, len(op.results[0].type.shape)):
+            continue
+        groups = next((g for value in op.operands if (g := groups_behind_product(value, moved)) is not None), None)
+        reads = [collapsed(amap, groups) for amap in indexing_maps(op)] if groups is not None else []
+        plain = [read for read in reads if read is not None]
+        if groups is None or len(plain) < len(reads):
+            continue
+        *inputs, into = op.operands
+        loops, shape = dims(len(groups)), into.type.shape
+        maps = [ir.AffineMap.get(len(groups), 0, [loops[d] for d in read]) for read, _ in plain]
+        with ir.InsertionPoint(op), op.location:
+            taken = [flat(value, parts) for value, (_, parts) in zip(inputs, plain, strict=False)]
+            empty = tensor.empty([prod(shape[d] for d in group) for group in groups], into.type.element_type)
+            result = generic(taken, empty, maps, ["parallel"] * len(groups), Body(op).copy)
+            whole = unflat(result, groups, shape)
+        moved.add(result)
+        op.results[0].replace_all_uses_with(whole)
+        op.erase()
+    if moved:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def groups_behind_product(value: ir.Value, moved: set[ir.Value]) -> Groups | None:
+    """The dimensions that a product's result, or what `moved` holds, is split into; `None` of any other value."""
+    made_by = maker(value)
+    if made_by is None or made_by.name != "tensor.expand_shape":
+        return None
+    source = made_by.operands[0]
+    before = maker(source)
+    if source not in moved and (before is None or not linalg.isa_contraction_op(before)):
+        return None
+    return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(made_by.attributes["reassociation"])]
+
+
+def collapsed(amap: ir.AffineMap, groups: Groups) -> tuple[list[int], Groups] | None:
+    """How an operand is read once groups of loops are one each, and which of its dimensions become one for that.
+
+    `None` if it is read along a part of a group, or in another order.
+    """
+    read = dimensions(amap)
+    if None in read:
+        return None
+    loops: list[int] = []
+    parts: Groups = []
+    while (start := sum(map(len, parts))) < len(read):
+        number = next(i for i, group in enumerate(groups) if read[start] in group)
+        stop = start + len(groups[number])
+        if read[start:stop] != groups[number]:
+            return None
+        loops.append(number)
+        parts.append(list(range(start, stop)))
+    return loops, parts

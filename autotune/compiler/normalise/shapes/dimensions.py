@@ -1,12 +1,19 @@
-"""Dimensions of size 1: dropped, so that they stand between no two ops."""
+"""Dimensions: those of size 1 are dropped, and transposed or reshaped values are read and written where they lie.
+
+Dimensions of size 1 so stand between no two ops. Transposed operands of products are not transposed in every call.
+Results that are reshaped last are written where they are wanted, not copied there as another shape:
+
+    x = f(..);  materialize (expand_shape x) in out     ->   x = f(..);  materialize x in (collapse_shape out)
+    x = f(..);  materialize (collapse_shape x) in out   ->   x = f(..);  materialize x in (expand_shape out)
+"""
 
 from collections.abc import Sequence
 
 from mlir import ir
-from mlir.dialects import linalg, tensor
+from mlir.dialects import bufferization, linalg, memref, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.nests import indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker
 
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
@@ -99,3 +106,74 @@ def generalize(op: ir.Operation) -> None:
             linalg.yield_([block.arguments[0]])
     op.results[0].replace_all_uses_with(generic.results[0])
     op.erase()
+
+
+def read_in_place(module: ir.Module) -> None:
+    """Let products read operands of which the last two dimensions are swapped from before the swap, in place.
+
+        T[k, n] = W[n, k];  C[m, n] += A[m, k] * T[k, n]   ->   C[m, n] += A[m, k] * W[n, k]
+
+    A weight is then seen as one, and may be stored as its product reads it.
+    """
+    changed = False
+    for op in every_op(module):
+        if op.name.startswith("linalg.") and len(op.results) == 1 and linalg.isa_contraction_op(op):
+            for number in (0, 1):
+                changed |= read_before_swap(op, number)
+    if changed:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def read_before_swap(op: ir.Operation, number: int) -> bool:
+    """Let an operand of a product be read before the swap that makes it; tells whether there is one."""
+    made_by, maps = maker(op.operands[number]), indexing_maps(op)
+    if made_by is None or not swaps_last(made_by):
+        return False
+    amap = maps[number]
+    *lead, first, second = amap.results
+    maps[number] = ir.AffineMap.get(amap.n_dims, 0, [*lead, second, first])
+    op.operands[number] = made_by.operands[0]
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+    return True
+
+
+def swaps_last(op: ir.Operation) -> bool:
+    """Tell whether an op gives a tensor with its last two dimensions swapped, and does nothing else."""
+    if op.name not in ("linalg.transpose", "linalg.generic") or not moves_elements(op):
+        return False
+    read, written = map(dimensions, indexing_maps(op))
+    if len(written) < 2:
+        return False
+    *lead, first, second = written
+    return None not in written and len(set(written)) == len(written) and read == [*lead, second, first]
+
+
+def write_results_in_shape(module: ir.Module) -> None:
+    """Let results that are reshaped last be written to a view of their argument, in place."""
+    for op in [op for op in every_op(module) if op.name == "bufferization.materialize_in_destination"]:
+        value, out = op.operands
+        made_by = maker(value)
+        if made_by is None or made_by.name not in RESHAPES or not isinstance(out.type, ir.MemRefType):
+            continue
+        source = made_by.operands[0]
+        static = source.type.has_static_shape and value.type.has_static_shape
+        if not static or out.type.affine_map != ir.AffineMap.get_identity(out.type.rank):
+            continue
+        with ir.InsertionPoint(op), op.location:
+            view = view_of(out, made_by, source.type)
+            bufferization.materialize_in_destination(None, source, view, restrict=True, writable=True)
+        op.erase()
+        if not list(made_by.results[0].uses):
+            made_by.erase()
+
+
+def view_of(out: ir.Value, reshape: ir.Operation, like: ir.RankedTensorType) -> ir.Value:
+    """A memref in the shape that a tensor has before it is reshaped."""
+    kind = ir.MemRefType.get(like.shape, like.element_type)
+    groups = [
+        [ir.IntegerAttr(place).value for place in ir.ArrayAttr(group)]
+        for group in ir.ArrayAttr(reshape.attributes["reassociation"])
+    ]
+    if reshape.name == "tensor.expand_shape":
+        return memref.collapse_shape(kind, out, groups)
+    return memref.expand_shape(kind, out, groups, [], list(like.shape))
