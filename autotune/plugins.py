@@ -7,6 +7,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.payloads`` | `PayloadFactory`: a payload of parameters |
 | ``autotune.importers`` | `Importer` of files with the entry point's name as suffix |
 | ``autotune.dialects`` | `Dialect` of payload files |
+| ``autotune.readers`` | function, called ``dialect``, that reads payload files in a `Dialect` |
 | ``autotune.schedules`` | `Family` of schedules |
 | ``autotune.samplers`` | `autotune.tuning.samplers.sampler.SamplerKind`, chosen by ``--sampler`` |
 | ``autotune.lessons`` | function, called ``spaces``, from folders to what they teach samplers of a family |

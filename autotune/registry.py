@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.ops.dialect import Dialect
+from autotune.core.ops.dialect import Dialect, WrittenFunction
 from autotune.core.payload import Payload
 from autotune.core.plugs.comparator import Comparator
 from autotune.core.plugs.family import Baseline, Family
@@ -29,6 +29,7 @@ T = TypeVar("T")
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS = "autotune.comparators"
 IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
+READERS, WRITTEN = "autotune.readers", "dialect"
 VERBS, OPTIONS, SECTIONS = "autotune.verbs", "autotune.options", "autotune.sections"
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
@@ -44,7 +45,7 @@ METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites"
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)
 # Groups of which nobody names a member.
 USED_BY_SEARCHES = (REWRITERS, REWRITES, RIVALS, SAMPLERS, LESSONS)
-UNNAMED = (VERBS, OPTIONS, SECTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, *USED_BY_SEARCHES)
+UNNAMED = (READERS, VERBS, OPTIONS, SECTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, *USED_BY_SEARCHES)
 
 
 def groups() -> tuple[str, ...]:
@@ -127,6 +128,20 @@ def dialect_of(text: str) -> Dialect | None:
         if f"{name}." in text and re.search(rf"(?<![\w.@%#!$-]){name}\.[a-z_]+\"?\(", re.sub("//.*", "", text)):
             return cast(Dialect, point.load())
     return None
+
+
+def dialect_reader() -> Callable[[str, str, str, str], WrittenFunction]:
+    """What reads a file in a dialect, given its path, the dialect's name and definition, and the text.
+
+    Raises:
+        PayloadError: None is installed.
+    """
+    points = registered(READERS)
+    if WRITTEN not in points:
+        raise PayloadError(
+            f"a payload in a dialect needs an entry point of {READERS}, there is none; write it in linalg"
+        )
+    return cast(Callable[..., WrittenFunction], points[WRITTEN].load())
 
 
 def suffix_of(spec: str) -> str:

@@ -135,6 +135,13 @@ def test_code_of_others_is_refused_where_nothing_makes_such(bare):
     assert len(said.splitlines()) == 1
 
 
+def test_a_file_in_a_dialect_is_refused_where_nothing_reads_such(bare):
+    (bare / "work" / "m.mlir").write_text("func.func @m(%x: tensor<2xf32>) { %y = gpt.gelu(%x) return %y }")
+    said = run_in(bare, "tune", "m.mlir", code=2)
+    assert "a payload in a dialect needs an entry point of autotune.readers" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_engine_tunes_without_what_plugs_into_sweeps(tmp_path):
     assert {"rules", "cost_model", "affine"} <= set(OF_TUNING) < set(FEATURES)
     install_without(OF_TUNING, tmp_path)

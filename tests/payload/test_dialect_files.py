@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from payload_support import Program
 
-from autotune.compiler.tasks.dialect_file import read_written
 from autotune.compiler.tasks.partition import partition
+from autotune.contrib.dialect.reading import read_written
 from autotune.core.errors import PayloadError
 from autotune.reports.show import show
 from autotune.worker.loading.reading import open_payload, read_apart

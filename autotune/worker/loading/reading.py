@@ -20,7 +20,6 @@ from autotune.compiler.lowering.stages import Stage
 from autotune.compiler.lowering.stages import compile_to as compile_here
 from autotune.compiler.script.instantiate import concrete_sequences, concrete_text
 from autotune.compiler.script.parametric import read_open_script
-from autotune.compiler.tasks.dialect_file import read_written
 from autotune.compiler.tasks.partition import partition as partition_here
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.compiler.tasks.payload_folder import load_payload_folder
@@ -32,7 +31,7 @@ from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.imported import DESCRIPTION, TEXT
 from autotune.core.scripts.parametric import ChosenScript, OpenScript
-from autotune.registry import dialect_of, is_importable, is_registered, load_payload, may_open_file
+from autotune.registry import dialect_of, dialect_reader, is_importable, is_registered, load_payload, may_open_file
 from autotune.worker.isolation.limits import READ_SECONDS, SCRIPT_SECONDS, read_seconds
 from autotune.worker.loading.imports import import_once
 from autotune.worker.loading.paths import remember
@@ -168,7 +167,7 @@ def open_text(path: str) -> Payload:
     """
     text = read_text(path, MOST_BYTES, "a payload file must be readable MLIR text", PayloadError)
     if (dialect := dialect_of(text)) is not None:
-        work = partial(read_written, path, dialect.name, dialect.definition)
+        work = partial(dialect_reader(), path, dialect.name, dialect.definition)
         written = read_apart(work, text, path, PayloadError, seconds=read_seconds(text))
         return dialect.payload(path, written)
     return bare(read_apart(partial(read_payload, path), text, path, PayloadError, seconds=read_seconds(text)))

@@ -10,7 +10,7 @@ from autotune.compiler.ir.arguments import HIGH, LOW, ROLE, number_of, said_of
 from autotune.compiler.ir.limits import text_fault
 from autotune.compiler.ir.module import context, parse, symbol
 from autotune.compiler.tasks.payload_file import check, only_public_function
-from autotune.compiler.tasks.short_form import complete
+from autotune.contrib.dialect.short_form import complete
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.ops.dialect import (
     RUNTIME,

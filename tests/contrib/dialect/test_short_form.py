@@ -2,7 +2,7 @@
 
 import pytest
 
-from autotune.compiler.tasks.short_form import complete
+from autotune.contrib.dialect.short_form import complete
 
 TENSOR = "tensor<4x6xf32>"
 
