@@ -24,6 +24,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.payload_stages`` | `PayloadStage` of `show` |
 | ``autotune.sections`` | `PageSection` of `report`, with an option of its name |
 | ``autotune.lists`` | `Listing` for `list` |
+| ``autotune.facts`` | `MachineFact` for `doctor`, by its label |
 | ``autotune.modules`` | module that is ``autotune.NAME`` then |
 | ``autotune.writers`` | function that writes a family's schedule of a task as a script |
 
@@ -44,6 +45,7 @@ from autotune.core.plugs.verb import (
     LAB,
     Arguments,
     Listing,
+    MachineFact,
     PageSection,
     PayloadStage,
     ShownStage,
@@ -66,6 +68,7 @@ __all__ = [
     "Family",
     "Importer",
     "Listing",
+    "MachineFact",
     "OpenRivals",
     "PageSection",
     "Payload",

@@ -33,6 +33,7 @@ READERS, WRITTEN = "autotune.readers", "dialect"
 VERBS, OPTIONS, SECTIONS = "autotune.verbs", "autotune.options", "autotune.sections"
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
+FACTS = "autotune.facts"
 SAMPLERS = "autotune.samplers"
 LESSONS, SPACES = "autotune.lessons", "spaces"
 REWRITES = "autotune.rewrites"  # of compiled code
@@ -45,7 +46,7 @@ METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites"
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)
 # Groups of which nobody names a member.
 USED_BY_SEARCHES = (REWRITERS, REWRITES, RIVALS, SAMPLERS, LESSONS)
-UNNAMED = (READERS, VERBS, OPTIONS, SECTIONS, PAYLOAD_STAGES, STAGES, LISTS, WRITERS, *USED_BY_SEARCHES)
+UNNAMED = (READERS, VERBS, OPTIONS, SECTIONS, PAYLOAD_STAGES, STAGES, LISTS, FACTS, WRITERS, *USED_BY_SEARCHES)
 
 
 def groups() -> tuple[str, ...]:

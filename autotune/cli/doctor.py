@@ -114,6 +114,14 @@ def show_members(found: "Sequence[MemberDiagnosis]") -> None:
     show_sentence(console, f"{plural(len(found), 'slot')}, {used} can be used")
 
 
+def facts_of_features() -> dict[str, str]:
+    """What plug-ins say of this machine, a line each by its label."""
+    from autotune.core.plugs.verb import MachineFact
+    from autotune.registry import FACTS, loaded_points
+
+    return {point.name: fact.describe() for point, fact in loaded_points(FACTS, MachineFact, complain)}
+
+
 def show_diagnosis(found: "Diagnosis") -> None:
     """Print what this machine is, what is missing, and what would make numbers steadier."""
     from autotune.cli.layout import show_facts, show_sentence
@@ -145,7 +153,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
         "compiler": found.compiler,
         "fingerprint": m.fingerprint,
     }
-    show_facts(console, facts)
+    show_facts(console, facts | facts_of_features())
     for sentence in found.missing:
         show_sentence(console, f"missing: {sentence}")
     for sentence in found.advice:

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.matmul import GpuMatmul
+from autotune.contrib.gpu.rows import GpuRows
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 
@@ -33,7 +34,7 @@ class GpuFamily(Protocol):
         ...
 
 
-FAMILIES: tuple[GpuFamily, ...] = (GpuMatmul(),)
+FAMILIES: tuple[GpuFamily, ...] = (GpuMatmul(), GpuRows())
 
 
 def covering(task: Task) -> GpuFamily | None:

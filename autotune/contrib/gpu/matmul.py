@@ -13,12 +13,12 @@ from math import gcd
 
 from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.script import GpuScript, widest_vector
+from autotune.contrib.gpu.tiles import F32_BYTES, divisors, nearest
 from autotune.core.errors import ScheduleError
 from autotune.core.ops.loop_nest import Contraction
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 
-F32_BYTES = 4
 BLOCKS, STEPS, TILES = (1, 2, 4, 8, 16, 32, 64, 128), (4, 8, 16, 32), (1, 2, 4, 8)
 MOST_SUMS = 64  # of a thread, each in a register
 MOST_UNROLLED = 4  # steps of k in the body of the innermost loop
@@ -121,24 +121,6 @@ def contraction_of(task: Task) -> Contraction:
     if task.contraction is None:
         raise ScheduleError(f"a task must be a product, {task.tag} is not; check `covers` first")
     return task.contraction
-
-
-def divisors(size: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """Tiles of a size: those wanted that divide it, and the largest divisors that are no larger than any of them.
-
-    Example:
-        >>> divisors(64, (4, 8, 16)), divisors(15, (4, 8, 16)), divisors(127, (4, 8))
-        ((4, 8, 16), (1, 3, 5, 15), (1,))
-    """
-    plain = tuple(tile for tile in wanted if size % tile == 0)
-    if len(plain) > 1 or plain == (size,):
-        return plain
-    return tuple(tile for tile in range(1, min(size, max(wanted)) + 1) if size % tile == 0)
-
-
-def nearest(values: list[int], wanted: int) -> int:
-    """The value nearest to one that is wanted, of two the larger."""
-    return min(values, key=lambda value: (abs(value - wanted), -value))
 
 
 def block_threads(config: Config) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
-from autotune.plugins import Arguments, Listing, VerbOption, option
+from autotune.plugins import Arguments, Listing, MachineFact, VerbOption, option
 from autotune.store.places import OUTPUT, slug
 
 if TYPE_CHECKING:
@@ -136,7 +136,17 @@ def summaries() -> dict[str, str]:
     return {VULKAN.name: VULKAN.summary}
 
 
+def describe_lavapipe() -> str:
+    """Whether kernels can be verified here, or what is missing."""
+    from autotune.contrib.gpu.vulkan import find_lavapipe, missing_parts, way_out
+
+    if missing := missing_parts():
+        return f"none for `tune --target vulkan`, {', '.join(missing)} missing; {way_out()}"
+    return f"lavapipe for `tune --target vulkan`, {find_lavapipe().driver}"
+
+
 DEVICES = Listing(summaries)
+FACT = MachineFact(describe_lavapipe)
 TUNE = VerbOption(
     "tune",
     (

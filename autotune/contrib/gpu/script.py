@@ -4,7 +4,7 @@ Buffers come early: handles of loops then live to the end, where they are unroll
 """
 
 from autotune.core.scripts.marks import TAG
-from schedules.moves import ANY, Script
+from schedules.moves import ANY, Script, annotate, shrink_empties
 
 WORKGROUP = 3  # memory space, as Vulkan and NVIDIA's both take it
 VECTORS = (4, 3, 2, 1)  # lengths that SPIR-V has
@@ -145,9 +145,44 @@ class GpuScript(Script):
             f'{{memory_space = {WORKGROUP} : i64, memcpy_op = "linalg.copy", alloc_op = "memref.alloc"}} : {ANY}'
         )
 
-    def bufferize(self) -> None:
-        """Tensors become buffers, `%b`."""
-        self.emit(f"transform.bufferization.eliminate_empty_tensors %m : {ANY}")
+    def marked(self, attribute: str, number: int) -> str:
+        """The op that was annotated with a number, once there are buffers."""
+        return self.result("op", f"transform.structured.match attributes{{{attribute} = {number} : i64}} in %b")
+
+    def keep_in_workgroup(self) -> None:
+        """Put what ops of a block leave to each other in workgroup memory."""
+        shrink_empties(self, "%m")
+        self.tidy("%m")
+        empties, allocs, same = (self.fresh(stem) for stem in ("empties", "allocs", "allocs"))
+        empty, alloc = ('!transform.op<"tensor.empty">', '!transform.op<"bufferization.alloc_tensor">')
+        self.emit(f'{empties} = transform.structured.match ops{{["tensor.empty"]}} in %m : ({ANY}) -> {empty}')
+        move = "transform.bufferization.empty_tensor_to_alloc_tensor"
+        self.emit(f"{allocs} = {move} {empties} : ({empty}) -> {alloc}")
+        self.emit(f"{same} = transform.cast {allocs} : {alloc} to {ANY}")
+        annotate(self, same, "memory_space", WORKGROUP)
+
+    def share(self, op: str, tile: list[int]) -> None:
+        """Share an op among the threads of a block, counted along all axes; those that are too many do nothing.
+
+        Args:
+            op: The op, which is consumed.
+            tile: Sizes of a thread's tile, 0 for a dimension that is not shared.
+        """
+        count = sum(size > 0 for size in tile)
+        mapping = ", ".join(f"#gpu.thread<linear_dim_{number}>" for number in reversed(range(count)))
+        self.emit(
+            f"{self.fresh('tile')}, {self.fresh('all')} = transform.structured.tile_using_forall {op} "
+            f"tile_sizes {tile} (mapping = [{mapping}]) : ({ANY}) -> ({ANY}, {ANY})"
+        )
+
+    def bufferize(self, *, in_place: bool = True) -> None:
+        """Tensors become buffers, `%b`.
+
+        Args:
+            in_place: Whether ops write to where their result is wanted.
+        """
+        if in_place:
+            self.emit(f"transform.bufferization.eliminate_empty_tensors %m : {ANY}")
         self.tidy("%m")
         self.emit(
             "%b = transform.bufferization.one_shot_bufferize layout{IdentityLayoutMap} %m "

@@ -105,6 +105,17 @@ class Listing:
     lines: Callable[[], dict[str, str]]
 
 
+@dataclass(frozen=True)
+class MachineFact:
+    """What a plug-in knows of this machine, a line of `doctor`: an entry point of ``autotune.facts`` by its label.
+
+    Attributes:
+        describe: Gives the line: what there is, or what is missing and what brings it.
+    """
+
+    describe: Callable[[], str]
+
+
 def option(name: str, annotation: object, default: object) -> inspect.Parameter:
     """A parameter of `VerbOption`.
 

@@ -14,6 +14,7 @@ from autotune.contrib.gpu.examine import KernelCall, arrays_of, draw, judge, run
 from autotune.contrib.gpu.interpret import interpret
 from autotune.contrib.gpu.kernel import KernelSource, make_kernel, read_kernel
 from autotune.contrib.gpu.model import estimate
+from autotune.contrib.gpu.options import describe_lavapipe
 from autotune.contrib.gpu.shadow import Shadow, ThreadAccess
 from autotune.contrib.gpu.tune import only_task
 from autotune.core.errors import CompileError, KernelError, MachineError, PayloadError
@@ -49,15 +50,33 @@ def run_of(spec, config=None, dropped=()):
         ("matmul,m=7,n=13,k=11", {"thread_m": 1}),
         ("matmul,m=1,n=1,k=1", {}),
         ("matmul,m=33,n=5,k=17", {"staged": False}),
+        ("matmul,m=6,n=10,k=7,transpose_b=1", {}),
+        ("batch_matmul,batch=2,m=6,n=5,k=3", {"rows": 2}),
+        ("softmax,rows=12,cols=40", {"across": 8}),
+        ("softmax,rows=7,cols=11", {"across": 11, "strided": False}),
+        ("layer_norm,rows=6,cols=10", {"strided": False}),
+        ("gelu,rows=5,cols=1", {}),
+        ("attention,heads=2,seq=9,d=4,causal=1", {}),
     ],
 )
-def test_products_of_any_size_are_right_thread_by_thread(spec, config):
+def test_kernels_of_any_size_are_right_thread_by_thread(spec, config):
     kernel, run, verdict = run_of(spec, config)
     assert not run.race
     assert verdict.outcome == "ok"
     assert run.blocks == kernel.blocks
-    payload = load_payload(spec)
-    assert run.counts.fused * 32 * kernel.blocks >= payload.flops / 2
+
+
+def test_operations_are_counted():
+    kernel, run, _ = run_of("matmul,m=32,n=16,k=24", SQUARE)
+    assert run.counts.fused * 32 * kernel.blocks >= load_payload("matmul,m=32,n=16,k=24").flops / 2
+    assert run.counts.special == 0
+
+
+def test_a_softmax_whose_sums_are_not_waited_for_races():
+    barriers = make_kernel(source_of("softmax,rows=4,cols=16", {"across": 8})[1]).barriers
+    races = [bool(run_of("softmax,rows=4,cols=16", {"across": 8}, (number,))[1].race) for number in range(barriers)]
+    assert sum(races) >= 3
+    assert run_of("softmax,rows=4,cols=16", {"across": 8}, tuple(range(barriers)))[1].race
 
 
 def test_each_barrier_that_is_dropped_is_a_race_unless_another_one_follows():
@@ -208,7 +227,7 @@ def test_what_has_no_kernel_is_refused_in_a_sentence():
     with pytest.raises(PayloadError, match="must be one task, nano has"):
         only_task(load_payload("nano"))
     with pytest.raises(PayloadError, match="is none of them; leave --target out"):
-        only_task(load_payload("embedding"))
+        only_task(load_payload("embedding,rows=4,cols=4,vocab=8"))
     assert find_device("vulkan") is VULKAN
 
 
@@ -216,6 +235,7 @@ def test_a_machine_without_lavapipe_is_told_what_to_install(monkeypatch, tmp_pat
     monkeypatch.setattr(vulkan, "library", lambda name: None)
     with pytest.raises(MachineError, match=r"libvulkan_lvp\.so, libvulkan\.so\.1.*apt-get install mesa-vulkan-drivers"):
         vulkan.find_lavapipe()
+    assert describe_lavapipe().startswith("none for `tune --target vulkan`, libvulkan_lvp.so")
 
 
 @needs_lavapipe

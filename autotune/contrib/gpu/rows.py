@@ -1,0 +1,151 @@
+"""What goes along rows on a GPU: softmax, layer norm, attention, element-wise ops; some rows a block, one kernel.
+
+    for block of rows:                                    what lies between ops is in workgroup memory
+      m = max x      a thread a row
+      e = exp x - m  threads along rows and columns       a barrier behind each
+      s = sum e      a thread a row
+      y = e / s      threads along rows and columns
+
+A product is an op as any other here: a thread sums an element of it, in memory, and its operands are not staged.
+"""
+
+from dataclasses import dataclass
+
+from autotune.contrib.gpu.device import Device
+from autotune.contrib.gpu.script import GpuScript
+from autotune.contrib.gpu.tiles import F32_BYTES, divisors, nearest
+from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Member, Task
+from schedules import moves
+from schedules.group import find_members, fuse, fuse_members
+
+ROWS, ACROSS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32, 64, 128, 256)
+MOST_RANK = 3  # dimensions of a grid
+MARK = "autotune.gpu_member"  # which member an op is, once all of them are buffers
+
+
+@dataclass(frozen=True)
+class GpuRows:
+    """The family of ops that share rows, whatever each does along its own columns."""
+
+    name: str = "rows"
+
+    def covers(self, task: Task) -> bool:
+        """Ops of known sizes and places, whose rows are all those of the root."""
+        members = members_of(task)
+        if task.gathers or task.grows or any(each.lanes or each.counts for each in members):
+            return False
+        lead = rows_of(task)
+        return 1 <= len(lead) <= MOST_RANK and all(is_along(member.nest, lead) for member in members)
+
+    def space(self, task: Task, device: Device) -> Space:
+        """Rows of a block, threads along a row, and whether neighbouring threads take neighbouring columns."""
+        rows, columns = rows_of(task)[-1], columns_of(task.nest, len(rows_of(task)))
+
+        def fits_block(config: Config) -> bool:
+            return int(config["rows"]) * int(config["across"]) <= device.threads
+
+        def fits_memory(config: Config) -> bool:
+            return workgroup_bytes(task, int(config["rows"])) <= device.workgroup_bytes
+
+        return Space(
+            (
+                Knob("rows", divisors(rows, ROWS)),
+                Knob("across", divisors(columns, ACROSS)),
+                Knob("strided", (True, False)),
+            ),
+            (
+                Constraint(f"a block has at most {device.threads} threads", fits_block),
+                Constraint(f"workgroup memory of a block is at most {device.workgroup_bytes} bytes", fits_memory),
+            ),
+        )
+
+    def default(self, task: Task, device: Device) -> Config:
+        """A few rows a block and a warp a row, as far as the sizes allow."""
+        space = self.space(task, device)
+        values = {knob.name: [int(value) for value in knob.values] for knob in space.knobs}
+        config = {"rows": nearest(values["rows"], 4), "across": nearest(values["across"], 32), "strided": True}
+        return config if space.broken_law(config) is None else next(space.configs())
+
+    def build(self, task: Task, config: Config, device: Device) -> str:
+        """The whole transform script of a config."""
+        script, members = GpuScript(), members_of(task)
+        rows, lead = int(config["rows"]), len(rows_of(task))
+        op = script.match(task.tag)
+        handles, fills = find_members(script, members, op)
+        if members[0].filled is not None:
+            fills[0] = moves.producer(script, op, members[0].filled)
+        handles[0], blocks = script.tile_blocks(op, [*[1] * (lead - 1), rows])
+        loops = [blocks]
+        fuse_members(script, handles, fills, loops)
+        if fills[0]:
+            fills[0] = fuse(script, fills[0], loops)
+        for number, (handle, fill) in enumerate(zip(handles, fills, strict=True)):
+            moves.annotate(script, handle, MARK, number)
+            if fill:
+                moves.annotate(script, fill, MARK, number + len(members))
+        script.keep_in_workgroup()
+        script.bufferize(in_place=False)
+        for number, member in enumerate(members):
+            columns = columns_of(member.nest, lead)
+            if fills[number]:
+                share_columns(script, script.marked(MARK, number + len(members)), lead, columns, config)
+            share_columns(script, script.marked(MARK, number), lead, columns, config)
+        script.launch([rows * int(config["across"]), 1, 1])
+        return script.text
+
+
+def share_columns(script: GpuScript, op: str, lead: int, columns: int, config: Config) -> None:
+    """Share an op among threads: a row each, or some along every row where it has columns. Consumes `op`.
+
+    Args:
+        script: Script that ops are appended to.
+        op: The op.
+        lead: Dimensions of its rows.
+        columns: Columns, 1 for none.
+        config: Value of every knob.
+    """
+    a_row = [*[0] * (lead - 1), 1]
+    if columns == 1:
+        script.share(op, a_row)
+        return
+    across = max(step for step in range(1, int(config["across"]) + 1) if columns % step == 0)
+    if config["strided"] and across < columns:
+        op = script.tile_for(op, [*[0] * lead, across])
+    script.share(op, [*a_row, 1 if config["strided"] else columns // across])
+
+
+def members_of(task: Task) -> tuple[Member, ...]:
+    """The ops of a task, the root first."""
+    return task.members or (Member(task.nest, filled=task.filled),)
+
+
+def rows_of(task: Task) -> tuple[int, ...]:
+    """Sizes of the rows that all ops of a task share: parallel loops of its root but for the last of several."""
+    parallel = parallel_sizes(task.nest)
+    return parallel[:-1] if len(parallel) > 1 else parallel
+
+
+def parallel_sizes(nest: LoopNest) -> tuple[int, ...]:
+    """Sizes of the parallel loops."""
+    return tuple(size for size, kind in zip(nest.sizes, nest.iterators, strict=True) if kind == "parallel")
+
+
+def is_along(nest: LoopNest, lead: tuple[int, ...]) -> bool:
+    """Whether an op has rows of some sizes, then columns or none, and then what it sums."""
+    parallel = parallel_sizes(nest)
+    in_order = nest.iterators == ("parallel",) * len(parallel) + ("reduction",) * len(nest.reduced)
+    return in_order and parallel[: len(lead)] == lead and len(parallel) <= len(lead) + 1
+
+
+def columns_of(nest: LoopNest, lead: int) -> int:
+    """Columns of an op behind dimensions of its rows; 1 where it has none."""
+    parallel = parallel_sizes(nest)
+    return parallel[lead] if len(parallel) > lead else 1
+
+
+def workgroup_bytes(task: Task, rows: int) -> int:
+    """Bytes that ops leave to others in a block of some rows."""
+    lead = len(rows_of(task))
+    return F32_BYTES * rows * sum(columns_of(member.nest, lead) for member in task.members[1:])
