@@ -30,6 +30,7 @@ from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_origins import drop_settings, name_places
 from payload.importers.pt2_scan import multiply_along, sum_along
+from payload.importers.pt2_sizes import at_sizes
 from payload.importers.pt2_softmax import write_guards
 from payload.importers.pt2_values import (
     arrange_kernel,
@@ -58,7 +59,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     """
     say_stage(f"importing {path.name}: reading it, with PyTorch")
     exported = load_exported(path)
-    program = decomposed(exported)
+    program = decomposed(at_sizes(exported, sizes))
     weights = weights_of(program)
     graph, more = fold_constants(program.graph_module, held_by(program))
     weights |= more
@@ -67,7 +68,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_guards(graph)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
     for node in inputs:
-        check_fixed(node)
+        check_tensor(node)
     places = places_of(graph)
     given = [argument_of(node, places) for node in inputs]
     kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
@@ -178,19 +179,17 @@ def held_by(program: "ExportedProgram") -> dict[str, Any]:
     return {place: everything[name] for place, name in names.items()}
 
 
-def check_fixed(node: Any) -> None:  # noqa: ANN401 - a node of torch.fx
-    """Refuse an input of open sizes.
+def check_tensor(node: Any) -> None:  # noqa: ANN401 - a node of torch.fx
+    """Refuse an input that is no tensor.
 
     Raises:
-        UnsupportedError: Sizes are open, or the input is no tensor.
+        UnsupportedError: The input is none.
     """
     import torch  # noqa: PLC0415
 
     value = node.meta["val"]
     if not isinstance(value, torch.Tensor):
         raise UnsupportedError(f"input {node.name} must be a tensor, it is {value!r}; make it a constant of the model")
-    if not all(isinstance(size, int) for size in value.shape):
-        raise UnsupportedError(f"input {node.name} must have fixed sizes, it has {tuple(value.shape)}; export it so")
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401

@@ -4,8 +4,8 @@ The first one, in float64, computes what the importer made of it: decomposed, co
 written otherwise.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,21 +31,34 @@ def run_program(program: "ExportedProgram", inputs: Sequence[Array], *, exact: b
         exact: Compute in float64 instead of the program's own dtypes.
     """
     import torch  # noqa: PLC0415 - comes with an extra
-    from torch.utils._pytree import tree_leaves, tree_unflatten  # noqa: PLC0415
 
     targets = [node.target for node in program.graph_module.graph.nodes if node.op == "call_function"]
     if any(torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) for target in targets):
         return None
     tensors = (to_torch(each.astype("float64") if exact and each.dtype == "float32" else each) for each in inputs)
-    given = list(call_arguments(program, tensors))
     try:
-        arguments, keywords = tree_unflatten(given, program.call_spec.in_spec)
         with torch.no_grad():
             module = program.module()
-            found = (module.double() if exact else module)(*arguments, **keywords)
+            return call_program(program, module.double() if exact else module, tensors)
     except Exception:  # an op that this machine's build lacks, a guard on its inputs
         return None
-    return [to_numpy(each.detach()) for each in tree_leaves(found) if isinstance(each, torch.Tensor)]
+
+
+def call_program(program: "ExportedProgram", module: Any, tensors: Iterable[Any]) -> list[Array]:  # noqa: ANN401
+    """Results that a program's module gives for tensors.
+
+    Args:
+        program: The program.
+        module: What `ExportedProgram.module` gave.
+        tensors: Inputs, in order.
+    """
+    import torch  # noqa: PLC0415 - comes with an extra
+    from torch.utils._pytree import tree_leaves, tree_unflatten  # noqa: PLC0415
+
+    given = list(call_arguments(program, tensors))
+    arguments, keywords = tree_unflatten(given, program.call_spec.in_spec)
+    found = tree_leaves(module(*arguments, **keywords))
+    return [to_numpy(each.detach()) for each in found if isinstance(each, torch.Tensor)]
 
 
 def check_program(

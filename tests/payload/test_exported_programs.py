@@ -58,6 +58,7 @@ MODELS = {
     "bfloat": lambda: (nn.Sequential(nn.Linear(20, 24), nn.ReLU()).bfloat16(), torch.randn(8, 20).bfloat16()),
 }
 
+OPEN = {"linear": (0,)}  # axes that are exported open, and imported at the size of the example
 
 SMALL = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2}
 NAMED = {  # models of the zoo, at small sizes
@@ -73,10 +74,12 @@ def worker():
         yield running
 
 
-def imported(folder, model, example):
-    path = folder / "model.pt2"
-    torch.export.save(torch.export.export(model.eval(), (example,)), path)
-    import_model(str(path), folder / "model")
+def imported(folder, model, example, open_axes=()):
+    path, axes = folder / "model.pt2", dict.fromkeys(open_axes, torch.export.Dim.DYNAMIC)
+    program = torch.export.export(model.eval(), (example,), dynamic_shapes=(axes,) if axes else None)
+    torch.export.save(program, path)
+    (name,) = program.graph_signature.user_inputs
+    import_model(",".join([str(path), *(f"{name}.{axis}={example.shape[axis]}" for axis in axes)]), folder / "model")
     return open_payload(str(folder / "model"))
 
 
@@ -90,7 +93,7 @@ def agree(payload, worker):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_agrees_with_pytorch_by_default_configs(name, tmp_path, worker):
     torch.manual_seed(0)
-    agree(imported(tmp_path, *MODELS[name]()), worker)
+    agree(imported(tmp_path, *MODELS[name](), OPEN.get(name, ())), worker)
 
 
 @pytest.mark.parametrize("name", NAMED)

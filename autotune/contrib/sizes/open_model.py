@@ -12,7 +12,8 @@ from autotune.contrib.sizes.bounds import Bounds, Sizes
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Array
 
-SUFFIX = ".onnx"
+ONNX, PROGRAM = ".onnx", ".pt2"
+PACKAGES = {ONNX: ("onnx", "import"), PROGRAM: ("torch", "torch")}  # what reads a file, and the extra that brings it
 FATAL_ONLY = 4  # severity of what ONNX Runtime logs
 
 
@@ -85,11 +86,7 @@ class OnnxModel:
                 self._session = open_runtime(self._path)
             return [np.asarray(array) for array in self._session.run(None, dict(inputs))]
         except Exception as error:  # either runtime raises whatever it does
-            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
-            why = " ".join(str(error).split())[:200]
-            raise PayloadError(
-                f"{self._path.name} must run at all sizes within the bounds, not at {shapes}: {why}"
-            ) from error
+            raise not_run(self._path, inputs, error) from error
 
 
 def open_runtime(path: Path) -> Any:  # noqa: ANN401 - of a library without types
@@ -145,20 +142,100 @@ def check_names(path: Path, inputs: Sequence[OpenInput], bounds: Sequence[Bounds
         )
 
 
+class ExportedModel:
+    """A program of `torch.export`, run by PyTorch.
+
+    Args:
+        path: The file.
+        bounds: What the user says of its open dimensions.
+
+    Raises:
+        PayloadError: The file is none, leaves other dimensions open, or was exported for less.
+    """
+
+    def __init__(self, path: Path, bounds: Sequence[Bounds]) -> None:
+        from payload.importers.linalg import UnsupportedError
+        from payload.importers.pt2_sizes import open_sizes, symbol_of, tensors_of
+        from payload.programs import load_program
+
+        try:
+            self._program = load_program(path)
+            symbols = open_sizes(self._program)
+        except UnsupportedError as error:
+            raise PayloadError(f"{path} cannot be imported: {error}") from error
+        except Exception as error:  # zip files, pickles and versions each raise their own
+            why = " ".join(str(error).split())[:200]
+            raise PayloadError(f"a model must be a program that torch.export saved, {path} is none: {why}") from error
+        found = []
+        for name, tensor in tensors_of(self._program).items():
+            named = [symbols.get(symbol_of(size)) for size in tensor.shape]
+            axes = {each.name: axis for axis, each in enumerate(named) if each is not None}
+            if len(axes) < sum(each is not None for each in named):
+                raise PayloadError(f"input {name} must have each open dimension once; export it so")
+            shape = tuple(0 if each else int(size) for each, size in zip(named, tensor.shape, strict=True))
+            found.append(OpenInput(name, axes, shape, dtype_of(tensor)))
+        self.inputs = tuple(found)
+        check_names(path, self.inputs, bounds)
+        ranges = {each.name: each for each in symbols.values()}
+        for each in bounds:
+            known = ranges[each.name]
+            if each.low < known.low or each.high > known.high:
+                raise PayloadError(
+                    f"{each.name} must lie in {known.low}..{known.high}, as {path.name} was exported, got "
+                    f"{each.low}..{each.high}; give --dim {each.name}={known.low}..{min(each.high, known.high)}"
+                )
+        self._path, self._module = path, self._program.module()
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Results of inputs of any size, in order.
+
+        Raises:
+            PayloadError: PyTorch does not compute them.
+        """
+        import torch
+
+        from payload.importers.pt2_eager import call_program
+        from payload.importers.pt2_values import to_torch
+
+        try:
+            with torch.no_grad():
+                return call_program(self._program, self._module, [to_torch(inputs[e.name]) for e in self.inputs])
+        except Exception as error:  # every op of PyTorch raises its own
+            raise not_run(self._path, inputs, error) from error
+
+
+def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401 - of PyTorch
+    """NumPy's dtype of a tensor."""
+    import torch
+
+    from payload.importers.pt2_values import to_numpy
+
+    return to_numpy(torch.empty(0, dtype=tensor.dtype)).dtype
+
+
+def not_run(path: Path, inputs: Mapping[str, Array], error: Exception) -> PayloadError:
+    """The error of a model that its own runtime does not compute."""
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
+    why = " ".join(str(error).split())[:200]
+    return PayloadError(f"{path.name} must run at all sizes within the bounds, not at {shapes}: {why}")
+
+
 def open_model(path: Path, bounds: Sequence[Bounds]) -> OpenModel:
     """A model whose sizes are open.
 
     Raises:
         PayloadError: The file is of another kind, is missing, or leaves other dimensions open.
     """
-    if path.suffix != SUFFIX:
+    if path.suffix not in PACKAGES:
         raise PayloadError(
-            f"--dim needs a model whose open dimensions have names, {SUFFIX}, got {path.name}; export it as ONNX"
+            f"--dim needs a model that leaves sizes open, {ONNX} or {PROGRAM}, got {path.name}; export it as ONNX"
         )
     if not path.is_file():
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
-    if find_spec("onnx") is None:
+    package, extra = PACKAGES[path.suffix]
+    if find_spec(package) is None:
         raise PayloadError(
-            f"to import {path} onnx must be installed, it is not; run pip install 'mlir-schedule-autotune[import]'"
+            f"to import {path} {package} must be installed, it is not; "
+            f"run pip install 'mlir-schedule-autotune[{extra}]'"
         )
-    return OnnxModel(path, bounds)
+    return OnnxModel(path, bounds) if path.suffix == ONNX else ExportedModel(path, bounds)
