@@ -14,6 +14,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |
+| ``autotune.servers`` | `autotune.store.server.Servers`, called ``postgres``: stores on a database server |
 | ``autotune.rivals`` | `Rivals`, called ``code``: code of others, which competes with schedules |
 | ``autotune.techniques`` | tuple of `Technique`, which `explain` ablates |
 | ``autotune.baselines`` | `Baseline`, a pipeline to race against |

@@ -39,6 +39,7 @@ LESSONS, SPACES = "autotune.lessons", "spaces"
 REWRITES = "autotune.rewrites"  # of compiled code
 REWRITERS, RULES = "autotune.rewriters", "rules"
 RIVALS, CODE = "autotune.rivals", "code"
+SERVERS, POSTGRES = "autotune.servers", "postgres"
 PRECISIONS = "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
@@ -46,7 +47,8 @@ METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites"
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)
 # Groups of which nobody names a member.
 USED_BY_SEARCHES = (REWRITERS, REWRITES, RIVALS, SAMPLERS, LESSONS)
-UNNAMED = (READERS, VERBS, OPTIONS, SECTIONS, PAYLOAD_STAGES, STAGES, LISTS, FACTS, WRITERS, *USED_BY_SEARCHES)
+SHOWN = (STAGES, SECTIONS, PAYLOAD_STAGES, LISTS, FACTS, WRITERS)
+UNNAMED = (READERS, SERVERS, VERBS, OPTIONS, *SHOWN, *USED_BY_SEARCHES)
 
 
 def groups() -> tuple[str, ...]:

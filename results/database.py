@@ -22,10 +22,10 @@ from blocks import ROOT, home, serve, table
 from own_postgres import OwnPostgres, own_postgres
 from sqlalchemy import create_engine, text
 
+from autotune.contrib.postgres.address import read_address
 from autotune.core.host.machine import this_machine
 from autotune.core.space import Knob, Space
 from autotune.core.trial import Samples, Trial
-from autotune.store.database.address import read_address
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep, to_record
 

@@ -40,7 +40,10 @@ GROUPS = {
         "an outcome; the next candidate is fine",
     ),
     "stores that are torn, damaged, shared or full": (
-        [f"tests/store/test_{name}.py" for name in ("journal", "damage", "sharing", "full_disk", "postgres", "outage")],
+        [
+            *(f"tests/store/test_{name}.py" for name in ("journal", "damage", "sharing", "full_disk")),
+            *(f"tests/contrib/postgres/test_{name}.py" for name in ("postgres", "outage")),
+        ],
         "nothing finished is lost",
     ),
     "limits of the system, folders that are gone": (

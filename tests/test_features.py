@@ -142,6 +142,12 @@ def test_a_file_in_a_dialect_is_refused_where_nothing_reads_such(bare):
     assert len(said.splitlines()) == 1
 
 
+def test_a_store_on_a_server_is_refused_where_nothing_opens_such(bare):
+    said = run_in(bare, "inspect", "postgresql://nobody@localhost/nothing", code=2)
+    assert "a store on PostgreSQL needs an entry point of autotune.servers" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_engine_tunes_without_what_plugs_into_sweeps(tmp_path):
     assert {"rules", "cost_model", "affine"} <= set(OF_TUNING) < set(FEATURES)
     install_without(OF_TUNING, tmp_path)

@@ -32,16 +32,16 @@ STRAYS = (
     "worker/test_faults.py test_nothing_that_candidates_start_outlives_them",
     "worker/test_faults.py test_faulty_candidate_of_a_sweep_has_its_outcome",
 )
-START = "store/test_postgres.py test_what_is_wrong_is_one_line_without_the_password"
+START = "contrib/postgres/test_postgres.py test_what_is_wrong_is_one_line_without_the_password"
 FOREIGN = (
-    "store/test_postgres.py test_database_of_something_else_is_refused_and_left_alone",
-    "store/test_postgres.py test_studies_of_somebody_else_are_refused",
-    "store/test_postgres.py test_another_version_is_refused_in_one_line",
+    "contrib/postgres/test_postgres.py test_database_of_something_else_is_refused_and_left_alone",
+    "contrib/postgres/test_postgres.py test_studies_of_somebody_else_are_refused",
+    "contrib/postgres/test_postgres.py test_another_version_is_refused_in_one_line",
 )
 OUTAGE = (
-    "store/test_outage.py test_restarted_server_is_waited_for_and_claims_are_kept",
-    "store/test_outage.py test_full_server_is_waited_for",
-    "store/test_outage.py test_no_finished_trial_is_lost_or_repeated_whatever_dies",
+    "contrib/postgres/test_outage.py test_restarted_server_is_waited_for_and_claims_are_kept",
+    "contrib/postgres/test_outage.py test_full_server_is_waited_for",
+    "contrib/postgres/test_outage.py test_no_finished_trial_is_lost_or_repeated_whatever_dies",
 )
 TABLES = {  # by the page and the head of the table: the tests of each row, by its first cell
     ("tune.md", "what happens"): {
@@ -80,13 +80,13 @@ TABLES = {  # by the page and the head of the table: the tests of each row, by i
     },
     ("database.md", "what happens"): {
         "no server answers, no such database, a wrong password": (START,),
-        "psycopg is not installed": ("store/test_postgres.py test_missing_driver_names_the_extra",),
+        "psycopg is not installed": ("contrib/postgres/test_postgres.py test_missing_driver_names_the_extra",),
         "the database holds something else, or tables of another version of Optuna": FOREIGN,
         "the server goes away in the middle of a sweep, or its disk is full": OUTAGE,
         "the answer to a write is lost": (
-            "store/test_outage.py test_answer_that_is_lost_does_not_record_a_trial_twice",
+            "contrib/postgres/test_outage.py test_answer_that_is_lost_does_not_record_a_trial_twice",
         ),
-        "a tuner is killed": ("store/test_postgres.py test_claims_of_a_killed_tuner_are_free",),
+        "a tuner is killed": ("contrib/postgres/test_postgres.py test_claims_of_a_killed_tuner_are_free",),
     },
     ("trust.md", "wall"): {"Landlock": (WALLS,), "seccomp": (WALLS,)},
 }

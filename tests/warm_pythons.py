@@ -47,7 +47,7 @@ COMMAND = (
     "autotune.cli.inspect_bundle",
     "autotune.cli.inspect_store",
     "autotune.contrib.explain.explanation",
-    "autotune.reports.glance",
+    "autotune.contrib.postgres.overview",
     "autotune.reports.page",
     "autotune.reports.pictures.gallery",
     "autotune.contrib.rules.report",

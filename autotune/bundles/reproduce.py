@@ -28,7 +28,7 @@ from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.task import Task
 from autotune.core.trial import RIGHT, Trial, trial_key
 from autotune.registry import load_family
-from autotune.store.database.address import shown
+from autotune.store.address import shown
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.candidates import candidate_alone

@@ -58,11 +58,10 @@ def inspect(
 
     Example: autotune inspect --payload nano --where "outcome == 'ok' and rows >= 8" --plots pictures
     """
-    from autotune.reports.glance import glance
     from autotune.reports.holdings import read_holdings
     from autotune.reports.overview import overview_of
-    from autotune.reports.streaming import read_overview
-    from autotune.store.database.address import shown
+    from autotune.reports.streaming import glance, read_overview
+    from autotune.store.address import shown
 
     if top is not None:
         check_whole("top", top, 1, MOST_COUNT)

@@ -56,7 +56,7 @@ def write_report(source: str, output: Path, store: str | None, more: "Sequence[C
     from autotune.reports.holdings import read_holdings
     from autotune.reports.page import report_bundle, report_store
     from autotune.reports.winner import is_bundle, read_winner
-    from autotune.store.database.address import shown
+    from autotune.store.address import shown
     from autotune.store.history import history_beside, read_history
 
     past = history_beside(source)

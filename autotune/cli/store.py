@@ -19,8 +19,8 @@ def copy(
     """
     from autotune.cli.tune import wait_for_room
     from autotune.core.progress import ProgressLine
+    from autotune.store.address import shown
     from autotune.store.copying import copy_store
-    from autotune.store.database.address import shown
 
     with ProgressLine("copying") as line:
         found = copy_store(source, target, line, wait_for_room)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -17,11 +17,29 @@ from autotune.reports.holdings import (
     select,
 )
 from autotune.reports.overview import Overview, SweepFigures, figures_of, overview_of
+from autotune.store.address import is_postgres
 from autotune.store.frames import KNOB, knob_dtype, to_frame
 from autotune.store.recording import is_recording, read_recording
+from autotune.store.server import servers
 from autotune.store.store import Store
 
 Abouts = Mapping[str, dict[str, Any]]
+
+
+def glance(location: str | Path, payload: str | None, top: int) -> Overview:
+    """An overview of a store; one on a server adds up what is shown, other stores are read.
+
+    Args:
+        location: A path, or a database URL.
+        payload: Only sweeps of this payload.
+        top: Most trials of a task whose configs are shown.
+
+    Raises:
+        StoreError: The store is missing or damaged, or holds no such payload.
+    """
+    if is_postgres(location):
+        return cast(Overview, servers().overview(str(location), payload, top))
+    return read_overview(location, top, payload=payload)
 
 
 def read_overview(

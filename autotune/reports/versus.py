@@ -9,7 +9,7 @@ from autotune.core.errors import StoreError
 from autotune.core.stats import Interval, ratio_interval
 from autotune.core.task_names import readable_name
 from autotune.core.trial import Samples, Trial
-from autotune.store.database.address import shown
+from autotune.store.address import shown
 from autotune.store.store import Store
 
 NEAR = 1.05  # within this factor of the better side's best, a sweep counts as there

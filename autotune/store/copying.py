@@ -3,6 +3,7 @@
 A copy that was interrupted goes on where it was; until it is finished nothing else opens what it copies into.
 """
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ from optuna.trial import FrozenTrial
 
 from autotune.core.errors import StoreError
 from autotune.core.listener import SILENT, Listener
-from autotune.store.database.address import shown
-from autotune.store.database.brief import without_brief
-from autotune.store.header import COPY, HEADER
+from autotune.store.address import shown
+from autotune.store.header import BRIEF, COPY, HEADER
 from autotune.store.log import Log
 from autotune.store.plain_errors import plain_errors
 from autotune.store.room import Pause
@@ -56,7 +56,7 @@ def copy_store(
     with Store.open(source, create=False, exclusive=False) as here:
         names = studies_of(here)
         if here.database is not None:
-            here.database.server.pause = pause
+            here.database.wait_with(pause)
         with Store.open(target, pause=pause, unfinished=True) as there, plain_errors(there.where):
             check_beginning(here, there, names)
             mark(there, here.where)
@@ -165,3 +165,10 @@ def compare_study(here: Store, there: Store, name: str, count: int) -> None:
     found = values(theirs)
     if len(found) != count or mine.about() != theirs.about() or values(mine)[:count] != found:
         raise StoreError(f"a copy must be what was copied, {name} in {there.where} is not; move it away and copy again")
+
+
+def without_brief(record: FrozenTrial) -> FrozenTrial:
+    """A record as files keep it."""
+    kept = copy.copy(record)
+    kept.system_attrs = {key: value for key, value in record.system_attrs.items() if key != BRIEF}
+    return kept

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from optuna.exceptions import OptunaError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from autotune.core.errors import StoreError
-from autotune.store.database.address import is_postgres
-from autotune.store.database.outage import database_error, said
+from autotune.store.address import is_postgres
 from autotune.store.header import WAY_OUT
+
+LONGEST = 300  # characters of what a server said
 
 
 @contextmanager
@@ -26,3 +27,16 @@ def plain_errors(where: str) -> Iterator[None]:
         lines = [said(found)] if found is not None else str(error).splitlines() or [type(error).__name__]
         way = "start or mend it, or pass --store PATH" if is_postgres(where) else WAY_OUT
         raise StoreError(f"store must be a database that answers; {where}: {lines[0]}; {way}") from error
+
+
+def database_error(error: BaseException | None) -> DBAPIError | None:
+    """The driver's error in an error, or in those behind it."""
+    while error is not None and not isinstance(error, DBAPIError):
+        error = error.__cause__
+    return error
+
+
+def said(error: DBAPIError) -> str:
+    """What the driver or the server said, in one line."""
+    lines = [line.strip() for line in str(error.orig).splitlines()]
+    return "; ".join(filter(None, lines))[:LONGEST] or type(error.orig).__name__

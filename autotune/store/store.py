@@ -19,9 +19,7 @@ from optuna.trial import TrialState, create_trial
 from autotune.core.errors import StoreError
 from autotune.core.host.closing import Closing
 from autotune.core.space import Config
-from autotune.store.database.address import is_postgres, shown
-from autotune.store.database.local import open_database
-from autotune.store.database.postgres import Database, open_postgres
+from autotune.store.address import is_postgres, shown
 from autotune.store.frames import to_frame
 from autotune.store.header import COPY
 from autotune.store.journal import open_file
@@ -29,6 +27,8 @@ from autotune.store.locks import FileLocks, Locks, NoLocks
 from autotune.store.log import Log, StudyLog
 from autotune.store.plain_errors import plain_errors
 from autotune.store.room import Pause, with_room
+from autotune.store.server import Database, servers
+from autotune.store.sqlite import open_database
 from autotune.store.sweep import TRIAL, Sweep, study_name
 
 SUMMARY = "summary"
@@ -87,9 +87,9 @@ class Store(Closing):
         where = shown(str(location))
         with plain_errors(where):
             if is_postgres(location):
-                database = open_postgres(str(location), create=create, writable=exclusive)
-                database.server.pause = pause
-                locks: Locks = database.server if exclusive else NoLocks()
+                database = servers().open(str(location), create=create, writable=exclusive)
+                database.wait_with(pause)
+                locks: Locks = database.locks if exclusive else NoLocks()
                 store = cls(database.storage, where, locks, [], pause, database=database)
             elif "://" in str(location):
                 store = cls(open_database(str(location), create), where, NoLocks(), [])
@@ -112,7 +112,7 @@ class Store(Closing):
             self.locks.close()
             self.locks = None
         if self.database is not None:
-            self.database.server.close()
+            self.database.close()
 
     def sweep(
         self,
@@ -209,7 +209,7 @@ class Store(Closing):
         return optuna.create_study(storage=self.storage, study_name=name, sampler=sampler, load_if_exists=True)
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        return self.database.server.patiently(action) if self.database is not None else action()
+        return self.database.patiently(action) if self.database is not None else action()
 
     def write_summary(self, payload: str, summary: dict[str, Any]) -> None:
         """Keep the final result of a tune run.

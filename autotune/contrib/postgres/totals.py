@@ -1,6 +1,6 @@
 """What sweeps on a server come to, added up by the server: it reads every trial, and answers with what is shown.
 
-Counts and times of phases are of the line of numbers beside each trial (`autotune.store.database.brief`), times of
+Counts and times of phases are of the line of numbers beside each trial (`autotune.contrib.postgres.brief`), times of
 trials are the values that Optuna's own tables have of them.
 """
 
@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Double, Select, Subquery, and_, cast, func, or_, select
 
+from autotune.contrib.postgres.brief import PLACES, read_trials
+from autotune.contrib.postgres.tables import SYSTEM_ATTRIBUTES, TRIALS, VALUES
 from autotune.core.trial import Trial
-from autotune.store.database.brief import BRIEF, PLACES, read_trials
-from autotune.store.database.tables import SYSTEM_ATTRIBUTES, TRIALS, VALUES
 from autotune.store.frames import PHASES
+from autotune.store.header import BRIEF
 
 CHUNK = 1000  # trials that are read whole at a time
 Studies: TypeAlias = Sequence[int] | None  # ids; `None` is all that there are, which the server need not look up

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
 from optuna.exceptions import DuplicatedStudyError
@@ -12,15 +12,21 @@ from optuna.trial import FrozenTrial
 from sqlalchemy import BigInteger, Connection, func, literal, select
 from sqlalchemy.pool import NullPool
 
+from autotune.contrib.postgres.address import libpq_options
+from autotune.contrib.postgres.brief import with_brief
+from autotune.contrib.postgres.server import Server
+from autotune.contrib.postgres.tables import OPTUNA, append, count_trials, lock_study, read_entries, study_ids
 from autotune.core.errors import StoreError
-from autotune.store.database.address import libpq_options
-from autotune.store.database.brief import with_brief
-from autotune.store.database.server import Server
-from autotune.store.database.tables import OPTUNA, append, count_trials, lock_study, read_entries, study_ids
 from autotune.store.header import HEADER, check_header
-from autotune.store.locks import place
+from autotune.store.locks import Locks, place
 from autotune.store.log import LogEntry
+from autotune.store.room import Pause
+from autotune.store.server import Servers
 
+if TYPE_CHECKING:
+    from autotune.reports.overview import Overview
+
+T = TypeVar("T")
 BATCH = 500  # trials of one transaction of a copy
 OPENING = place("autotune opens a store")  # lock of whoever makes tables
 
@@ -37,6 +43,23 @@ class Database:
         self.server = server
         self.storage = storage
         self._ids: dict[str, int] = {}
+
+    @property
+    def locks(self) -> Locks:
+        """Locks that live as long as the connection."""
+        return self.server
+
+    def wait_with(self, pause: Pause | None) -> None:
+        """Call a function with a sentence while the server is away; without, that is an error."""
+        self.server.pause = pause
+
+    def patiently(self, action: Callable[[], T]) -> T:
+        """Do what needs the server; while it is away, wait and do it again."""
+        return self.server.patiently(action)
+
+    def close(self) -> None:
+        """End the connection, and with it all locks."""
+        self.server.close()
 
     def ids(self, names: Iterable[str]) -> dict[str, int]:
         """Ids of studies by their names; those that there are."""
@@ -173,3 +196,13 @@ def storage_of(server: Server, *, create: bool) -> RDBStorage:
     url = server.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     options = {"poolclass": NullPool, "connect_args": libpq_options(server.url)}
     return RDBStorage(url, options, skip_table_creation=not create)
+
+
+def overview_of(location: str, payload: str | None, top: int) -> "Overview":
+    """The overview of a store; imports what reports need."""
+    from autotune.contrib.postgres.overview import overview
+
+    return overview(location, payload, top)
+
+
+SERVERS = Servers(open_postgres, overview_of)

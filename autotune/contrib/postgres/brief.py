@@ -11,14 +11,12 @@ from typing import Any
 from optuna.trial import FrozenTrial
 from sqlalchemy import Connection
 
+from autotune.contrib.postgres.tables import read_values
 from autotune.core.trial import Trial
-from autotune.store.database.tables import read_values
 from autotune.store.frames import PHASES
+from autotune.store.header import BRIEF
 from autotune.store.sweep import TRIAL, decode
 
-# 1: number, outcome, seconds_median, seconds_normalised and the seconds of each phase, with commas between; as a
-#   trial's system attribute. What is unknown is empty. Derived from the trial: one without it is read whole.
-BRIEF = "autotune/brief-1"
 PLACES = ("number", "outcome", "seconds_median", "seconds_normalised", *PHASES)  # of the fields
 CHUNK = 1000  # trials that are read whole at a time
 
@@ -29,13 +27,6 @@ def with_brief(record: FrozenTrial) -> FrozenTrial:
         return record
     kept = copy.copy(record)
     kept.system_attrs = {**record.system_attrs, BRIEF: write_brief(decode(record.user_attrs[TRIAL], 0, "the record"))}
-    return kept
-
-
-def without_brief(record: FrozenTrial) -> FrozenTrial:
-    """A record as files keep it."""
-    kept = copy.copy(record)
-    kept.system_attrs = {key: value for key, value in record.system_attrs.items() if key != BRIEF}
     return kept
 
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from autotune.store.plain_errors import database_error, said
 from autotune.store.room import Pause
 
 T = TypeVar("T")
@@ -13,7 +14,6 @@ FULL = "53100"  # SQLSTATE of a full disk
 AWAY_CLASSES = ("08", "53")
 # Ended by an administrator, by a crash, not up yet, idle for too long; the disk failed.
 AWAY = ("57P01", "57P02", "57P03", "57P05", "58030")
-LONGEST = 300  # characters of what a server said
 
 
 def with_server(action: Callable[[], T], where: str, pause: Pause | None) -> T:
@@ -38,13 +38,6 @@ def with_server(action: Callable[[], T], where: str, pause: Pause | None) -> T:
             pause(f"store must be a database that answers; {where}: {reason}; start it, the sweep waits")
 
 
-def database_error(error: BaseException | None) -> DBAPIError | None:
-    """The driver's error in an error, or in those behind it."""
-    while error is not None and not isinstance(error, DBAPIError):
-        error = error.__cause__
-    return error
-
-
 def state_of(error: DBAPIError) -> str | None:
     """The server's code of an error; `None` where no server said anything."""
     return getattr(error.orig, "sqlstate", None)
@@ -56,9 +49,3 @@ def is_away(error: DBAPIError) -> bool:
     if state is None:
         return error.connection_invalidated or isinstance(error, OperationalError)
     return state in AWAY or state[:2] in AWAY_CLASSES
-
-
-def said(error: DBAPIError) -> str:
-    """What the driver or the server said, in one line."""
-    lines = [line.strip() for line in str(error.orig).splitlines()]
-    return "; ".join(filter(None, lines))[:LONGEST] or type(error.orig).__name__

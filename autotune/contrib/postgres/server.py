@@ -12,9 +12,10 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from autotune.contrib.postgres.address import libpq_options, read_address
+from autotune.contrib.postgres.outage import is_away, with_server
 from autotune.core.errors import StoreError
-from autotune.store.database.address import libpq_options, read_address, shown
-from autotune.store.database.outage import is_away, with_server
+from autotune.store.address import shown
 from autotune.store.locks import place
 from autotune.store.room import Pause
 

@@ -1,16 +1,13 @@
-"""Addresses of databases: read by constraints, and shown without what is secret."""
-
-import re
+"""Addresses of PostgreSQL servers, read by constraints."""
 
 import sqlalchemy
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.core.errors import StoreError
+from autotune.store.address import POSTGRES
 
-POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
 DRIVER = "postgresql+psycopg"
-SECRETS = ("password", "sslpassword", "oauth_client_secret")  # what a URL may also say behind its question mark
 FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 # How long an end of a connection that is gone is waited for, in seconds; libpq's own names. A URL may say otherwise.
 PATIENCE = {
@@ -21,16 +18,6 @@ PATIENCE = {
     "tcp_user_timeout": 60_000,  # milliseconds
     "application_name": "autotune",
 }
-
-
-def is_postgres(location: object) -> bool:
-    """Tell whether a location is a database on a PostgreSQL server.
-
-    Example:
-        >>> is_postgres("postgresql://me@host/db"), is_postgres("sqlite:///store.db"), is_postgres("store.journal")
-        (True, False, False)
-    """
-    return POSTGRES.match(str(location)) is not None
 
 
 def read_address(location: str) -> URL:
@@ -53,21 +40,3 @@ def read_address(location: str) -> URL:
 def libpq_options(url: URL) -> dict[str, object]:
     """What the driver is told besides a URL."""
     return {name: value for name, value in PATIENCE.items() if name not in url.query}
-
-
-def shown(location: str) -> str:
-    """A location as messages may show it: without the password of a database URL.
-
-    Example:
-        >>> shown("postgresql://me:secret@host/db?sslpassword=too")
-        'postgresql://me:***@host/db'
-    """
-    if "://" not in location:
-        return location
-    try:
-        url = sqlalchemy.make_url(location)
-    except (SQLAlchemyError, ValueError):
-        return "the database URL"
-    if location.count("@") > 1 and url.host:  # what is behind the first may be of a password
-        return "the database URL"
-    return url.difference_update_query(SECRETS).render_as_string()

@@ -9,9 +9,9 @@ import pytest
 from postgres_support import execute, query, through
 from store_support import SPACE, fill, make, numbers, one_line, start_writer, sweep_of
 
+from autotune.contrib.postgres import server as module
+from autotune.contrib.postgres.database import open_postgres
 from autotune.core.errors import StoreError
-from autotune.store.database import server as module
-from autotune.store.database.postgres import open_postgres
 from autotune.store.store import Store, trials
 from autotune.store.sweep import to_record
 

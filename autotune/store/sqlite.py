@@ -7,7 +7,7 @@ from optuna.storages import BaseStorage, RDBStorage
 from optuna.study import StudyDirection
 
 from autotune.core.errors import StoreError
-from autotune.store.database.address import shown
+from autotune.store.address import shown
 from autotune.store.header import HEADER, check_header
 
 

@@ -6,10 +6,10 @@ import pytest
 from postgres_support import execute
 from sweep_support import SPACE, fill_store, fill_wide_store, make_trial
 
-from autotune.reports.glance import glance
+from autotune.contrib.postgres import brief
 from autotune.reports.holdings import keep, read_holdings
+from autotune.reports.streaming import glance
 from autotune.store.copying import copy_store
-from autotune.store.database import brief
 from autotune.store.store import Store
 
 

@@ -1,22 +1,21 @@
-"""What a store holds, read for a glance: of a store on a server only what is shown, however many trials there are."""
+"""What a store on a server holds: only what is shown is read, however many trials there are."""
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
+from autotune.contrib.postgres import totals
+from autotune.contrib.postgres.brief import read_trials
+from autotune.contrib.postgres.database import Database
 from autotune.core.host.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.trial import Trial
 from autotune.reports.courses import Course
 from autotune.reports.holdings import DefaultConfig, roofs_of
 from autotune.reports.overview import Overview, SweepFigures, describe_trial
-from autotune.reports.streaming import Abouts, check_payload, facts_of, names_in, read_overview
-from autotune.store.database import totals
-from autotune.store.database.address import is_postgres
-from autotune.store.database.brief import read_trials
+from autotune.reports.streaming import Abouts, check_payload, facts_of, names_in
 from autotune.store.frames import PHASES, row
 from autotune.store.plain_errors import plain_errors
 from autotune.store.store import Store
@@ -41,24 +40,22 @@ class Answers:
     defaults: Mapping[int, DefaultConfig]
 
 
-def glance(location: str | Path, payload: str | None, top: int) -> Overview:
-    """An overview of a store; one on a server adds up what is shown, other stores are read.
+def overview(location: str, payload: str | None, top: int) -> Overview:
+    """An overview of a store on a server, which adds up what is shown.
 
     Args:
-        location: A path, or a database URL.
+        location: URL of the database.
         payload: Only sweeps of this payload.
         top: Most trials of a task whose configs are shown.
 
     Raises:
         StoreError: The store is missing or damaged, or holds no such payload.
     """
-    if not is_postgres(location):
-        return read_overview(location, top, payload=payload)
     with Store.open(location, create=False, exclusive=False) as store, plain_errors(store.where):
         roofs = roofs_of([one for one in store.summaries() if payload in (None, one.get("payload"))])
         every = store.abouts()
         abouts = {name: about for name, about in every.items() if payload in (None, about["payload"])}
-        if store.database is None or not abouts:
+        if not isinstance(store.database, Database) or not abouts:
             check_payload(payload, every, found=False)
             return Overview((), top, roofs)
         ids = store.database.ids(abouts)
