@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from autotune.core.errors import MachineError
 from autotune.core.printable import one_line
 
-WORKGROUP_BYTES = 32 << 10  # what lavapipe has
+WORKGROUP_BYTES = 32 << 10  # what lavapipe has, also where the kernel becomes PTX: it is verified there
 MOST_THREADS = 1024  # of a block
 
 
@@ -15,6 +15,7 @@ class Device:
 
     Attributes:
         name: Name that `--target` knows.
+        chip: Chip that PTX is assembled for; empty of Vulkan.
         workgroup_bytes: Most workgroup memory of a block, in bytes.
         threads: Most threads of a block.
         cores: Multiprocessors, for the model.
@@ -25,6 +26,7 @@ class Device:
     """
 
     name: str
+    chip: str = ""
     workgroup_bytes: int = WORKGROUP_BYTES
     threads: int = MOST_THREADS
     cores: int = 64
@@ -37,10 +39,18 @@ class Device:
     def summary(self) -> str:
         """A line for people."""
         room = f"{self.threads} threads and {self.workgroup_bytes >> 10} KiB of workgroup memory a block"
-        return f"SPIR-V, verified on lavapipe; at most {room}"
+        what = f"PTX for {self.chip}, assembled and never run" if self.chip else "SPIR-V, verified on lavapipe"
+        return f"{what}; at most {room}"
 
 
-VULKAN = Device("vulkan")
+VULKAN, NVPTX, DEFAULT_CHIP = Device("vulkan"), "nvptx", "sm_90"
+# Multiprocessors of a board with each chip, as data sheets have them: proportions for the model, nobody's speed.
+CHIPS = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_100": 148, "sm_120": 170}
+
+
+def nvidia(chip: str) -> Device:
+    """NVIDIA's chip of a name of `CHIPS`."""
+    return Device(f"{NVPTX}:{chip}", chip, cores=CHIPS[chip])
 
 
 def find_device(spec: str) -> Device:
@@ -49,9 +59,12 @@ def find_device(spec: str) -> Device:
     Raises:
         MachineError: There is none of that name.
     """
-    if spec != VULKAN.name:
-        raise MachineError(
-            f"--target of tune must be {VULKAN.name}, got {one_line(spec)[:60]!r}; "
-            "for a processor that is not here give --for"
-        )
-    return VULKAN
+    name, colon, chip = spec.partition(":")
+    if spec == VULKAN.name:
+        return VULKAN
+    if name == NVPTX and (chip in CHIPS or not colon):
+        return nvidia(chip or DEFAULT_CHIP)
+    raise MachineError(
+        f"--target of tune must be {VULKAN.name}, {NVPTX} or {NVPTX}:CHIP of {', '.join(CHIPS)}; "
+        f"got {one_line(spec)[:60]!r}; for a processor that is not here give --for"
+    )

@@ -4,13 +4,14 @@ worker:  script -> kernel -> threads in NumPy: races? right? -> SPIR-V, or PTX
 here:    spirv-val, lavapipe: right?                            ptxas: registers, spills
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from autotune.contrib.gpu import spirv
+from autotune.contrib.gpu import nvptx, spirv
 from autotune.contrib.gpu.counts import BlockCounts
+from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.interpret import ThreadRun, interpret
 from autotune.contrib.gpu.kernel import Kernel, KernelSource, make_kernel
 from autotune.contrib.gpu.model import Estimate, estimate
@@ -71,7 +72,8 @@ class Made:
         kernel: Kernel that it became; `None` where the script was refused.
         counts: What a block of it does.
         blocks: Blocks that were run thread by thread.
-        code: Module of the spirv dialect, or PTX.
+        code: Module of the spirv dialect.
+        ptx: PTX, for a chip.
         outcome: What became of it.
         diagnostic: What went wrong.
         max_error: Largest difference to the oracle in the blocks that were run.
@@ -81,6 +83,7 @@ class Made:
     counts: BlockCounts | None = None
     blocks: int = 0
     code: str = ""
+    ptx: str = ""
     outcome: Outcome = "ok"
     diagnostic: str = ""
     max_error: float = 0.0
@@ -95,7 +98,8 @@ class Examined:
         diagnostic: What went wrong.
         max_error: Largest difference to the oracle.
         made: What the worker made.
-        binary: The kernel as SPIR-V; empty of PTX.
+        binary: The kernel as SPIR-V.
+        assembled: What ptxas says of its PTX; `None` where there is none of either.
         cycles: What the model says; `None` where it is not right.
     """
 
@@ -104,6 +108,7 @@ class Examined:
     max_error: float
     made: Made
     binary: bytes = b""
+    assembled: nvptx.Assembled | None = None
     estimate: Estimate | None = None
 
 
@@ -162,11 +167,12 @@ def make(job: KernelJob) -> Made:
         verdict = judge(job.call.payload, kernel, run, before, expected)
         if verdict.outcome != "ok":
             said = f"thread by thread: {verdict.diagnostic}"
-            return Made(kernel, run.counts, run.blocks, "", verdict.outcome, said, verdict.max_error)
-        code = spirv.spirv_text(kernel)
+            return Made(kernel, run.counts, run.blocks, "", "", verdict.outcome, said, verdict.max_error)
+        code, chip = spirv.spirv_text(kernel), job.source.device.chip
+        ptx = nvptx.ptx_text(kernel, chip) if chip else ""
     except CompileError as error:
         return Made(outcome=FAILED_AT.get(error.stage, "transform-failed"), diagnostic=str(error))
-    return Made(kernel, run.counts, run.blocks, code, max_error=verdict.max_error)
+    return Made(kernel, run.counts, run.blocks, code, ptx, max_error=verdict.max_error)
 
 
 def judge(payload: Payload, kernel: Kernel, run: ThreadRun, before: list[Array], expected: list[Array]) -> Verdict:
@@ -205,14 +211,41 @@ def examine(job: KernelJob, drawn: Drawn, worker: Worker, driver: Lavapipe) -> E
         binary = spirv.serialise(made.code)
         spirv.validate(binary, driver.validator)
         verdict = run_kernel(payload, made.kernel, binary, drawn, driver)
+        ptxas = nvptx.find_ptxas() if made.ptx else None
+        assembled = nvptx.assemble(made.ptx, device.chip, ptxas) if ptxas is not None else None
     except CompileError as error:
         return Examined(FAILED_AT.get(error.stage, "jit-failed"), str(error), np.inf, made)
     except KernelError as error:
         return Examined(outcome_of(error), str(error), np.inf, made)
+    return conclude(made, made.kernel, made.counts, device, Finding(verdict, binary, assembled))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What drivers and assemblers say of a kernel.
+
+    Attributes:
+        verdict: Comparison of what it wrote on lavapipe with the oracle.
+        binary: SPIR-V that ran.
+        assembled: Figures of ptxas; `None` where there are none.
+    """
+
+    verdict: Verdict
+    binary: bytes
+    assembled: nvptx.Assembled | None
+
+
+def conclude(made: Made, kernel: Kernel, counts: BlockCounts, device: Device, finding: Finding) -> Examined:
+    """What became of a candidate that ran: the model speaks of what is right and keeps to registers, alone."""
+    verdict, assembled = finding.verdict, finding.assembled
+    known = Examined(verdict.outcome, "", verdict.max_error, made, finding.binary, assembled)
     if verdict.outcome != "ok":
-        return Examined(verdict.outcome, f"on lavapipe: {verdict.diagnostic}", verdict.max_error, made, binary)
-    modelled = estimate(made.kernel, made.counts, device)
-    return Examined("ok", "", verdict.max_error, made, binary, modelled)
+        return replace(known, diagnostic=f"on lavapipe: {verdict.diagnostic}")
+    if assembled is not None and assembled.spilled:
+        why = f"a thread must keep what it computes in registers, it spills {assembled.spilled} bytes"
+        return replace(known, outcome="constraint", diagnostic=why)
+    registers = assembled.registers if assembled is not None else 0
+    return replace(known, estimate=estimate(kernel, counts, device, registers))
 
 
 def run_kernel(payload: Payload, kernel: Kernel, binary: bytes, drawn: Drawn, driver: Lavapipe) -> Verdict:

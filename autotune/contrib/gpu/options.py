@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from autotune.core.payload import Payload
     from autotune.tuning.options import TuneOptions
 
-SCHEDULE, BINARY, CHOSEN = "schedule.mlir", "kernel.spv", "chosen.json"
+SCHEDULE, BINARY, PTX, CHOSEN = "schedule.mlir", "kernel.spv", "kernel.ptx", "chosen.json"
 
 
 def choose_kernel(arguments: Arguments) -> None:
@@ -78,7 +78,10 @@ def write_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
         bindings = [names[number] for number in kernel.arguments]
         told |= {"entry": kernel.name, "block": kernel.block, "grid": kernel.grid, "bindings": bindings}
         (place / SCHEDULE).write_text(best.script)
-        (place / BINARY).write_bytes(best.examined.binary)
+        if device.chip:
+            (place / PTX).write_text(best.examined.made.ptx)
+        else:
+            (place / BINARY).write_bytes(best.examined.binary)
     (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n")
 
 
@@ -97,8 +100,22 @@ def show_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
         show_sentence(console, sentence, 2)
     beside = error_beside(best.examined.max_error, tuned.payload.oracle, unproved=tuned.payload.unproved)
     show_sentence(console, f"right, {beside}, on lavapipe; {blocks_of(tuned)} thread by thread without a race", 2)
+    if device.chip:
+        show_sentence(console, sentence_of_ptx(tuned), 2)
     show_sentence(console, f"{count} configs: {outcomes}", 2)
-    console.print(f"  files: {place}: {BINARY}, {SCHEDULE}, {CHOSEN}", soft_wrap=True, markup=False)
+    console.print(
+        f"  files: {place}: {PTX if device.chip else BINARY}, {SCHEDULE}, {CHOSEN}", soft_wrap=True, markup=False
+    )
+
+
+def sentence_of_ptx(tuned: "TaskKernel") -> str:
+    """What ptxas says of the chosen kernel, which nobody ran as PTX."""
+    from autotune.contrib.gpu.nvptx import WHEEL
+
+    assembled = tuned.best.examined.assembled if tuned.best is not None else None
+    if assembled is None:
+        return f"PTX, not run and not assembled: ptxas is missing; pip install {WHEEL}"
+    return f"PTX, not run: {assembled.registers} registers a thread and no spill by ptxas {assembled.version}"
 
 
 def blocks_of(tuned: "TaskKernel") -> str:
@@ -131,9 +148,9 @@ def sentences_of(tuned: "TaskKernel") -> list[str]:
 
 def summaries() -> dict[str, str]:
     """A line for each device, by name."""
-    from autotune.contrib.gpu.device import VULKAN
+    from autotune.contrib.gpu.device import CHIPS, VULKAN, nvidia
 
-    return {VULKAN.name: VULKAN.summary}
+    return {device.name: device.summary for device in (VULKAN, *map(nvidia, CHIPS))}
 
 
 def describe_lavapipe() -> str:
@@ -156,7 +173,7 @@ TUNE = VerbOption(
                 str,
                 typer.Option(
                     rich_help_panel=ELSEWHERE,
-                    metavar="vulkan",
+                    metavar="vulkan|nvptx[:CHIP]",
                     help="A GPU to write a kernel for: verified on the CPU, never measured.",
                 ),
             ],

@@ -1,7 +1,7 @@
 """The search of kernels for a device: every candidate verified, none measured, the model's cycles compared."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.contrib.gpu.device import Device
@@ -71,6 +71,7 @@ class TaskKernel:
             "oracle": self.payload.oracle,
             "outcomes": self.outcomes,
             "diagnostics": sorted({each.examined.diagnostic for each in self.tried} - {""}),
+            "ptxas": asdict(best.examined.assembled) if best and best.examined.assembled else None,
             "measured": False,
         }
 

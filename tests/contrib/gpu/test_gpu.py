@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler.ir.module import context, parse
-from autotune.contrib.gpu import spirv, vulkan
+from autotune.contrib.gpu import nvptx, spirv, vulkan
 from autotune.contrib.gpu.counts import bank_cycles, sectors_touched
 from autotune.contrib.gpu.device import VULKAN, find_device
 from autotune.contrib.gpu.examine import KernelCall, arrays_of, draw, judge, run_kernel
@@ -236,6 +236,43 @@ def test_a_machine_without_lavapipe_is_told_what_to_install(monkeypatch, tmp_pat
     with pytest.raises(MachineError, match=r"libvulkan_lvp\.so, libvulkan\.so\.1.*apt-get install mesa-vulkan-drivers"):
         vulkan.find_lavapipe()
     assert describe_lavapipe().startswith("none for `tune --target vulkan`, libvulkan_lvp.so")
+
+
+@pytest.mark.parametrize("spec", ["matmul,m=32,n=16,k=24", "softmax,rows=4,cols=8"])
+def test_the_same_kernel_becomes_ptx(spec):
+    kernel = make_kernel(source_of(spec)[1])
+    text = nvptx.ptx_text(kernel, "sm_80")
+    assert f".entry {kernel.name}(" in text
+    assert text.count(f".param .u64 .ptr .align 1 {kernel.name}_param_") == len(kernel.arguments)
+    assert text.count("bar.sync") >= kernel.barriers
+    assert ".v4." in text
+    if nvptx.find_ptxas() is not None:  # an extra
+        assert nvptx.assemble(text, "sm_90", nvptx.find_ptxas()).spilled == 0
+
+
+@pytest.mark.parametrize(
+    ("index", "aligned"),
+    [("%x4", True), ("%x", False), ("%x2", False), ("%x4p2", False), ("%c0", True)],
+)
+def test_vectors_are_said_to_be_aligned_where_that_is_proved(index, aligned):
+    body = f"""
+      %c2 = arith.constant 2 : index
+      %c0 = arith.constant 0 : index
+      %x2 = arith.muli %x, %c2 : index
+      %x4 = arith.muli %c4, %x : index
+      %x4p2 = arith.addi %x4, %c2 : index
+      %v = vector.load %a[{index}] : memref<8xf32>, vector<4xf32>"""
+    with context():
+        module = parse(KERNEL.format(body=body), "kernel")
+        nvptx.state_alignment(module)
+        assert ("alignment = 16" in str(module)) == aligned
+
+
+def test_chips_have_names():
+    assert find_device("nvptx") == find_device("nvptx:sm_90")
+    for spec in ("nvptx:", "nvptx:sm_1", "vulkan:sm_90"):
+        with pytest.raises(MachineError, match="--target of tune must be vulkan, nvptx or nvptx:CHIP of sm_80"):
+            find_device(spec)
 
 
 @needs_lavapipe

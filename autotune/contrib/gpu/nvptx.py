@@ -1,0 +1,150 @@
+"""The ending for NVIDIA's chips: the kernel as PTX, and what ptxas says of it. It is assembled here, and never run."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from math import gcd, prod
+from pathlib import Path
+
+from mlir import ir
+from mlir.dialects.gpu import ObjectAttr
+
+from autotune.compiler.codegen.llvm_library import find_file
+from autotune.compiler.ir.module import context, every_op, parse, run_passes
+from autotune.contrib.gpu.kernel import Kernel
+from autotune.contrib.gpu.tiles import F32_BYTES
+from autotune.core.errors import CompileError
+from autotune.core.printable import first_lines
+
+WHEEL = "nvidia-cuda-nvcc-cu12"
+PTX_VERSION = "+ptx87"  # the first that knows all of `device.CHIPS`; ptxas from 12.8 on reads it
+ALIGNMENT = 16  # bytes, of workgroup memory; of arguments as cuMemAlloc gives them it is more
+VECTORS = (2, 4)  # lengths that are loaded at once where they are aligned
+SECONDS = 120.0
+USED = re.compile(r"Used (\d+) registers")
+SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What ptxas says of a kernel.
+
+    Attributes:
+        registers: Registers of a thread.
+        spilled: Bytes that a thread stores and loads for want of registers.
+        version: Version of ptxas, on which both depend as much as on the schedule.
+    """
+
+    registers: int
+    spilled: int
+    version: str
+
+
+def ptx_text(kernel: Kernel, chip: str) -> str:
+    """A kernel as PTX, its arguments plain pointers in its order.
+
+    Raises:
+        CompileError: Stage ``lower``: an op has no form in PTX.
+    """
+    with context():
+        module = parse(kernel.text, "kernel")
+        name_workgroup_memory(module)
+        state_alignment(module)
+        target = f"cubin-chip={chip} cubin-features={PTX_VERSION} cubin-format=isa opt-level=3"
+        pipeline = f"gpu-lower-to-nvvm-pipeline{{{target} kernel-bare-ptr-calling-convention=1}}"
+        run_passes(module, f"builtin.module({pipeline})")
+        (binary,) = [op for op in every_op(module) if op.name == "gpu.binary"]
+        (made,) = ir.ArrayAttr(binary.attributes["objects"])
+        return bytes(ObjectAttr(made).object).decode().rstrip("\0")
+
+
+def name_workgroup_memory(module: ir.Module) -> None:
+    """Make workgroup buffers globals of their kernel's module, as NVVM wants them."""
+    ops = every_op(module)
+    kernels = next(op for op in ops if op.name == "gpu.module")
+    allocs = [op for op in ops if op.name == "memref.alloc"]
+    for number, alloc in enumerate(allocs):
+        kind, name = alloc.results[0].type, f"workgroup_{number}"
+        made = f'memref.global "private" @{name} : {kind} {{alignment = {ALIGNMENT} : i64}}'
+        ir.InsertionPoint.at_block_begin(kernels.regions[0].blocks[0]).insert(ir.Operation.parse(made))
+        symbol = ir.FlatSymbolRefAttr.get(name)
+        got = ir.Operation.create("memref.get_global", results=[kind], attributes={"name": symbol})
+        ir.InsertionPoint(alloc).insert(got)
+        alloc.results[0].replace_all_uses_with(got.results[0])
+        alloc.erase()
+
+
+def state_alignment(module: ir.Module) -> None:
+    """Tell of loads and stores of vectors that they are aligned, where that is proved: one instruction moves all."""
+    for op in every_op(module):
+        if op.name in ("vector.load", "vector.store"):
+            stored = op.name == "vector.store"
+            operands = list(op.operands)
+            memory, at = operands[1 if stored else 0], operands[2 if stored else 1 :]
+            width = ir.VectorType((operands[0] if stored else op.results[0]).type).shape[0]
+            if width in VECTORS and multiple_of(at, list(ir.MemRefType(memory.type).shape)) % width == 0:
+                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width * F32_BYTES)
+                op.attributes["alignment"] = number
+
+
+def multiple_of(at: list[ir.Value], shape: list[int]) -> int:
+    """A number that divides the place of an element in its memory; 0 for the first element."""
+    strides = [prod(shape[number + 1 :]) for number in range(len(shape))]
+    return gcd(*(factor(index) * stride for index, stride in zip(at, strides, strict=True)))
+
+
+def factor(value: ir.Value) -> int:
+    """A number that divides an index, whatever the thread; 0 for zero."""
+    if isinstance(value, ir.BlockArgument):
+        loop = value.owner.owner
+        if loop.operation.name != "scf.for" or value.arg_number != 0:
+            return 1
+        return gcd(factor(loop.operands[0]), factor(loop.operands[2]))
+    op = value.owner
+    if op.name == "arith.constant":
+        return abs(int(ir.IntegerAttr(op.attributes["value"]).value))
+    if op.name in ("arith.addi", "arith.muli"):
+        first, second = (factor(operand) for operand in op.operands)
+        return first * second if op.name == "arith.muli" else gcd(first, second)
+    return 1
+
+
+@cache
+def find_ptxas() -> str | None:
+    """Path of ptxas, of its wheel or of the system; `None` where it is not installed."""
+    path = find_file("bin", "ptxas", package="nvidia.cuda_nvcc") if find_spec("nvidia") is not None else None
+    return str(path) if path is not None else shutil.which("ptxas")
+
+
+@cache
+def version_of(ptxas: str) -> str:
+    """Version of a ptxas, such as ``12.9``."""
+    done = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=False, timeout=SECONDS)
+    told = re.search(r"release ([\d.]+)", done.stdout)
+    return told[1] if told else "of unknown version"
+
+
+def assemble(ptx: str, chip: str, ptxas: str) -> Assembled:
+    """Assemble PTX for a chip.
+
+    Args:
+        ptx: The kernel.
+        chip: Name of the chip, such as ``sm_90``.
+        ptxas: Path of the assembler.
+
+    Raises:
+        CompileError: Stage ``jit``: it is refused.
+    """
+    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+        path = Path(folder) / "kernel.ptx"
+        path.write_text(ptx)
+        command = [ptxas, "-v", f"-arch={chip}", str(path), "-o", str(path.with_suffix(".cubin"))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    registers, spilled = USED.search(done.stderr), SPILLED.search(done.stderr)
+    if done.returncode != 0 or registers is None or spilled is None:
+        raise CompileError("jit", f"ptxas: {first_lines(done.stderr + done.stdout)}")
+    return Assembled(int(registers[1]), int(spilled[1]) + int(spilled[2]), version_of(ptxas))
