@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,7 @@ def choose_kernel(arguments: Arguments) -> None:
 def tune_kernels(
     payloads: "Sequence[Payload]", device: "Device", options: "TuneOptions", *, folder: Path | None, as_json: bool
 ) -> None:
-    """Search a kernel for each payload, and write it; exit 1 if none is right.
+    """Search a kernel for each payload, or each task of one of several; write them, exit 1 if none is right for one.
 
     Args:
         payloads: What is computed.
@@ -48,22 +49,29 @@ def tune_kernels(
         folder: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
     """
-    from autotune.contrib.gpu.tune import tune_kernel
+    from autotune.cli.layout import show_sentence
+    from autotune.contrib.gpu.tune import tune_kernel, units_of
     from autotune.contrib.gpu.vulkan import find_lavapipe
     from autotune.core.progress import ProgressLine
+    from autotune.reports.format import out
     from autotune.worker.worker import Worker
 
     driver, wrong = find_lavapipe(), False
     for payload in payloads:
-        place = folder or OUTPUT / slug(f"for-{device.name}") / slug(payload.name)
-        with Worker(options.timeout) as worker, ProgressLine(payload.name) as line:
-            tuned = tune_kernel(payload, device, options, line, worker=worker, driver=driver)
-        write_kernel(tuned, device, place)
-        if as_json:
-            typer.echo(json.dumps(tuned.to_json() | {"target": device.name, "files": str(place)}))
-        else:
-            show_kernel(tuned, device, place)
-        wrong = wrong or tuned.best is None
+        whole, units = folder or OUTPUT / slug(f"for-{device.name}") / slug(payload.name), units_of(payload)
+        each = replace(options, trials=max(1, options.trials // len(units.payloads)))
+        for unit in units.payloads:
+            place = whole if unit is payload else whole / slug(unit.name)
+            with Worker(options.timeout) as worker, ProgressLine(unit.name) as line:
+                tuned = tune_kernel(unit, device, each, line, worker=worker, driver=driver)
+            write_kernel(tuned, device, place)
+            if as_json:
+                typer.echo(json.dumps(tuned.to_json() | {"target": device.name, "files": str(place)}))
+            else:
+                show_kernel(tuned, device, place)
+            wrong = wrong or tuned.best is None
+        if units.payloads[0] is not payload and not as_json:
+            show_sentence(out(), f"{payload.name}: {units.sentence}")
     if wrong:
         raise typer.Exit(1)
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.contrib.gpu.device import Device
-from autotune.contrib.gpu.examine import Examined, KernelCall, KernelJob, check_payload, draw, examine
+from autotune.contrib.gpu.examine import FLOAT, Examined, KernelCall, KernelJob, check_payload, draw, examine
 from autotune.contrib.gpu.families import GpuFamily, covering, names
 from autotune.contrib.gpu.kernel import KernelSource
 from autotune.contrib.gpu.vulkan import Lavapipe
@@ -120,6 +120,53 @@ def tune_kernel(
         tried.append(KernelTrial(dict(config), script, examine(job, drawn, worker, driver)))
         search.tell(config, cycles_of(tried[-1]))
     return TaskKernel(readable_name(task.tag, task.payload.text), family.name, payload, tuple(tried))
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a payload has kernels for.
+
+    Attributes:
+        payloads: Payloads of one task each: the payload itself, or where it has several, each that a family covers.
+        without: Names of tasks and ops that no family covers.
+    """
+
+    payloads: tuple[Payload, ...]
+    without: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What is known of the whole, where there is more than one task."""
+        rest = f"; no kernel is written for {', '.join(self.without)}" if self.without else ""
+        return f"{len(self.payloads)} tasks were verified alone, the whole was not assembled{rest}"
+
+
+def units_of(payload: Payload) -> Units:
+    """A payload as payloads of one task.
+
+    Raises:
+        PayloadError: No family of kernels covers any of them.
+    """
+    parts = partition(payload)
+    if len(parts.tasks) + len(parts.uncovered) == 1:
+        return Units((payload,))
+    covered = [task for task in parts.tasks if covering(task) is not None and can_verify(task.payload)]
+    rest = [readable_name(task.tag, task.payload.text) for task in parts.tasks if task not in covered]
+    if not covered:
+        raise PayloadError(
+            f"kernels for --target are written for {', '.join(names())} in {FLOAT}; no task of {payload.name} is one; "
+            "leave --target out"
+        )
+    return Units(tuple(task.payload for task in covered), (*rest, *(each.name for each in parts.uncovered)))
+
+
+def can_verify(payload: Payload) -> bool:
+    """Tell whether `check_payload` lets a payload pass."""
+    try:
+        check_payload(payload)
+    except PayloadError:
+        return False
+    return True
 
 
 def only_task(payload: Payload) -> tuple[str, Task, GpuFamily]:

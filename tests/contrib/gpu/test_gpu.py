@@ -16,7 +16,7 @@ from autotune.contrib.gpu.kernel import KernelSource, make_kernel, read_kernel
 from autotune.contrib.gpu.model import estimate
 from autotune.contrib.gpu.options import describe_lavapipe
 from autotune.contrib.gpu.shadow import Shadow, ThreadAccess
-from autotune.contrib.gpu.tune import only_task
+from autotune.contrib.gpu.tune import only_task, units_of
 from autotune.core.errors import CompileError, KernelError, MachineError, PayloadError
 from autotune.registry import load_payload
 
@@ -226,6 +226,11 @@ def test_bad_input_is_one_line(refused, words, sentence):
 def test_what_has_no_kernel_is_refused_in_a_sentence():
     with pytest.raises(PayloadError, match="must be one task, nano has"):
         only_task(load_payload("nano"))
+    nano = units_of(load_payload("nano"))
+    assert len(nano.payloads) == 9
+    assert "9 tasks were verified alone, the whole was not assembled; no kernel is written for" in nano.sentence
+    softmax = load_payload("softmax,rows=2,cols=2")
+    assert units_of(softmax).payloads == (softmax,)
     with pytest.raises(PayloadError, match="is none of them; leave --target out"):
         only_task(load_payload("embedding,rows=4,cols=4,vocab=8"))
     assert find_device("vulkan") is VULKAN
