@@ -15,7 +15,7 @@ from autotune.store.room import Pause
 T = TypeVar("T")
 
 
-class Database(Protocol):
+class ServerStore(Protocol):
     """A store on a server."""
 
     @property
@@ -47,12 +47,12 @@ class Servers:
     """Stores on servers of a kind: an entry point of ``autotune.servers``, called ``postgres``.
 
     Attributes:
-        open: Opens a store, given its URL, `create` and `writable`; gives a `Database`, or raises `StoreError`.
+        open: Opens a store, given its URL, `create` and `writable`; gives a `ServerStore`, or raises `StoreError`.
         overview: Gives the `Overview` of a store, given its URL, a payload or `None`, and the most trials of a task
             whose configs are shown; the server adds up.
     """
 
-    open: Callable[..., Database]
+    open: Callable[..., ServerStore]
     overview: Callable[..., Any]
 
 
@@ -60,7 +60,7 @@ def servers() -> Servers:
     """What opens stores on PostgreSQL servers.
 
     Raises:
-        StoreError: It is not installed.
+        StoreError: What opens them is not installed.
     """
     points = registered(SERVERS)
     if POSTGRES not in points:

@@ -27,7 +27,7 @@ from autotune.store.locks import FileLocks, Locks, NoLocks
 from autotune.store.log import Log, StudyLog
 from autotune.store.plain_errors import plain_errors
 from autotune.store.room import Pause, with_room
-from autotune.store.server import Database, servers
+from autotune.store.server import ServerStore, servers
 from autotune.store.sqlite import open_database
 from autotune.store.sweep import TRIAL, Sweep, study_name
 
@@ -52,7 +52,7 @@ class Store(Closing):
         messages: list[str],
         pause: Pause | None = None,
         *,
-        database: Database | None = None,
+        database: ServerStore | None = None,
     ) -> None:
         self.pause = pause
         self.storage = storage
