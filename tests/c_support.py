@@ -33,7 +33,7 @@ def emit(payload, candidate, folder, about="a test"):
     found = emit_program(Emission(Claim(payload, candidate), "object"))
     (folder / f"{stem}.o").write_bytes(found.data)
     weights = [weight_record(payload, weight) for weight in found.weights]
-    (folder / f"{stem}.h").write_text(c_header(payload.entry, payload.arguments, weights, about))
+    (folder / f"{stem}.h").write_text(c_header(payload.entry, payload.arguments, weights, about, found))
     return weights
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -172,8 +173,15 @@ def test_objects_that_people_hold_are_a_line_and_a_table(payload, task):
         assert repr(held).startswith("<")
         assert len(repr(held)) < 1000
         assert "\n" not in repr(held)
-    assert payload._repr_html_().startswith("<table>")
+        assert held._repr_html_().startswith("<table>")
+        assert "<caption>" in held._repr_html_()
     assert "unroll_k" in family.space._repr_html_()
+    assert "matmul, vectorize" in task._repr_html_()
+    evil = replace(payload, name="<script>alert(1)</script>")
+    assert "&lt;script&gt;" in evil._repr_html_()
+    assert "<script>" not in evil._repr_html_()
+    bundle = at.Bundle.read(ROOT / "results/icelake-3c3bf114/bundles/matmul_m64_n64_k64")
+    assert "64" in bundle._repr_html_()
 
 
 def test_script_of_a_config_is_a_transform_script(task):

@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from textwrap import fill
+from typing import TYPE_CHECKING
 
 from autotune.bundles.c_words import word_packer
 from autotune.core.c_names import c_name, c_symbol, identifier
 from autotune.core.payload import WRITTEN, Argument
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
+
+if TYPE_CHECKING:
+    from autotune.compiler.lowering.emit import Emitted
 
 # Of every element type of `autotune.core.payload.DTYPES`; of floats of 16 bits, which not all compilers know, the bits.
 C_TYPES = {
@@ -58,7 +63,7 @@ def c_header(
     arguments: Sequence[Argument],
     weights: Sequence[WeightRecord],
     about: str,
-    threads: int = 1,
+    emitted: "Emitted",
 ) -> str:
     """Declare a program.
 
@@ -66,8 +71,8 @@ def c_header(
         entry: Name of the program's entry function.
         arguments: Arguments of the payload, in order.
         weights: Weights that are stored in panels; the program takes them after the arguments.
-        about: A line for whoever reads it.
-        threads: Threads that its parallel loops run on; with several it needs an OpenMP runtime.
+        about: What the program is, a line.
+        emitted: The program, for what it runs on and what memory it takes.
     """
     name = c_name(entry)
     plain = [parameter(index, argument) for index, argument in enumerate(arguments)]
@@ -82,11 +87,9 @@ def c_header(
         for i, w in enumerate(weights)
     ]
     everything = [*plain, *stored]
-    note = "".join(said for dtype, said in HALF_NOTES.items() if any(p.dtype == dtype for p in everything))
-    runtime = f" -lomp (or -liomp5), for {threads} threads" if threads > 1 else ""
+    halves = "".join(note for dtype, note in HALF_NOTES.items() if any(p.dtype == dtype for p in everything))
     parts = [
-        f"/* {in_comment(about)}\n{note}"
-        f"   {name}(...) is not reentrant: its intermediates lie in one arena. Link with -lm{runtime}. */",
+        f"/* {in_comment(about)}\n{halves}{needs(name, emitted)} */",
         f"#ifndef AUTOTUNE_{name.upper()}_H\n#define AUTOTUNE_{name.upper()}_H\n\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         *(descriptor(dtype, rank) for dtype, rank in sorted({(p.dtype, len(p.shape)) for p in everything})),
@@ -95,6 +98,23 @@ def c_header(
         "\n#ifdef __cplusplus\n}\n#endif\n#endif",
     ]
     return "\n".join(parts) + "\n"
+
+
+def needs(name: str, emitted: "Emitted") -> str:
+    """What a program runs on, the memory that it takes, and what it is linked with: lines of a comment."""
+    processor = f"Compiled for {emitted.cpu}; the processor must have {', '.join(emitted.features)}."
+    arena = (
+        f"Intermediates lie in one arena of {emitted.arena_bytes} bytes, static: one call of {name} at a time; "
+        "`autotune emit` writes a library with an arena a context. "
+    )
+    calls = "A call allocates memory for what its loops carry." if emitted.allocations else "A call allocates nothing."
+    runtime = f" -lomp (or -liomp5), for {emitted.threads} threads" if emitted.threads > 1 else ""
+    indent = " " * 3
+    lines = (processor, f"{arena if emitted.arena_bytes else ''}{calls}", f"Link with -lm{runtime}.")
+    return "\n".join(
+        fill(in_comment(line), 120, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+        for line in lines
+    )
 
 
 def parameter(index: int, argument: Argument) -> Parameter:

@@ -11,7 +11,6 @@ from autotune.core.c_names import c_name
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
-from autotune.core.host.machine import this_machine
 from autotune.store.bundle import read_bundle
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
@@ -45,7 +44,7 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     if isinstance(found, Evaluation):
         raise BundleError(f"{folder} must compile here, it was {found.outcome}: {found.diagnostic}")
     path.write_bytes(disassemble(found.data, bundle.payload.entry).encode() if kind == "asm" else found.data)
-    about = f"{bundle.payload.name}, compiled for {this_machine().isa} by mlir-schedule-autotune"
+    about = f"{bundle.payload.name}, compiled by mlir-schedule-autotune"
     for kernel in bundle.kernels:
         (output / f"{kernel.symbol}.o").write_bytes(kernel.made.code)
     header.write_text(
@@ -54,7 +53,7 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
             named_arguments(bundle.payload),
             named_weights(bundle.payload, bundle.manifest.weights),
             about,
-            threads,
+            found,
         )
     )
     return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-FIRST = "Options"
+FIRST, ARGUMENTS = "Options", "Arguments"
 
 
 class GroupedVerbs(TyperGroup):
@@ -31,13 +31,20 @@ class GroupedVerbs(TyperGroup):
 class GroupedOptions(TyperCommand):
     """A verb whose help lists the options that most people need first, and others below headings of their own."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it
+        """The words behind the verb's name: ``PAYLOAD...`` for one or more, ``[NAME]...`` for any number."""
+        return [piece.strip("{}").replace("}...", "...") for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, or typer's copy of it
         """Write arguments and options, a section a heading."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], FIRST: []}
+        sections: dict[str, list[tuple[str, str]]] = {ARGUMENTS: [], FIRST: []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(heading_of(param), []).append(record)
+                name, text = record
+                is_argument = heading_of(param) == ARGUMENTS
+                row = (name.partition(" <")[0] if is_argument else name, text)  # its kind in Python helps nobody
+                sections.setdefault(heading_of(param), []).append(row)
         help_line = [row for row in sections[FIRST] if "--help" in row[0]]
         sections[FIRST] = [row for row in sections[FIRST] if row not in help_line] + help_line
         for heading, rows in sections.items():
@@ -49,7 +56,7 @@ class GroupedOptions(TyperCommand):
 def heading_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of it
     """The heading that a parameter's help stands below."""
     if param.param_type_name == "argument":
-        return "Arguments"
+        return ARGUMENTS
     heading = getattr(param, "rich_help_panel", None)
     return heading if isinstance(heading, str) else FIRST
 

@@ -51,7 +51,7 @@ def inspect(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what sweeps or a bundle found, a line a task: time, share of the roof, trials, gain over the default config.
+    """Show what sweeps or a bundle found, a line a task: time, share of the roof, trials, speed-up over the default.
 
     Below a task stand the knobs that are not as by default; then the way there, and where the workers' time went.
     The columns of a query are those of --csv, knobs by their own names.

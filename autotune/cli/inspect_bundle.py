@@ -13,7 +13,7 @@ from autotune.reports.overview import changed_config
 from autotune.reports.task_lines import TaskLine
 from autotune.reports.winner import Winner
 
-COLUMNS = (Column("runs"), Column("time"), Column("call"), Column("roof"), Column("gain"))
+COLUMNS = (Column("runs"), Column("time"), Column("call"), Column("roof"), Column("speed-up"))
 
 
 def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False) -> None:
@@ -44,7 +44,7 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
     show_table(console, Table("task", COLUMNS, (*rows, *rest_row(tasks, whole)), "" if full else "not as by default"))
     units = "the roof of its unit" if winner.rounded else "the FMA roof"
     legend = f"call: share of a call; roof: share of {units}; "
-    legend += f"gain: speed-up over the naive lowering ({winner.baseline})"
+    legend += f"speed-up: over the naive lowering ({winner.baseline})"
     show_sentence(console, legend if full or all(row.text for row in rows) else f"{legend}; {LEGEND}", 2)
     if (above := above_roof(task.roof_fraction for task in tasks)) and not winner.unsteady:
         show_sentence(console, above, 2)
@@ -76,7 +76,7 @@ def show_budget(console: Console, winner: Winner) -> None:
 
 
 def task_row(task: TaskLine, whole: float | None, *, full: bool) -> TextRow:
-    """A task: how often a call runs it, what one run takes, its share of a call and of the roof, its gain.
+    """A task: how often a call runs it, what one run takes, its share of a call and of the roof, its speed-up.
 
     Args:
         task: What is known of it.
@@ -85,9 +85,9 @@ def task_row(task: TaskLine, whole: float | None, *, full: bool) -> TextRow:
     """
     of_call = percent(task.call_seconds / whole if task.call_seconds and whole else None)
     seconds = duration(task.seconds.estimate if task.seconds and whole else None)
-    roof, gain = (roof_text(task.roof_fraction), times(task.over_baseline)) if whole else ("-", "-")
+    roof, speedup = (roof_text(task.roof_fraction), times(task.over_baseline)) if whole else ("-", "-")
     text = task_text(task, full=full)
-    cells = (str(task.count), seconds, of_call, roof, gain)
+    cells = (str(task.count), seconds, of_call, roof, speedup)
     return TextRow(task.name, cells, f"{task.tag}\n{text}" if full and task.name != task.tag else text)
 
 

@@ -23,7 +23,7 @@ COLUMNS = (
     Column("roof"),
     Column("trials"),
     Column("failed"),
-    Column("gain"),
+    Column("speed-up"),
 )
 LEGEND = "no knobs below: the default config"
 VERSUS = (
@@ -82,8 +82,8 @@ def cells(best: dict[str, Any] | None, counts: tuple[str, str]) -> tuple[str, ..
         return ("-", "-", "-", *counts, "-")
     seconds = best["seconds_normalised"]
     rate = f"{best['gflops'] * best['seconds'] / seconds:.1f}" if best["gflops"] else "-"
-    gain = f"{best['over_default']:.2f}x" if best["over_default"] else "-"
-    return (duration(seconds), rate, roof_text(best["roof_fraction"]), *counts, gain)
+    speedup = f"{best['over_default']:.2f}x" if best["over_default"] else "-"
+    return (duration(seconds), rate, roof_text(best["roof_fraction"]), *counts, speedup)
 
 
 def best_text(best: dict[str, Any], *, full: bool) -> str:
@@ -134,7 +134,7 @@ def spending(sweeps: list[dict[str, Any]]) -> str:
 
 
 def show_legend(console: Console, roofs: Roofs | None, sweeps: list[dict[str, Any]], *, full: bool) -> None:
-    """Say what shares and gains are of, or why they are unknown."""
+    """Say what shares and speed-ups are of, or why they are unknown."""
     said = ["time: the machine's drift divided out"]
     if roofs is not None:
         rate = f"{roofs.flops / 1e9:.1f} GFLOP/s"
@@ -143,7 +143,7 @@ def show_legend(console: Console, roofs: Roofs | None, sweeps: list[dict[str, An
         said.append(f"roof: share of the FMA roof, {rate} as the newest run measured it{units}")
     bests = [best for sweep in sweeps for best in sweep["best"]]
     if any(best["changed"] is not None for best in bests):
-        said.append("gain: speed-up over the default config in the same sweep, - where that was not measured")
+        said.append("speed-up: over the default config in the same sweep, - where that was not measured")
     if not full and any(best["changed"] == {} for best in bests):
         said.append(LEGEND)
     if above := above_roof(best["roof_fraction"] for best in bests):

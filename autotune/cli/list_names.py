@@ -17,7 +17,7 @@ NAME = 2  # blanks before a name
 
 def list_names(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Kinds or names; by default all there are.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Kinds or names; by default all there are.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +25,9 @@ def list_names(
 
     Example: autotune list payloads
     """
+    from autotune.cli.layout import fold
     from autotune.registry import groups, listings, registered
+    from autotune.reports.format import out
 
     members = {group.rpartition(".")[2]: registered(group) for group in groups()}
     if as_json:
@@ -33,13 +35,15 @@ def list_names(
         typer.echo(json.dumps(chosen(told | listings(complain), names or ())))
         return
     shown: dict[str, Mapping[str, EntryPoint | str]] = {**members, **listings(complain)}
+    width = out().width
     for kind, each in chosen(shown, names or ()).items():
         typer.echo(f"{kind}:")
         for name, what in each.items():
             line, *more = [what] if isinstance(what, str) else [description(what), *parameters(what)]
-            typer.echo(f"{'':{NAME}}{name:{WIDTH}s} {line}")
-            for text in more:
-                typer.echo(f"{'':{NAME + WIDTH + 1}}{text}")
+            beside = NAME + WIDTH + 1
+            texts = fold(f"{name:{WIDTH}s} {line}", width, NAME, beside)
+            for text in (*texts, *(part for each in more for part in fold(each, width, beside, beside))):
+                typer.echo(text)
 
 
 def chosen(shown: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:

@@ -80,7 +80,7 @@ def with_tune_options(verb: F) -> F:
 Payloads = Annotated[
     list[str],
     typer.Argument(
-        metavar="PAYLOAD...", help="nano, gpt2,seq=64, matmul,m=512,n=512,k=512, a path to an .mlir file; see `list`."
+        metavar="PAYLOAD", help="nano, gpt2,seq=64, matmul,m=512,n=512,k=512, a path to an .mlir file; see `list`."
     ),
 ]
 StorePath = Annotated[str | None, typer.Option("--store", metavar="PATH", help="File of trials, or a database URL.")]

@@ -22,7 +22,7 @@ def replay(
     bundle: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FOLDER|KEY]",
+            metavar="FOLDER|KEY",
             help="A bundle; with --store a trial, by how its key begins, or none to list failures.",
         ),
     ] = None,
@@ -117,6 +117,13 @@ def replay_trial(key: Path | None, store: str, output: Path | None, timeout: flo
     reproduce(str(key) if key is not None else None, store, output, 60.0 if timeout is None else timeout, family)
 
 
+def verdict_text(found: "Replay") -> str:
+    """Whether the recorded speed-up holds, and if that cannot be said, why not."""
+    if found.verdict == "unknown":
+        return "not compared" if found.unsteady or not found.why else f"cannot be compared, {found.why}"
+    return found.verdict
+
+
 def show_replay(found: "Replay") -> None:
     """Print what a replay found."""
     from autotune.cli.layout import show_sentence
@@ -136,7 +143,6 @@ def show_replay(found: "Replay") -> None:
         show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
     else:
         show_sentence(console, f"speed-up now      {factor(found.speedup)}", 2)
-    why = f", for {found.why}" if found.why and not found.unsteady else ""
-    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {found.verdict}{why}", 2)
+    show_sentence(console, f"speed-up recorded {factor(found.recorded)}: {verdict_text(found)}", 2)
     for difference in found.differences:
         show_sentence(console, f"note: {difference}", 2)

@@ -185,7 +185,7 @@ def wait_for_room(sentence: str) -> None:
 def show_result(result: "TuneResult") -> None:
     """Print the summary of a tuning run: notes, then four lines that say all of it."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import agreement, error_beside, out, uncovered
+    from autotune.reports.format import agreement, error_beside, out, plural, uncovered
     from autotune.reports.headline import beside_rival, headline, over_naive
 
     console = out()
@@ -196,8 +196,8 @@ def show_result(result: "TuneResult") -> None:
         show_sentence(console, f"error {budget.spent:.2g} of {budget.error:.2g} allowed, {many} in lower precision")
         if budget.rows:
             show_sentence(console, agreement(budget.agrees, budget.agreement, budget.rows))
-    if said := uncovered([(each.op.name, each.op.why, each.share) for each in result.uncovered]):
-        show_sentence(console, said)
+    if sentence := uncovered([(each.op.name, each.op.why, each.share) for each in result.uncovered]):
+        show_sentence(console, sentence)
     lead = headline(
         result.payload,
         result.best_seconds,
@@ -211,7 +211,9 @@ def show_result(result: "TuneResult") -> None:
     show_sentence(console, lead if result.unsteady else f"{lead}; {rival}")
     error = error_beside(result.max_error, result.oracle, unproved=result.unproved)
     naive = over_naive(result.speedup, result.baseline_name, result.baseline_seconds)
-    counts = f"{sum(result.trials.values())} trials, {result.evaluated} of them now, in {result.seconds:.0f} s"
+    counts = (
+        f"{plural(sum(result.trials.values()), 'trial')}, {result.evaluated} of them now, in {result.seconds:.0f} s"
+    )
     show_sentence(console, "; ".join(["verified", error, counts, *([] if result.unsteady else [naive])]), 2)
     console.print(f"  bundle: {result.bundle}", soft_wrap=True, markup=False)
     again = f"autotune replay {result.bundle}"

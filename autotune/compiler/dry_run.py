@@ -1,4 +1,4 @@
-"""A rehearsal: a user's script applied once before any search, and what its author would want to know of it.
+"""Dry run: a user's script applied once before any search, and notes for its author.
 
 A handle that holds nothing is no error in a user's script, as it is none upstream; it is said once, here.
 """
@@ -21,13 +21,13 @@ from autotune.core.scripts.marks import FOREIGN
 from autotune.core.scripts.parametric import ChosenScript
 
 COUNTED = "autotune.count"
-SAID = re.compile(rf'loc\("-":(\d+):(\d+)\): {re.escape(COUNTED)} (\d+) : i64')
+REMARK = re.compile(rf'loc\("-":(\d+):(\d+)\): {re.escape(COUNTED)} (\d+) : i64')
 MOST_NOTES = 5
 
 
 @dataclass(frozen=True)
-class Rehearsal:
-    """A script to be rehearsed.
+class DryRun:
+    """A script to apply once.
 
     Attributes:
         payload: Payload that it is applied to.
@@ -42,27 +42,27 @@ class Rehearsal:
     panels: tuple[tuple[str, int], ...] = ()
 
 
-def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
-    """Apply a script without the lowering that follows it, and look at what it found and did. In the isolated process.
+def dry_run(wanted: DryRun) -> tuple[str, ...]:
+    """Apply a script without the lowering that follows it, and count what its handles hold. In the isolated process.
 
     Returns:
         Notes for its author, a sentence each.
     """
-    source, name = rehearsal.script.source, rehearsal.payload.name
+    source, name = wanted.script.source, wanted.payload.name
     with context():
-        module = parse(rehearsal.text, name)
+        module = parse(wanted.text, name)
         try:
-            own = write_concrete(replace(rehearsal.script, lowers=False))
-            prepare(module, own, rehearsal)
+            own = write_concrete(replace(wanted.script, lowers=False))
+            prepare(module, own, wanted)
             before = str(module)
             counted = count_handles(own)
             with captured() as file:
-                run_script(module, own, rehearsal.script.text, source)
-                said = written_to(file)
+                run_script(module, own, wanted.script.text, source)
+                remarks = written_to(file)
         except CompileError as error:
-            return (f"the config that the search begins with fails: {plain_error(rehearsal) or error}",)
+            return (f"the config that the search begins with fails: {plain_error(wanted) or error}",)
         least: dict[tuple[int, int], int] = {}
-        for line, column, count in SAID.findall(said):
+        for line, column, count in REMARK.findall(remarks):
             least[int(line), int(column)] = max(int(count), least.get((int(line), int(column)), 0))
         empty = [where for where, count in least.items() if count == 0 and where in counted]
         notes = [f"{source}:{w[0]}:{w[1]}: {counted[w]} finds nothing in {name}" for w in sorted(empty)[:MOST_NOTES]]
@@ -75,27 +75,27 @@ def rehearse(rehearsal: Rehearsal) -> tuple[str, ...]:
         return tuple(notes)
 
 
-def prepare(module: ir.Module, own: ir.Module, rehearsal: Rehearsal) -> None:
+def prepare(module: ir.Module, own: ir.Module, wanted: DryRun) -> None:
     """What happens to a module before its script, in place.
 
     Raises:
         CompileError: An op is not what the script takes it for.
     """
-    payload = rehearsal.payload
+    payload = wanted.payload
     roles = tuple(argument.role for argument in payload.arguments)
-    unit = Unit(module, payload.entry, roles, script=own, panels=dict(rehearsal.panels))
+    unit = Unit(module, payload.entry, roles, script=own, panels=dict(wanted.panels))
     for each in BEFORE_SCRIPT:
         each.apply(unit)
 
 
-def plain_error(rehearsal: Rehearsal) -> str:
+def plain_error(wanted: DryRun) -> str:
     """What a script fails with that is applied without remarks, which the error of one with remarks is full of."""
-    module = parse(rehearsal.text, rehearsal.payload.name)
+    module = parse(wanted.text, wanted.payload.name)
     run_passes(module, "builtin.module(strip-debuginfo)")
     try:
-        own = write_concrete(replace(rehearsal.script, lowers=False))
-        prepare(module, own, rehearsal)
-        run_script(module, own, rehearsal.script.text, rehearsal.script.source)
+        own = write_concrete(replace(wanted.script, lowers=False))
+        prepare(module, own, wanted)
+        run_script(module, own, wanted.script.text, wanted.script.source)
     except CompileError as error:
         return str(error)
     return ""

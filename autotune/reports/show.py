@@ -25,7 +25,7 @@ from autotune.reports.space import describe_space
 from autotune.reports.stages import OWN, payload_stages, plugged_stages, stages
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.tuning.stages.user_script import open_own, own_of, own_script, parts_of
+from autotune.tuning.stages.user_script import dry_run_all, open_own, own_of, own_script, parts_of
 from autotune.worker.loading.reading import ScriptFile, compile_to, open_payload, script_text
 
 DEFAULT = "default"
@@ -39,7 +39,8 @@ class Shown:
 
     Attributes:
         text: The stage's text.
-        note: A line about buffers, from the stage on at which there are any; empty before.
+        note: A line about buffers, from the stage on at which there are any, and on a script of the user's own; else
+            empty.
         doubt: What nothing proves of the payload, a sentence; empty where all is proved.
     """
 
@@ -106,9 +107,10 @@ def show_stage(
     script = own_of(bundle) if bundle is not None else read_own(payload, schedule) if not family else None
     parts = parts_of(payload, script)
     own = script or (covering(load_family(family), parts.tasks, payload) if family else None)
+    note = "; ".join(dry_run_all(parts, script, machine)) if schedule is not None and script is not None else ""
     if stage == "space":
         shown = [as_recorded(each, recorded, machine, own) for each in parts.tasks if task in (None, each.tag)]
-        return Shown("\n\n".join(describe_space(each, machine) for each in shown))
+        return Shown("\n\n".join(describe_space(each, machine) for each in shown), note)
     if task is not None or config is not None:
         alone = as_recorded(only(parts.tasks, task, "a config is of one task"), recorded, machine, own)
         chosen = with_knobs(alone, config, machine) if config else alone
@@ -119,7 +121,8 @@ def show_stage(
     if bundle is not None and stage in OWN and (own is None or stage != "scheduled"):
         return render(stage, payload, recorded_candidate(bundle), machine)
     whole = [as_recorded(each, recorded, machine, own) for each in parts.tasks]
-    return show_tasks(stage, payload, whole, machine, parts.payload.text)
+    shown_stage = show_tasks(stage, payload, whole, machine, parts.payload.text)
+    return replace(shown_stage, note="; ".join(filter(None, (note, shown_stage.note))))
 
 
 def covering(family: Family, tasks: Sequence[Task], payload: Payload) -> Family:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from autotune.core.errors import OptionError, ScheduleError
 from autotune.core.host.machine import Machine, this_machine
+from autotune.core.html import html_table
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Family
@@ -58,6 +59,11 @@ class TaskFamily:
 
     def __repr__(self) -> str:
         return f"<TaskFamily {self.name} of {self.task.tag}>"
+
+    def _repr_html_(self) -> str:
+        default = self.default()
+        rows = ((knob.name, default[knob.name], ", ".join(map(str, knob.values))) for knob in self.space.knobs)
+        return html_table(f"family {self.name} of {self.task.tag}", ("knob", "default", "values"), rows)
 
     @property
     def name(self) -> str:
@@ -117,6 +123,16 @@ class TunableTask:
     def __repr__(self) -> str:
         name = readable_name(self.task.tag, self.task.payload.text)
         return f"<TunableTask {name}: {self.task.count} a call, families {', '.join(f.name for f in self.families)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("task", readable_name(self.task.tag, self.task.payload.text)),
+            ("tag", self.tag),
+            ("executions a call", self.count),
+            ("operations", f"{self.task.payload.flops:.4g}"),
+            ("families", ", ".join(family.name for family in self.families)),
+        ]
+        return html_table("task", (), rows)
 
     @property
     def tag(self) -> str:

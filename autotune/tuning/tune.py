@@ -38,7 +38,7 @@ from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.tuning.stages.standing import MANIFEST_SHA256, standing_result
 from autotune.tuning.stages.summary import Proof, Searched, Winners, fronts_of, summarize
 from autotune.tuning.stages.task_search import TaskSearch
-from autotune.tuning.stages.user_script import parts_of, read_own, rehearse_all
+from autotune.tuning.stages.user_script import dry_run_all, parts_of, read_own
 from autotune.tuning.stages.workplace import Workplace, check_means, open_workplace
 from autotune.worker.bench.noise import PAIRS
 from autotune.worker.kept_roofs import limits_of
@@ -187,7 +187,7 @@ def search(
         error=allowed.room,
         start=start,
     )
-    ours = rehearse_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)
+    ours = dry_run_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)
     notes = (*ours, *left_out, *lacking)
     for note in (*notes, *filter(None, [say_sampler(options.sampler, searches)])):
         run.listener.note(note)

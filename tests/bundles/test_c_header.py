@@ -19,6 +19,7 @@ from tuning_support import MACHINES, default_steps, run
 
 from autotune.bundles import c_header as header
 from autotune.bundles.c_header import C_TYPES, c_header, parameter
+from autotune.compiler.lowering.emit import Emitted
 from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.c_names import c_name
@@ -169,11 +170,25 @@ def test_the_header_is_one_of_cpp_too(tmp_path):
     arguments = [Argument(name, "weight", (4, 6), "bf16") for name in ("new", "b_panels_0", "template")]
     weights = [WeightRecord(a.name, (4, 6), (2, 4, 3), 3, transposed=False) for a in (arguments[0], arguments[2])]
     arguments.append(Argument("this", "output", ()))
-    (tmp_path / "autotune_f.h").write_text(c_header("f", arguments, weights, EVIL))
+    (tmp_path / "autotune_f.h").write_text(
+        c_header("f", arguments, weights, EVIL, Emitted(b"", (), cpu=EVIL, features=(EVIL,)))
+    )
     (tmp_path / "main.cpp").write_text(c_program(Payload("f", "", "f", tuple(arguments)), weights, "autotune_f"))
     command = ["c++", *STRICT, "-fsyntax-only", "main.cpp"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_header_says_what_it_runs_on_and_what_memory_it_takes():
+    emitted = Emitted(b"", (), 640, 1, 2, cpu="znver4", features=("avx2", "fma"))
+    text = c_header("f", [Argument("x", "output", ())], [], "about", emitted)
+    assert "Compiled for znver4; the processor must have avx2, fma." in text
+    assert "one arena of 640 bytes, static: one call of autotune_f at a time" in text
+    assert "A call allocates memory" in text
+    assert "Link with -lm -lomp (or -liomp5), for 2 threads." in text
+    text = c_header("f", [Argument("x", "output", ())], [], "about", Emitted(b"", ()))
+    assert "arena" not in text
+    assert "A call allocates nothing." in text
 
 
 @given(st.text())

@@ -276,10 +276,12 @@ def test_list_shows_the_parameters_of_payloads_and_takes_kinds_and_names(autotun
     refused("list", "zzz", words="NAME must be a kind (payloads,")
 
 
-def test_list_prints_every_name(autotune):
+def test_list_prints_every_name_in_lines_that_fit_the_terminal(autotune, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = autotune("list")
     assert code == 0
     assert {"nano", "vectorize", "passes"} <= set(out.split())
+    assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

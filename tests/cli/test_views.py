@@ -172,7 +172,7 @@ def test_views_fit_the_terminal_and_cut_no_number(render, name):
 
 def test_inspect_shows_a_line_a_task_and_below_it_what_is_not_as_by_default(render):
     head, line, *below = render("inspect a store", 80).splitlines()
-    assert head.split() == ["wide", "time", "roof", "trials", "failed", "gain"]
+    assert head.split() == ["wide", "time", "roof", "trials", "failed", "speed-up"]
     assert line.split()[1:] == ["1", "ms", f"{FLOPS / 1e-3 / 1e11:.1%}", "3", "1", "2.00x"]
     said = " ".join(below[: next(i for i, text in enumerate(below) if "best so far" in text)])
     assert said.split() == ["fused:", *(f"{knob.name}=8" for knob in WIDE.knobs[:9])]

@@ -93,6 +93,7 @@ def test_result_is_one_plain_object(tuned):
         "payload", "machine", "roofs", "baseline", "best", "speedup", "speedup_interval", "trials", "seconds", "bundle",
     }  # fmt: skip
     assert data["baseline"]["name"] == "passes"
+    assert result._repr_html_().startswith(f"<table><caption>{SPEC}</caption>")
     assert set(data["best"]) >= {"seconds", "roof_fraction", "configs"}
 
 

@@ -55,6 +55,8 @@ class Emitted:
         allocations: Places in it that allocate memory in every call.
         threads: Threads that its parallel loops run on; 1 where it has none.
         intrinsics: LLVM's intrinsics of a processor that it calls, such as ``x86.avx512.vpdpbusd.512``.
+        cpu: Processor that it is compiled for, as LLVM names it.
+        features: Features of it that the code may use, as LLVM names them, sorted.
     """
 
     data: bytes
@@ -63,6 +65,8 @@ class Emitted:
     allocations: int = 0
     threads: int = 1
     intrinsics: tuple[str, ...] = ()
+    cpu: str = ""
+    features: tuple[str, ...] = ()
 
 
 def emit_program(wanted: Emission) -> Emitted:
@@ -95,6 +99,8 @@ def emit_program(wanted: Emission) -> Emitted:
         plan.others,
         unit.threads if unit.parallel else 1,
         tuple(sorted(set(INTRINSIC.findall(text)))),
+        target.cpu,
+        tuple(sorted({name[1:] for name in target.attributes.split(",") if name.startswith("+")})),
     )
 
 

@@ -42,8 +42,8 @@ def ops_section(found: Analysis) -> Iterator[str]:
     yield f"{plural(facts.static, 'tensor')} of inferred shape, {len(facts.open)} with a size known at run time only"
     yield from wrapped(facts.open) if facts.open else ()
     known = Counter(op.depends for op in facts.ops)
-    said = [f"{known[kind]} from {kind} alone" for kind in ("constants", "weights") if known[kind]]
-    yield f"ops in which no input is: {', '.join(said) or 'none'}"
+    fixed = [f"{known[kind]} on {kind} alone" for kind in ("constants", "weights") if known[kind]]
+    yield f"ops that depend on no input: {', '.join(fixed) or 'none'}"
     yield ""
     yield OPS.format("op", "gives", "runs", "Mflop", "bytes", "flop/B", "task")
     for op in facts.ops:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def debug(
     source: Annotated[str, typer.Argument(metavar="PAYLOAD|BUNDLE", help="A payload as for `tune`, or a folder.")],
-    other: Annotated[
-        str, typer.Argument(metavar="[OTHER]", help="A second one: show the first step that differs.")
-    ] = "",
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="A second one: show the first step that differs.")] = "",
     schedule: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="A transform script of your own; twice for the first step that differs."),

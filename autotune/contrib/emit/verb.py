@@ -15,7 +15,7 @@ TEXTS = ("object", "llvm", "asm")
 def emit(
     bundles: Annotated[
         list[Path],
-        typer.Argument(metavar="BUNDLE...", help="Bundles of one payload, each tuned on a machine of another level."),
+        typer.Argument(metavar="BUNDLE", help="Bundles of one payload, each tuned on a machine of another level."),
     ],
     form: Annotated[
         str, typer.Option("--as", metavar="FORM", help=f"What to write: {', '.join((*FORMS, *TEXTS))}.")

@@ -10,8 +10,8 @@ from autotune.cli.options import AsJson, FileFamily
 from autotune.plugins import PageSection, Verb
 
 CAPTION = (
-    "factors are medians over pairs of samples that were taken one after the other, not quotients of the times; "
-    "dim: the interval holds 1, so that it may make no difference"
+    "factors are medians of ratios of paired samples, not quotients of the times shown; dim: the interval contains 1, "
+    "no difference was measured"
 )
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def show_explanation(found: "Explanation") -> None:
 
     console = out()
     built = found.kind == "build-up"
-    said = "built up, each step's gain" if built else "the winner without one technique"
-    show_sentence(console, f"{found.payload}: {said}")
+    rows_are = "built up, speed-up of each step" if built else "the winner without one technique"
+    show_sentence(console, f"{found.payload}: {rows_are}")
     if found.unsteady:
         show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
-    heads = ("time", "gain [95 %]" if built else "times as long [95 %]", "max error", "tasks")
-    used = [row for place, row in enumerate(found.rows) if place == 0 or row.tasks]
+    heads = ("time", "speed-up [95 %]" if built else "times as long [95 %]", "max error", "tasks")
+    used = [row for index, row in enumerate(found.rows) if index == 0 or row.tasks]
     rows = tuple(technique_row(row, is_first=row is used[0], built=built, timed=not found.unsteady) for row in used)
     show_table(console, Table("", tuple(map(Column, heads)), rows))
     if found.unproved:

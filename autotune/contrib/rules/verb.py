@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def rules(
     payloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PAYLOAD...]", help="Payloads as for `tune`; by default all there are."),
+        typer.Argument(metavar="PAYLOAD", help="Payloads as for `tune`; by default all there are."),
     ] = None,
     rules: RuleFile = "",
     exact: Exact = False,

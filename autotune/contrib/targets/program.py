@@ -112,9 +112,9 @@ def compile_as(
     found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object", target))
     if isinstance(found, Evaluation):
         raise CompileError("jit", f"{payload.name} must compile for {target.name}; {found.outcome}: {found.diagnostic}")
-    about = f"{payload.name}, compiled for {target.triple} on {target.cpu} by mlir-schedule-autotune"
+    about = f"{payload.name}, compiled for {target.triple} by mlir-schedule-autotune"
     weights = [weight_record(payload, weight) for weight in found.weights]
-    header = c_header(payload.entry, payload.arguments, weights, about)
+    header = c_header(payload.entry, payload.arguments, weights, about, found)
     return TargetProgram(payload, target, candidate, found.data, found.weights, header)
 
 

@@ -34,18 +34,18 @@ MOST_BINS, MOST_SLICES = 40, 25
 
 def best_over_trials(rows: pd.DataFrame) -> Figure:
     """Best so far over trials: a line a task."""
-    figure = draw_curves(rows, "trial of the task", lambda task: np.arange(1.0, len(task) + 1))
+    figure = draw_curves(rows, "trials", "trial of the task", lambda task: np.arange(1.0, len(task) + 1))
     figure.axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
 def best_over_seconds(rows: pd.DataFrame) -> Figure:
     """Best so far over the seconds that workers took."""
-    return draw_curves(rows, "seconds of compiling, verifying and measuring", seconds_so_far)
+    return draw_curves(rows, "seconds", "seconds of compiling, verifying and measuring", seconds_so_far)
 
 
-def draw_curves(rows: pd.DataFrame, x: str, places: Places) -> Figure:
-    """A line a task; several tasks are drawn as multiples of what each reached in the end."""
+def draw_curves(rows: pd.DataFrame, over: str, x: str, places: Places) -> Figure:
+    """A line a task; several tasks are drawn as multiples of the best time that each reached in the end."""
     tasks = list(rows.groupby("task", sort=False))
     figure, ((axes,),) = figure_of()
     names = shorten(str(name) for name, _ in tasks) if len(tasks) > 1 else ["best so far"]
@@ -59,10 +59,10 @@ def draw_curves(rows: pd.DataFrame, x: str, places: Places) -> Figure:
         if len(tasks) == 1:
             draw_trials(axes, task, places(task))
     if len(tasks) > 1:
-        label(axes, "Best so far, task by task", x, "time / best time in the end")
+        label(axes, f"Best so far over {over}, task by task", x, "time / best time in the end")
         scale_log(axes.yaxis)
     else:
-        label(axes, f"Best so far of {shorten([str(rows['task'].iloc[0])], 50)[0]}", x, "time of a call")
+        label(axes, f"Best so far over {over}: {shorten([str(rows['task'].iloc[0])], 50)[0]}", x, "time of a call")
         scale_log(axes.yaxis, "s")
     legend(axes, below=len(tasks) > 1)
     return figure
@@ -94,7 +94,7 @@ def distribution(rows: pd.DataFrame) -> Figure:
 
 
 def outcomes(rows: pd.DataFrame) -> Figure:
-    """What became of the trials, in the order they were made, in equal slices."""
+    """Outcomes of trials in the order of the search, in bins of equal size."""
     order = rows.reset_index(drop=True)
     width = -(-len(order) // MOST_SLICES)
     counts = pd.crosstab(np.arange(len(order)) // width, order["outcome"])
@@ -102,11 +102,11 @@ def outcomes(rows: pd.DataFrame) -> Figure:
     floor = np.zeros(len(counts))
     for outcome in (name for name in OUTCOMES if name in counts):
         values = counts[outcome].to_numpy(dtype=float)
-        said = f"{outcome}, {int(values.sum())}"
+        name = f"{outcome}, {int(values.sum())}"
         left = [float(x) for x in counts.index * width]
-        axes.bar(left, values, width * 0.92, floor, align="edge", color=OUTCOME_COLOURS[outcome], label=said)
+        axes.bar(left, values, width * 0.92, floor, align="edge", color=OUTCOME_COLOURS[outcome], label=name)
         floor = floor + values
-    label(axes, "What became of the trials", "trial", f"trials, of {width} in a row" if width > 1 else "trials")
+    label(axes, "Outcomes of trials", "trial", f"trials, in bins of {width}" if width > 1 else "trials")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     legend(axes, below=True)
     return figure

@@ -79,6 +79,14 @@ TAIL = 12  # characters at the end of a name that is shortened
 STYLES = ("-", "--", ":", "-.")
 
 
+class UnitFormatter(EngFormatter):
+    """Ticks with a unit, microseconds spelled ``us`` as in all text."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The tick at a position."""
+        return super().__call__(x, pos).replace("\N{MICRO SIGN}", "u")
+
+
 def figure_of(rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
     """A figure of the one size and its axes, as a 2-D array; not known to pyplot, so that nothing global is touched."""
     with mpl.rc_context(SETTINGS):
@@ -102,7 +110,7 @@ def scale_log(axis: XAxis | YAxis, unit: str = "") -> None:
     """A logarithmic axis, ticks such as ``2 ms`` or ``5``: at 1, 2 and 5 where powers of ten alone would be few."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = sorted(axis.get_view_interval())
-    form: Any = EngFormatter(unit=unit) if unit else "{x:g}"
+    form: Any = UnitFormatter(unit=unit) if unit else "{x:g}"
     few = low > 0 and high / low < FEW_DECADES
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
     axis.set_major_formatter(form)

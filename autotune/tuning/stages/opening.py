@@ -117,13 +117,13 @@ def open_searches(
 
 
 def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:
-    """What the default sampler does with these tasks, in a sentence; empty for those told nothing beforehand."""
+    """What the default sampler knows of these tasks beforehand, a sentence; empty for samplers that take no priors."""
     kind = learning()[DEFAULT]
     if sampler != DEFAULT or not searches or not kind.takes_lessons:
         return ""
     taught = sum(search.search.lessons > 0 for search in searches)
     reckoned = sum(search.search.is_reckoned for search in searches)
     return (
-        f"sampler {DEFAULT}: {kind.line}; arithmetic knows {reckoned} of {len(searches)} tasks beforehand, "
-        f"recorded spaces {taught}; see `inspect --why`"
+        f"sampler {DEFAULT} ({kind.line}): analytical model as prior for {reckoned} of {len(searches)} tasks, "
+        f"recorded data for {taught}"
     )

@@ -1,11 +1,11 @@
-"""A user's own script in a tuning run: read, rehearsed, and written out for the whole."""
+"""A user's own script in a tuning run: read, tried in a dry run, and written out for the whole."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from autotune.compiler.dry_run import Rehearsal
+from autotune.compiler.dry_run import DryRun
 from autotune.compiler.guard import OPEN
 from autotune.compiler.script.matching import Match, matches
 from autotune.core.errors import PayloadError, ScheduleError
@@ -21,9 +21,9 @@ from autotune.store.bundle import BundleFiles
 from autotune.tuning.stages.roofline import needed_flops
 from autotune.worker.loading.reading import (
     ScriptFile,
+    dry_run_script,
     partition,
     read_script,
-    rehearse_script,
     script_apart,
     script_sequences,
     script_text,
@@ -127,15 +127,15 @@ def partition_named(payload: Payload) -> Partition:
         raise
 
 
-def rehearse_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str, ...]:
-    """What a user would want to know of a script before it is searched, for every task that it is for."""
+def dry_run_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str, ...]:
+    """Notes on a script from a dry run on every task that it is for, before it is searched."""
     notes = list(own.script.notes)
     for task in parts.tasks:
         if own.covers(task):
             chosen = choose(own.script, task, own.default(task, machine), machine, 1)
             panels = ((task.tag, own.script.rewrites.panel),) if own.script.rewrites.panel else ()
             try:
-                notes += rehearse_script(Rehearsal(task.payload, task.payload.text, chosen, panels))
+                notes += dry_run_script(DryRun(task.payload, task.payload.text, chosen, panels))
             except ScheduleError as error:  # the process is gone; other configs may fare better
                 notes.append(f"the config that the search begins with fails: {error}")
     return tuple(dict.fromkeys(notes))

@@ -17,7 +17,7 @@ from autotune.core.trial import Trial
 
 READ_SECONDS = 300.0  # to parse, partition or lower a text of somebody: whole models take some ten
 LEAST_READ_SECONDS, SECONDS_A_BYTE = 20.0, 5e-4  # for a text of no length, and for each of its characters
-SCRIPT_SECONDS = 60.0  # to read, write out or rehearse a user's own script
+SCRIPT_SECONDS = 60.0  # to read, write out or dry-run a user's own script
 MODEL_SECONDS = 900.0  # for a whole model: the baseline of a large one takes minutes
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
 MEMORY_ALLOWANCE = 6 << 30  # for the compiler

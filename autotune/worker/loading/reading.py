@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from autotune.compiler.codegen.object_code import disassemble
-from autotune.compiler.dry_run import Rehearsal, rehearse
+from autotune.compiler.dry_run import DryRun, dry_run
 from autotune.compiler.guard import BundleTexts, check_texts
 from autotune.compiler.lowering.stages import Stage
 from autotune.compiler.lowering.stages import compile_to as compile_here
@@ -248,13 +248,13 @@ def script_sequences(chosen: ChosenScript, prefix: str) -> tuple[str, str]:
     return script_apart(concrete_sequences, (chosen, prefix), chosen.source)
 
 
-def rehearse_script(rehearsal: Rehearsal) -> tuple[str, ...]:
+def dry_run_script(wanted: DryRun) -> tuple[str, ...]:
     """What a user's own script does to a payload, once, before it is searched: notes, a sentence each.
 
     Raises:
         ScheduleError: The process failed over the script.
     """
-    return script_apart(rehearse, rehearsal, rehearsal.script.source)
+    return script_apart(dry_run, wanted, wanted.script.source)
 
 
 def script_apart(function: Callable[[A], T], argument: A, source: str) -> T:
