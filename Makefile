@@ -1,6 +1,6 @@
 # make tune   tune the nano GPT end to end
 # make test   run the tests
-# make check  what CI runs besides the tests: style, types, the house's arrows
+# make check  what CI runs besides the tests: style, types, layering of imports
 # make gate   what CI runs last: nano's bundle recorded on this machine, and checked: the gate must not alarm by itself
 # make regress  check nano's recorded bundle: slower, or wrong?
 # make figures  record the bundles and figures again (two hours); make docs  write them into docs/results.md and the README,

@@ -158,7 +158,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A type or a verb, from the room that has it (PEP 562); the distribution's version."""
+    """A type or a verb, from the package that has it (PEP 562); the distribution's version."""
     if name == "__version__":
         return import_module("importlib.metadata").version("mlir-schedule-autotune")
     if name not in LAZY:

@@ -30,9 +30,9 @@ class WindowSteps:
     groups: int = 1
     channels_last: bool = False
 
-    def windows(self, places: int, kernel: int) -> int:
+    def windows(self, count: int, kernel: int) -> int:
         """Windows along one dimension, of so many places and the zeros around them; less than 1 where none fits."""
-        return (places + 2 * self.padding - self.dilation * (kernel - 1) - 1) // self.stride + 1
+        return (count + 2 * self.padding - self.dilation * (kernel - 1) - 1) // self.stride + 1
 
     @property
     def text(self) -> str:

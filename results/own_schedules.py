@@ -86,7 +86,7 @@ def three_ways() -> dict[str, Any]:
         trials = search.trials
     space = own.script.space(machine)
     configs = [dict(trial.config) for trial in trials]
-    assert all(space.broken_law(config) is None and space.settled(config) == config for config in configs)
+    assert all(space.broken_constraint(config) is None and space.settled(config) == config for config in configs)
     times = {spelled(trial.config): trial.seconds for trial in trials}
     best = min(seconds for seconds in times.values() if seconds is not None)
     return {

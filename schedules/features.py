@@ -69,8 +69,8 @@ def footprints(main: Region, machine: Machine) -> dict[str, float]:
 def traffic(main: Region, order: str) -> dict[str, float]:
     """How often each operand is gone over, as a binary logarithm, and how far out the loop over each dimension is."""
     passes = {dim: log2(main[dim].size / main[dim].cache) for dim in DIMS}
-    places = {f"place_{dim}": float(order.index(dim)) if main[dim].looped else 3.0 for dim in DIMS}
-    return {"passes_a": passes["n"], "passes_b": passes["m"], "passes_c": passes["k"], **places}
+    positions = {f"place_{dim}": float(order.index(dim)) if main[dim].looped else 3.0 for dim in DIMS}
+    return {"passes_a": passes["n"], "passes_b": passes["m"], "passes_c": passes["k"], **positions}
 
 
 def group_features(shape: Shape, config: Config, machine: Machine) -> dict[str, float]:

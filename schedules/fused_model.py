@@ -55,7 +55,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     whole = {**fused, **{name: value for name, value in WHOLE.items() if name in fused}, "rows": shape.most_rows}
     for frame in (fused, whole, {**whole, **{name: value for name, value in APART.items() if name in fused}}):
         config = with_contractions(shape, frame, machine)
-        if space.broken_law(config) is None and all(config[name] in values[name] for name in values):
+        if space.broken_constraint(config) is None and all(config[name] in values[name] for name in values):
             return config
     return next(space.configs())
 
@@ -91,7 +91,7 @@ def shared_default(shape: Shape, space: Space, machine: Machine) -> Config:
         wanted = {**alone, name: machine.threads}
         piece = piece_of_group(shape, wanted)
         config = {**default_config(piece, fused_space(piece, one), one), **wanted}
-        if all(config[each] in values for each, values in knobs.items()) and space.broken_law(config) is None:
+        if all(config[each] in values for each, values in knobs.items()) and space.broken_constraint(config) is None:
             return config
     return {**default_config(shape, fused_space(shape, one), one), **alone}
 

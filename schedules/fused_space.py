@@ -59,8 +59,8 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
         values = {knob.name: knob.values for knob in inner.knobs}
         knobs += [Knob(name + suffix(shape, index), values[name]) for name in inherited(c)]
     if machine.threads == 1:
-        return Space(tuple(knobs), laws(shape, machine))
-    return Space((*knobs, *group_knobs(shape, machine)), shared_laws(shape, machine))
+        return Space(tuple(knobs), group_constraints(shape, machine))
+    return Space((*knobs, *group_knobs(shape, machine)), shared_constraints(shape, machine))
 
 
 def group_knobs(shape: Shape, machine: Machine) -> tuple[Knob, ...]:
@@ -70,11 +70,11 @@ def group_knobs(shape: Shape, machine: Machine) -> tuple[Knob, ...]:
     return knobs_for({dim: even_counts(size, machine) for dim, size in found.items()})
 
 
-def shared_laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
+def shared_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     """The constraints of a group that threads share: those of one of its pieces, and of the pieces."""
 
     def of_piece(number: int, config: Config) -> bool:
-        return laws(piece_of_group(shape, config), machine)[number].holds(config)
+        return group_constraints(piece_of_group(shape, config), machine)[number].holds(config)
 
     def fused(config: Config) -> bool:
         return not is_shared(config) or (bool(config["fuse"]) and not online_columns(config))
@@ -98,7 +98,9 @@ def shared_laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     def row_ends(config: Config, row: int) -> bool:
         return pieces(config, "n") == 1 or row % LINE == 0
 
-    found = [Constraint(each.law, partial(of_piece, i)) for i, each in enumerate(laws(shape, machine))]
+    found = [
+        Constraint(each.sentence, partial(of_piece, i)) for i, each in enumerate(group_constraints(shape, machine))
+    ]
     return (
         Constraint("a group is shared out where it is fused, and no softmax goes online", fused),
         Constraint("pieces are of leading dimensions, or of rows and columns", one_way),
@@ -109,7 +111,7 @@ def shared_laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     )
 
 
-def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
+def group_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     """The constraints between knobs, each a sentence."""
 
     def in_blocks(config: Config) -> bool:
@@ -145,7 +147,7 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
         return not config.get("prefetch_written") or bool(config["prefetch_rows"])
 
     def matmuls(config: Config) -> bool:
-        return all(lawful(shape, config, i, machine) for i in range(len(shape.contractions)))
+        return all(is_valid(shape, config, i, machine) for i in range(len(shape.contractions)))
 
     def aligned(config: Config) -> bool:
         columns = block_columns(config)
@@ -164,7 +166,7 @@ def laws(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
     )
 
 
-def lawful(shape: Shape, config: Config, index: int, machine: Machine) -> bool:
+def is_valid(shape: Shape, config: Config, index: int, machine: Machine) -> bool:
     """Tell whether one contraction obeys the constraints of schedule 'matmul' for its tile."""
     chosen = contraction_config(shape, config, index)
-    return all(law.holds(chosen) for law in constraints(tile_of(shape, config, index), machine))
+    return all(each.holds(chosen) for each in constraints(tile_of(shape, config, index), machine))

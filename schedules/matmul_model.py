@@ -66,7 +66,7 @@ def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
     ]
     filled = [(score(c, tile, machine), fill_caches(c, values, tile, machine)) for tile in tiles]
     for _, config in sorted(filled, key=lambda pair: -pair[0] * flow(c, pair[1], machine)):
-        if space.broken_law(config) is None:
+        if space.broken_constraint(config) is None:
             return config
     return next(space.configs())
 
@@ -82,7 +82,7 @@ def shared_default(c: Contraction, space: Space, machine: Machine) -> Config | N
     piece = piece_of(c, shared, columns_of(alone))
     chosen = default_config(piece, Space(space.knobs, constraints(piece, one)), one)
     config = {**chosen, **shared}
-    return config if space.broken_law(config) is None else None
+    return config if space.broken_constraint(config) is None else None
 
 
 @dataclass(frozen=True)

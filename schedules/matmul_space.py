@@ -84,12 +84,12 @@ def shared_constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ..
     def of_piece(number: int, config: Config) -> bool:
         return not whole_tiles(config) or constraints(piece(config), machine)[number].holds(config)
 
-    laws = [Constraint(each.law, partial(of_piece, i)) for i, each in enumerate(constraints(c, machine))]
+    inherited = [Constraint(each.sentence, partial(of_piece, i)) for i, each in enumerate(constraints(c, machine))]
     return (
         Constraint("a piece has whole register tiles, and ends where a cache line does", whole_tiles),
         Constraint("pieces of a batch's products leave nothing over", whole_batches),
         Constraint(f"at most {MOST_A_THREAD} pieces a thread", few),
-        *laws,
+        *inherited,
     )
 
 

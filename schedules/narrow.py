@@ -71,8 +71,8 @@ class Narrow(Family):
             return False
         if not task.members:
             return MATMUL.covers(task)
-        place = task.members.index(products[0])
-        feeds = any(member.reader == place for number, member in enumerate(task.members) if number and number != place)
+        index = task.members.index(products[0])
+        feeds = any(member.reader == index for number, member in enumerate(task.members) if number and number != index)
         return not feeds and FUSED.covers(task)
 
     def takes(self, c: Contraction) -> bool:
@@ -93,7 +93,7 @@ class Narrow(Family):
         chosen = dict(inner.default(of_words, machine))
         only = {knob.name: knob.values[0] for knob in space.knobs if len(knob.values) == 1}
         for config in near({**chosen, **only}, space):
-            if space.broken_law(config) is None:
+            if space.broken_constraint(config) is None:
                 return config
         return next(space.configs())
 

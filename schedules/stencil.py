@@ -47,9 +47,9 @@ class Stencils(Family):
             vectors = -(-width(task, int(config["vectors"]), machine) // machine.lanes)
             return int(config["rows"]) == 1 or int(config["rows"]) * vectors <= MOST_VECTORS
 
-        law = f"a tile of several rows has at most {MOST_VECTORS} machine vectors"
+        small_tile = f"a tile of several rows has at most {MOST_VECTORS} machine vectors"
         return Space(
-            (*knobs, *function_knobs(task), *knobs_for({"m": shared(task, machine)})), (Constraint(law, small),)
+            (*knobs, *function_knobs(task), *knobs_for({"m": shared(task, machine)})), (Constraint(small_tile, small),)
         )
 
     def default(self, task: Task, machine: Machine) -> Config:

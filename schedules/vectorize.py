@@ -45,14 +45,14 @@ class Vectorize(Family):
             inner = outer_loop(task.nest, len(sizes) - 1) == len(sizes) - 2
             return not inner or sizes[-2] // pieces(config, "m") % int(config["rows"]) == 0
 
-        law = f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors"
+        small_tile = f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors"
         shares = knobs_for({"m": outer_counts(task.nest, len(sizes) - 1, machine)})
         knobs = (Knob("rows", rows), Knob("vectors", fitting_vectors(sizes[-1], machine.lanes)), *function_knobs(task))
-        laws = (
-            Constraint(law, small),
+        constraints = (
+            Constraint(small_tile, small),
             *([Constraint("rows of a tile divide those of a piece", whole)] if shares else []),
         )
-        return Space((*knobs, *shares), laws)
+        return Space((*knobs, *shares), constraints)
 
     def default(self, task: Task, machine: Machine) -> Config:
         """One row; four vectors, or eight where they are reduced."""

@@ -57,8 +57,8 @@ class Windows(Family):
             vectors = int(config["width"]) // machine.lanes
             return (int(config["rows"]) + 1) * vectors + 1 <= machine.vector_registers or config["rows"] == 1
 
-        law = f"accumulators, a row of the kernel and an element fit {machine.vector_registers} registers"
-        return Space((*knobs, *function_knobs(task)), (Constraint(law, registers),))
+        fit = f"accumulators, a row of the kernel and an element fit {machine.vector_registers} registers"
+        return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers),))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """The register tile of a product as large; channels outside where the kernel does not stay in L2."""

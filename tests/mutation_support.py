@@ -32,7 +32,7 @@ def draw_config(family, task, machine, dice):
     space = family.space(task, machine)
     for _ in range(50):
         config = {knob.name: dice.choice(knob.values) for knob in space.knobs}
-        if space.broken_law(config) is None:
+        if space.broken_constraint(config) is None:
             return config
     return family.default(task, machine)
 

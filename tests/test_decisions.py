@@ -7,7 +7,7 @@ import pytest
 
 FOLDER = Path(__file__).parent.parent / "docs" / "decisions"
 INDEX = (FOLDER / "index.md").read_text()
-ROOMS = sorted(path for path in FOLDER.glob("*.md") if path.name != "index.md")
+PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "index.md")
 ENTRY = re.compile(r"^## (.+)\n\n\*\d{4}-\d\d-\d\d\*\n\n\*\*Choice\.\*\* ", re.M)
 
 
@@ -20,7 +20,7 @@ def heads(path):
     return re.findall(r"^## (.+)$", path.read_text(), re.M)
 
 
-@pytest.mark.parametrize("path", ROOMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_every_decision_is_a_question_with_a_date_and_a_choice(path):
     assert heads(path)
     assert ENTRY.findall(path.read_text()) == heads(path)
@@ -30,12 +30,12 @@ def test_every_decision_is_a_question_with_a_date_and_a_choice(path):
 def test_index_lists_every_decision_once_in_the_order_of_its_page():
     rows = re.findall(r"^\| \[[^]]+\]\(([\w-]+\.md#[\w-]+)\)", INDEX.partition("## What did not pay")[0], re.M)
     assert len(rows) == len(set(rows))
-    for path in ROOMS:
+    for path in PAGES:
         wanted = [f"{path.name}#{anchor(head)}" for head in heads(path)]
         assert [row for row in rows if row.startswith(f"{path.name}#")] == wanted
 
 
-@pytest.mark.parametrize("path", [*ROOMS, FOLDER / "index.md"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*PAGES, FOLDER / "index.md"], ids=lambda path: path.stem)
 def test_links_between_decisions_hold(path):
     for page, name in re.findall(r"\(([\w-]+\.md)?#([\w-]+)\)", path.read_text()):
         target = FOLDER / page if page else path

@@ -85,8 +85,8 @@ def test_every_name_is_there_documented_and_listed():
 
 
 def test_no_name_is_one_of_a_room():
-    rooms = {path.name for path in (ROOT / "autotune").iterdir()} | {"registry"}
-    assert not set(at.__all__) & rooms
+    packages = {path.name for path in (ROOT / "autotune").iterdir()} | {"registry"}
+    assert not set(at.__all__) & packages
 
 
 def test_what_there_is_not_is_an_attribute_error():
@@ -210,11 +210,11 @@ def test_config_that_breaks_a_law_is_an_outcome_and_not_compiled(task):
         {name: value}
         for name in values
         for value in values[name]
-        if space.broken_law({**default, name: value}) is not None
+        if space.broken_constraint({**default, name: value}) is not None
     )
     (row,) = at.measure(task, [unlawful]).to_dict("records")
     assert row["outcome"] == "constraint"
-    assert row["diagnostic"] == space.broken_law({**default, **unlawful})
+    assert row["diagnostic"] == space.broken_constraint({**default, **unlawful})
 
 
 @pytest.mark.parametrize("config", [{"colour": 3}, {"tile_m": -1}])

@@ -1,4 +1,4 @@
-"""The house: what imports what, what is shipped, and what the documents promise."""
+"""The architecture: what imports what, what is shipped, and what the documents promise."""
 
 import ast
 import importlib.metadata
@@ -24,7 +24,7 @@ PURE = (
     "tuning.samplers.search",
     "tuning.samplers.sampler",
     "tuning.samplers.scheduler",
-)  # rooms and modules
+)  # packages and modules
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -196,7 +196,7 @@ def test_documents_and_sources_name_no_folder_of_one_machine():
         assert not re.search(r"/(home|Users|root|work)/\w", path.read_text()), path
 
 
-# What a stranger asks, and the place that the listing of folders answers with: a definition there, or a folder.
+# What a newcomer asks, and the place that the listing of folders answers with: a definition there, or a folder.
 ANSWERS = {
     "where is a script applied": ("autotune/compiler/script/apply.py", "run_script"),
     "where is a candidate compiled": ("autotune/compiler/lowering/program.py", "compile_program"),
@@ -236,9 +236,13 @@ def test_each_rewrite_verb_family_payload_and_comparator_lies_where_the_listing_
     verbs = {command.callback.__module__ for command in autotune_commands()}
     assert all(module.startswith(("autotune.cli.", "autotune.contrib.")) for module in verbs)
     points = importlib.metadata.entry_points()
-    for group, room in {"schedules": "schedules", "payloads": "payload", "comparators": "payload.comparators"}.items():
-        rooms = (f"{room}.", "autotune.contrib.")
-        assert all(point.value.startswith(rooms) for point in points.select(group=f"autotune.{group}"))
+    for group, package in {
+        "schedules": "schedules",
+        "payloads": "payload",
+        "comparators": "payload.comparators",
+    }.items():
+        packages = (f"{package}.", "autotune.contrib.")
+        assert all(point.value.startswith(packages) for point in points.select(group=f"autotune.{group}"))
 
 
 def autotune_commands():
@@ -248,11 +252,11 @@ def autotune_commands():
 
 
 def test_rooms_say_what_they_are_for():
-    rooms = [path.parent for path in (ROOT / "autotune").rglob("__init__.py")]
+    packages = [path.parent for path in (ROOT / "autotune").rglob("__init__.py")]
     readme = (ROOT / "README.md").read_text()
-    for room in rooms:
-        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), room
-        name = room.relative_to(ROOT).as_posix()
+    for package in packages:
+        assert ast.get_docstring(ast.parse((package / "__init__.py").read_text())), package
+        name = package.relative_to(ROOT).as_posix()
         assert name == "autotune" or name.count("/") > 1 or f"`{name}`" in readme, name
 
 
@@ -266,8 +270,8 @@ def test_no_two_public_classes_share_a_name():
 
 
 def test_tests_mirror_the_rooms():
-    rooms = {path.name for path in (ROOT / "autotune").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    packages = {path.name for path in (ROOT / "autotune").iterdir() if path.is_dir() and path.name != "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py"))}
-    assert folders | {"contrib"} == rooms | {"payload", "schedules"}
+    assert folders | {"contrib"} == packages | {"payload", "schedules"}
     features = {path.name for path in (ROOT / "autotune" / "contrib").iterdir() if (path / "__init__.py").exists()}
     assert features == {path.name for path in (ROOT / "tests" / "contrib").iterdir() if any(path.glob("test_*.py"))}

@@ -32,7 +32,7 @@ def compile_candidate(payload: Payload, candidate: Candidate) -> Program:
     """Compile a payload as a candidate says.
 
     Raises:
-        BundleError: The candidate calls machine code of a stranger.
+        BundleError: The candidate calls untrusted machine code.
     """
     check_own_code(candidate.kernels)
     given, panels = candidate, dict(candidate.panels)

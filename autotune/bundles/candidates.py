@@ -24,7 +24,7 @@ from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.default_program import default_candidate
 from autotune.worker.isolation.sandbox import available_walls
-from autotune.worker.loading.own_code import strangers
+from autotune.worker.loading.own_code import untrusted
 from autotune.worker.loading.reading import partition
 from autotune.worker.loading.resolve import is_same
 
@@ -64,12 +64,12 @@ def check_units(bundle: BundleFiles) -> None:
 
 
 def check_code(bundle: BundleFiles) -> None:
-    """Refuse machine code of a stranger where not all walls of the sandbox stand around the process that runs it.
+    """Refuse untrusted machine code where not all walls of the sandbox stand around the process that runs it.
 
     Raises:
         BundleError: A bundle holds code that was not made here, and a wall is missing.
     """
-    theirs, missing = strangers(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
+    theirs, missing = untrusted(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
     if theirs and missing:
         raise BundleError(
             f"{bundle.folder}/{kernel_files(theirs[0].tag)[0]} must run between the walls of the sandbox, as it was "

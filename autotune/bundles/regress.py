@@ -181,8 +181,8 @@ def pauses_within(patience: float) -> list[float]:
         >>> pauses_within(60)
         [10.0, 20.0]
     """
-    pauses = [FIRST_PAUSE * 2**place for place in range(MOST_LOOKS - 1)]
-    return [pause for place, pause in enumerate(pauses, 1) if sum(pauses[:place]) <= patience]
+    pauses = [FIRST_PAUSE * 2**index for index in range(MOST_LOOKS - 1)]
+    return [pause for index, pause in enumerate(pauses, 1) if sum(pauses[:index]) <= patience]
 
 
 def conclude_looks(

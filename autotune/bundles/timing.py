@@ -50,7 +50,7 @@ class Timing:
 def expected_seconds(bundle: BundleFiles) -> float:
     """Most seconds that building, verifying and timing a bundle once should take, from what it records.
 
-    A stranger's bundle may claim what it likes, and run for ever: never more than `MODEL_SECONDS`.
+    An untrusted bundle may claim what it likes, and run for ever: never more than `MODEL_SECONDS`.
     """
     text = sum(map(len, bundle.texts.values()))
     figures = recorded_figures(bundle.manifest)

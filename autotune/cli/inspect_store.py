@@ -68,8 +68,8 @@ def sweep_table(payload: str, sweeps: list[dict[str, Any]], names: Mapping[str, 
         if len(origins) > 1:
             about += f"machine {sweep['machine']}, {sweep['compiler']}\n"
         counts = (str(sweep["trials"]), str(failed(sweep)))
-        for place, best in enumerate(sweep["best"] or [None]):
-            first = place == 0
+        for index, best in enumerate(sweep["best"] or [None]):
+            first = index == 0
             name = names[sweep["task"]] if first else ""
             text = best_text(best, full=full) if best else f"no trial succeeded: {outcomes(sweep)}"
             rows.append(TextRow(name, cells(best, counts if first else ("", "")), about * first + text))

@@ -74,8 +74,8 @@ class Line:
 
 def show_table(console: Console, table: Table) -> None:
     """Print a table."""
-    for place, line in enumerate(lay_out(table, console.width)):
-        console.print(Text.assemble((line.plain, "" if place else "bold"), (line.dim, "dim")), soft_wrap=True)
+    for index, line in enumerate(lay_out(table, console.width)):
+        console.print(Text.assemble((line.plain, "" if index else "bold"), (line.dim, "dim")), soft_wrap=True)
 
 
 def show_sentence(console: Console, sentence: str, indent: int = 0) -> None:
@@ -135,7 +135,7 @@ def drop_columns(table: Table, width: int) -> Table:
 def number_widths(table: Table) -> list[int]:
     """Characters of every column of numbers."""
     return [
-        longest([column.head, *(row.cells[place] for row in table.rows)]) for place, column in enumerate(table.columns)
+        longest([column.head, *(row.cells[index] for row in table.rows)]) for index, column in enumerate(table.columns)
     ]
 
 

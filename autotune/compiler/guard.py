@@ -1,7 +1,7 @@
 """What the MLIR of a bundle may be: it parses, computes and transforms, and asks for nothing else.
 
 A payload is compiled and run, so that a call to somebody else's function or an address made of a number would be
-code of a stranger. What is left can still read outside its arrays; that is what the worker's process is for.
+untrusted code. What is left can still read outside its arrays; that is what the worker's process is for.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Text of strangers made safe where it is shown: a terminal obeys control characters, a C compiler ends comments."""
+"""Untrusted text made safe where it is shown: a terminal obeys control characters, a C compiler ends comments."""
 
 import re
 

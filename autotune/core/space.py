@@ -33,11 +33,11 @@ class Constraint:
     """A constraint that ties knobs together, such as a register budget.
 
     Attributes:
-        law: The sentence that is true of every valid config.
+        sentence: The sentence that is true of every valid config.
         holds: Tells whether a config obeys it.
     """
 
-    law: str
+    sentence: str
     holds: Callable[[Config], bool]
 
 
@@ -60,7 +60,7 @@ class Condition:
         return any(all(config[name] == value for name, value in place) for place in self.places)
 
     @property
-    def law(self) -> str:
+    def sentence(self) -> str:
         """The sentence that is true of every settled config."""
         places = " or where ".join(" and ".join(f"{name} is {value}" for name, value in p) for p in self.places)
         where = f"counts only where {places}" if places else "is read nowhere"
@@ -128,14 +128,14 @@ class Space:
                 settled[condition.knob] = condition.otherwise
         return settled
 
-    def broken_law(self, config: Config) -> str | None:
+    def broken_constraint(self, config: Config) -> str | None:
         """The first constraint that `config` breaks, as a sentence; `None` if it obeys them all."""
         for condition in self.conditions:
             if config[condition.knob] != condition.otherwise and not condition.counts(config):
-                return condition.law
+                return condition.sentence
         for constraint in self.constraints:
             if not constraint.holds(config):
-                return constraint.law
+                return constraint.sentence
         return None
 
     def configs(self) -> Iterator[dict[str, Value]]:
@@ -148,7 +148,7 @@ class Space:
             chosen = dict(zip((knob.name for knob in free), values, strict=True))
             for whole in expand(chosen, others, conditions):
                 config = {name: whole[name] for name in names}
-                if self.broken_law(config) is None:
+                if self.broken_constraint(config) is None:
                     yield config
 
 

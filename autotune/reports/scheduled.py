@@ -87,8 +87,8 @@ def completed(config: Config, family: Family, task: Task, machine: Machine) -> C
     """A recorded config with the defaults of knobs that came later; as it is where that is no config of the space."""
     default, space = family.default(task, machine), family.space(task, machine)
     whole = {knob.name: config.get(knob.name, default[knob.name]) for knob in space.knobs}
-    lawful = all(whole[knob.name] in knob.values for knob in space.knobs) and space.broken_law(whole) is None
-    return whole if lawful and set(config) <= set(whole) else config
+    valid = all(whole[knob.name] in knob.values for knob in space.knobs) and space.broken_constraint(whole) is None
+    return whole if valid and set(config) <= set(whole) else config
 
 
 def only(tasks: Sequence[Task], tag: str | None, why: str) -> Task:
@@ -119,9 +119,9 @@ def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
     config = {**(scheduled.config or family.default(scheduled.task, machine)), **wanted}
     space.check(config)
     config = {**space.settled(config), **wanted}
-    law = space.broken_law(config)
-    if law is not None:
-        raise SpaceError(f"{law}; got {text}")
+    broken = space.broken_constraint(config)
+    if broken is not None:
+        raise SpaceError(f"{broken}; got {text}")
     return replace(scheduled, family=family, config=config)
 
 

@@ -27,30 +27,32 @@ def describe_space(scheduled: Scheduled, machine: Machine) -> str:
         where, line = (places_of(own), lines_of(own)) if own is not None else ("", "")
         rows.append((knob.name, str(default[knob.name]), spelled(knob.values), where, line))
     head = f"{task.tag} by {script.source if script is not None else family.name}: {counted(space)}"
-    return "\n".join([head, *table(rows), *laws_of(space, script, machine)])
+    return "\n".join([head, *table(rows), *constraints_of(space, script, machine)])
 
 
 def counted(space: Space) -> str:
     """How many combinations there are, and how many of them are distinct and valid."""
-    laws = f", {len(space.constraints)} constraint{'s' * (len(space.constraints) != 1)}" if space.constraints else ""
-    knobs = f"{len(space.knobs)} knob{'s' * (len(space.knobs) != 1)}{laws}"
+    count = f", {len(space.constraints)} constraint{'s' * (len(space.constraints) != 1)}" if space.constraints else ""
+    knobs = f"{len(space.knobs)} knob{'s' * (len(space.knobs) != 1)}{count}"
     if space.size <= MOST_COUNTED:
         return f"{knobs}; {space.size} combinations, {sum(1 for _ in space.configs())} distinct and valid"
     draw = random.Random(0)
     drawn = ({knob.name: draw.choice(knob.values) for knob in space.knobs} for _ in range(SAMPLE))
-    share = sum(space.broken_law(config) is None for config in drawn) / SAMPLE
+    share = sum(space.broken_constraint(config) is None for config in drawn) / SAMPLE
     return f"{knobs}; {space.size:.3g} combinations, about {share * space.size:.2g} distinct and valid"
 
 
-def laws_of(space: Space, script: OpenScript | None, machine: Machine) -> list[str]:
+def constraints_of(space: Space, script: OpenScript | None, machine: Machine) -> list[str]:
     """A line a constraint."""
     if script is None:
-        return [f"constraint: {constraint.law}" for constraint in space.constraints]
+        return [f"constraint: {constraint.sentence}" for constraint in space.constraints]
     facts = facts_of(machine)
     lines = []
-    for law in script.laws:
-        here = ", ".join(f"{name} is {facts[name]}" for name in sorted(facts_in(law)))
-        lines.append(f"constraint: {law.sentence} (line {law.site.line}{'; here ' + here if here else ''})")
+    for constraint in script.constraints:
+        here = ", ".join(f"{name} is {facts[name]}" for name in sorted(facts_in(constraint)))
+        lines.append(
+            f"constraint: {constraint.sentence} (line {constraint.site.line}{'; here ' + here if here else ''})"
+        )
     return lines
 
 

@@ -93,6 +93,6 @@ def history_beside(location: str | Path) -> Path | None:
     """
     if "://" in str(location):
         return None
-    place = Path(location).absolute()
-    near = place.parents[:2] if place.is_dir() else place.parents[:1]
+    path = Path(location).absolute()
+    near = path.parents[:2] if path.is_dir() else path.parents[:1]
     return next((folder / HISTORY_FILE for folder in near if (folder / HISTORY_FILE).is_file()), None)

@@ -20,16 +20,16 @@ def check_manifest(manifest: Manifest, where: str) -> None:
     Raises:
         BundleError: The manifest breaks a constraint; the error names the first one broken.
     """
-    for law in broken_laws(manifest):
-        raise BundleError(f"{where} must be as it was recorded: {law}; restore it")
+    for broken in broken_constraints(manifest):
+        raise BundleError(f"{where} must be as it was recorded: {broken}; restore it")
 
 
-def broken_laws(manifest: Manifest) -> Iterator[str]:
+def broken_constraints(manifest: Manifest) -> Iterator[str]:
     """Every constraint that a manifest breaks, as a sentence with the value found."""
     if manifest.fingerprint != manifest.machine.fingerprint:
         yield f"fingerprint must be that of its machine, {manifest.machine.fingerprint}, got {manifest.fingerprint}"
-    yield from broken_laws_of_arguments(manifest)
-    yield from broken_laws_of_files(manifest)
+    yield from broken_constraints_of_arguments(manifest)
+    yield from broken_constraints_of_files(manifest)
     for tag, task in manifest.tasks.items():
         for name, value in (task.config or {}).items():
             allowed = task.knobs.get(name, ())
@@ -37,10 +37,10 @@ def broken_laws(manifest: Manifest) -> Iterator[str]:
                 yield f"tasks.{tag}.config.{name} must be one of its knob's values {list(allowed)}, got {value!r}"
         if task.config is not None and task.config.keys() != task.knobs.keys():
             yield f"tasks.{tag}.config must set every knob, got {', '.join(task.config)}"
-    yield from broken_laws_of_samples(manifest)
+    yield from broken_constraints_of_samples(manifest)
 
 
-def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
+def broken_constraints_of_arguments(manifest: Manifest) -> Iterator[str]:
     """Constraints of the arguments, and of what is said about each."""
     names = [argument.name for argument in manifest.arguments]
     if len(set(names)) != len(names):
@@ -54,9 +54,9 @@ def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
     total = sum(prod(a.shape) * DTYPES[a.dtype].itemsize for a in manifest.arguments)
     if total > psutil.virtual_memory().total:
         yield f"arguments must fit this machine's memory, they take {total / 2**30:.0f} GiB"
-    yield from broken_laws_of_numerics(manifest)
+    yield from broken_constraints_of_numerics(manifest)
     if manifest.budget is not None:
-        yield from broken_laws_of_budget(manifest.budget)
+        yield from broken_constraints_of_budget(manifest.budget)
     for weight in manifest.weights:
         *lead, k, n = weight.shape
         if weight.stored_shape != (*lead, -(-n // weight.columns), k, weight.columns):
@@ -65,7 +65,7 @@ def broken_laws_of_arguments(manifest: Manifest) -> Iterator[str]:
             yield f"weights must be made from arguments, got {weight.argument!r}"
 
 
-def broken_laws_of_numerics(manifest: Manifest) -> Iterator[str]:
+def broken_constraints_of_numerics(manifest: Manifest) -> Iterator[str]:
     """Every output has errors, within what is allowed."""
     outputs = [argument.name for argument in manifest.arguments if argument.role in WRITTEN]
     if sorted(manifest.numerics.outputs) != sorted(outputs):
@@ -77,7 +77,7 @@ def broken_laws_of_numerics(manifest: Manifest) -> Iterator[str]:
         yield "numerics.unproved must be false where the oracle is a reference, got true"
 
 
-def broken_laws_of_budget(budget: BudgetRecord) -> Iterator[str]:
+def broken_constraints_of_budget(budget: BudgetRecord) -> Iterator[str]:
     """What was measured keeps what was allowed."""
     if budget.spent > budget.error:
         yield f"budget.spent must be within {budget.error:g}, got {budget.spent:g}"
@@ -85,7 +85,7 @@ def broken_laws_of_budget(budget: BudgetRecord) -> Iterator[str]:
         yield f"budget.agrees must be at least {budget.agreement:g}, got {budget.agrees:g}"
 
 
-def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
+def broken_constraints_of_files(manifest: Manifest) -> Iterator[str]:
     """Which files there are."""
     wanted = {"payload.mlir", "tagged.mlir", "schedule.mlir", *(f"tasks/{tag}.mlir" for tag in manifest.tasks)}
     wanted |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
@@ -105,7 +105,7 @@ def broken_laws_of_files(manifest: Manifest) -> Iterator[str]:
         yield f"ir_sha256 must hold transformed and lowered, got {', '.join(manifest.ir_sha256) or 'nothing'}"
 
 
-def broken_laws_of_samples(manifest: Manifest) -> Iterator[str]:
+def broken_constraints_of_samples(manifest: Manifest) -> Iterator[str]:
     """Samples come in rounds, and the speed-up is what they give."""
     for number, session in enumerate(manifest.samples):
         counts = [len(session.best_seconds), len(session.baseline_seconds), len(session.reference_seconds)]

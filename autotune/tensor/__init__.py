@@ -62,8 +62,7 @@ from autotune.tensor.elementwise import astype, function, where
 from autotune.tensor.gathering import flip, repeat, take, take_along_axis
 from autotune.tensor.indexing import take_part
 from autotune.tensor.joining import concat, concatenate, roll, stack, tile, unstack
-from autotune.tensor.networks import conv2d, gelu, layer_norm, matmul, relu, sigmoid, silu, softmax, tensordot, vecdot
-from autotune.tensor.places import (
+from autotune.tensor.manipulation import (
     broadcast_arrays,
     broadcast_shapes,
     broadcast_to,
@@ -74,6 +73,7 @@ from autotune.tensor.places import (
     reshape,
     squeeze,
 )
+from autotune.tensor.networks import conv2d, gelu, layer_norm, matmul, relu, sigmoid, silu, softmax, tensordot, vecdot
 from autotune.tensor.ranges import arange, eye, linspace, meshgrid, tril, triu
 from autotune.tensor.reductions import all, any, argmax, argmin, count_nonzero, max, mean, min, prod, std, sum, var
 from autotune.tensor.tensor import Tensor

@@ -46,7 +46,7 @@ class TensorFunction:
         call: Computes once: an array for every input in, new arrays of the outputs out.
 
     Raises:
-        BundleError: The program calls machine code of a stranger.
+        BundleError: The program calls untrusted machine code.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import numpy as np
 from autotune.core.errors import TensorError, TensorIndexError, TensorTypeError
 from autotune.tensor.creation import known
 from autotune.tensor.graph import INPUT, Node, operation
-from autotune.tensor.places import reshape, view
+from autotune.tensor.manipulation import reshape, view
 from autotune.tensor.shapes import axes_of, axis_of, broadcast
 from autotune.tensor.tensor import Tensor, as_tensor, operate
 

@@ -12,7 +12,7 @@ from autotune.tensor.creation import known
 from autotune.tensor.dtypes import bool, is_integer
 from autotune.tensor.gathering import at_places, flip, take
 from autotune.tensor.graph import Node, operation
-from autotune.tensor.places import reshape
+from autotune.tensor.manipulation import reshape
 from autotune.tensor.tensor import Tensor, as_tensor
 
 WAY_OUT = "use whole numbers, slices, None and ..."
@@ -97,7 +97,7 @@ def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
     rest = [slice(None)] * (x.ndim - named)
     if not dots:
         return [*keys, *rest]
-    at = next(place for place, each in enumerate(keys) if each is Ellipsis)
+    at = next(index for index, each in enumerate(keys) if each is Ellipsis)
     return [*keys[:at], *rest, *keys[at + 1 :]]
 
 
@@ -105,18 +105,18 @@ def places_of(key: SupportsIndex | slice, size: int, axis: int, x: Tensor) -> ra
     """The places along an axis that a key names.
 
     Raises:
-        TensorIndexError: A place is not there.
+        TensorIndexError: A index is not there.
         TensorTypeError: The key holds something else than whole numbers.
     """
     try:
         if isinstance(key, slice):
             return range(*key.indices(size))
-        place = operator.index(key)
+        index = operator.index(key)
     except TypeError as error:
         raise TensorTypeError(f"an index must be whole numbers, got {key!r}; {WAY_OUT}") from error
     except ValueError as error:
         raise TensorIndexError(f"the step of a slice must not be 0, got {key!r}") from error
-    if not -size <= place < size:
+    if not -size <= index < size:
         said = f"from {-size} to {size - 1}" if size else "left out, there are no elements"
-        raise TensorIndexError(f"an index of axis {axis} of shape {x.shape} must be {said}, got {place}")
-    return range(place % size, place % size + 1)
+        raise TensorIndexError(f"an index of axis {axis} of shape {x.shape} must be {said}, got {index}")
+    return range(index % size, index % size + 1)

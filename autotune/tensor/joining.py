@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from autotune.core.errors import TensorError
 from autotune.tensor.dtypes import promote
 from autotune.tensor.graph import Node, operation
-from autotune.tensor.places import broadcast_to, expand_dims, moveaxis, reshape
+from autotune.tensor.manipulation import broadcast_to, expand_dims, moveaxis, reshape
 from autotune.tensor.shapes import as_shape, axis_of, without
 from autotune.tensor.tensor import Tensor, as_tensor, operands, operate
 

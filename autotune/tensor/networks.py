@@ -7,7 +7,7 @@ from autotune.core.errors import TensorError, TensorTypeError
 from autotune.tensor.dtypes import bool, is_float, promote
 from autotune.tensor.elementwise import astype
 from autotune.tensor.graph import Node, operation
-from autotune.tensor.places import expand_dims, permute_dims, reshape, squeeze
+from autotune.tensor.manipulation import expand_dims, permute_dims, reshape, squeeze
 from autotune.tensor.reductions import fold, mean, sum
 from autotune.tensor.shapes import axis_of, broadcast
 from autotune.tensor.tensor import Tensor, as_tensor, operands, operate

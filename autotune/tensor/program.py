@@ -106,11 +106,11 @@ def write_text(
         text = f"bufferization.to_tensor %{name} restrict : {kinds[name]} to TYPE"
         leaves[node] = opened[name] = opened.get(name) or writer.define(text, shape, element)
     views = lower(writer, nodes, leaves)
-    for place, node in enumerate(wanted):
+    for index, node in enumerate(wanted):
         value: Stored = writer.stored(views[node], storage_of(node.dtype))
         writer.lines.append(
-            f"bufferization.materialize_in_destination {value.name} in restrict writable %y{place} : "
-            f"({value.type}, {kinds[f'y{place}']}) -> ()"
+            f"bufferization.materialize_in_destination {value.name} in restrict writable %y{index} : "
+            f"({value.type}, {kinds[f'y{index}']}) -> ()"
         )
     signature = ", ".join(f"%{argument.name}: {argument.type}" for argument in arguments)
     body = "\n".join(f"    {line}" for line in [*writer.lines, "return"])

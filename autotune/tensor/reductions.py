@@ -6,7 +6,7 @@ from autotune.core.errors import TensorError, TensorTypeError
 from autotune.tensor.dtypes import Flag, as_dtype, bool, int32, int64, is_float
 from autotune.tensor.elementwise import astype, where
 from autotune.tensor.graph import Node, operation
-from autotune.tensor.places import reshape, view
+from autotune.tensor.manipulation import reshape, view
 from autotune.tensor.shapes import axes_of, without
 from autotune.tensor.tensor import Axes, Tensor, as_tensor, operate
 

@@ -25,8 +25,8 @@ def broadcast(what: str, *shapes: Shape) -> Shape:
     """
     rank = max(map(len, shapes), default=0)
     result = []
-    for place in range(rank):
-        sizes = {shape[place - rank + len(shape)] for shape in shapes if place >= rank - len(shape)} - {1}
+    for index in range(rank):
+        sizes = {shape[index - rank + len(shape)] for shape in shapes if index >= rank - len(shape)} - {1}
         if len(sizes) > 1:
             said = ", ".join(map(str, shapes))
             raise TensorError(f"shapes of {what} must broadcast, {said} do not; sizes of an axis are equal, or 1")
@@ -90,5 +90,5 @@ def without(shape: Shape, axes: Sequence[int], *, keepdims: bool = False) -> Sha
         ((2, 4), (2, 1, 4))
     """
     if keepdims:
-        return tuple(1 if place in axes else size for place, size in enumerate(shape))
-    return tuple(size for place, size in enumerate(shape) if place not in axes)
+        return tuple(1 if index in axes else size for index, size in enumerate(shape))
+    return tuple(size for index, size in enumerate(shape) if index not in axes)

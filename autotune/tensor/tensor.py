@@ -160,7 +160,7 @@ class Tensor:
         return self.shape[0]
 
     def __iter__(self) -> Iterator["Tensor"]:
-        return iter([self[place] for place in range(len(self))])
+        return iter([self[index] for index in range(len(self))])
 
     def __getitem__(self, key: object) -> "Tensor":
         return operate("take_part", self, key)

@@ -59,20 +59,20 @@ def measure(
     check_real("seconds", seconds, 0.0, MOST_SECONDS)
     check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     check_seed(seed)
-    laws = [broken_law(task, each) for each in candidates]
-    built = tuple(candidate_of(task, each) for each, law in zip(candidates, laws, strict=True) if law is None)
+    broken = [broken_constraint(task, each) for each in candidates]
+    built = tuple(candidate_of(task, each) for each, why in zip(candidates, broken, strict=True) if why is None)
     limits = TimeLimits(compile_seconds=timeout, run_seconds=timeout)
     job = Job(task.payload, built, task.machine, seed, Effort(samples, seconds), time_limits=limits)
     with Worker(2 * timeout * len(built) + seconds, threads=task.machine.threads) as worker:
         found = iter(worker.evaluate(job) if built else ())
     rows = []
-    for each, law in zip(candidates, laws, strict=True):
-        evaluation = next(found) if law is None else Evaluation("constraint", diagnostic=law)
+    for each, why in zip(candidates, broken, strict=True):
+        evaluation = next(found) if why is None else Evaluation("constraint", diagnostic=why)
         rows.append({"candidate": describe(task, each), **row(task, evaluation)})
     return pd.DataFrame(rows)
 
 
-def broken_law(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str | None:
+def broken_constraint(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str | None:
     """The constraint between knobs that a config breaks; `None` for none, and for scripts.
 
     Raises:
@@ -83,7 +83,7 @@ def broken_law(task: TunableTask, candidate: Mapping[str, Value] | TransformScri
     family = task.family()
     config = family.default(**candidate)
     family.space.check(config)
-    return family.space.broken_law(config)
+    return family.space.broken_constraint(config)
 
 
 def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> Candidate:

@@ -24,7 +24,7 @@ from autotune.tuning.options import TuneOptions
 from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.agreement import Allowed, Errors
 from autotune.tuning.stages.assemble import assemble_model
-from autotune.tuning.stages.budget import rounding_here, spend
+from autotune.tuning.stages.budget import choose_precisions, rounding_here
 from autotune.tuning.stages.choose import choose_all
 from autotune.tuning.stages.forecast import Forecast
 from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
@@ -83,23 +83,23 @@ def tune(
     load_baseline(options.baseline)
     own = read_own(payload, start.script, options.task, family=options.family)
     with (
-        open_workplace(options.threads, options.timeout, team, options.jobs) as place,
+        open_workplace(options.threads, options.timeout, team, options.jobs) as workplace,
         rivals().open(options.backends, options.timeout) as others,
     ):
-        run, roofs, notes = open_run(payload, options, place, listener, own=own, least_floor=start.least_floor)
-        searched = search(run, store, place, others=others, own=own, allowed=allowed, start=start)
+        run, roofs, notes = open_run(payload, options, workplace, listener, own=own, least_floor=start.least_floor)
+        searched = search(run, store, workplace, others=others, own=own, allowed=allowed, start=start)
         as_asked = recorded(options, start, run.payload)
         stands = standing_result(run, searched, store, bundle, as_asked, least_floor=start.least_floor)
         if stands is not None:
             listener.note(f"nothing left to run: {bundle} stands; --anew measures it again")
             return replace(stands, evaluated=0, seconds=time.perf_counter() - began)
-        winners = choose(run, searched.searches, place, allowed)
+        winners = choose(run, searched.searches, workplace, allowed)
         run = replace(
             run, payload=replace(run.payload, error=winners.spent.error if winners.spent is not None else 0.0)
         )
-        proof = prove(run, winners, place)
+        proof = prove(run, winners, workplace)
         seconds = time.perf_counter() - began
-        searched = replace(searched, notes=place.notes + notes + searched.notes)
+        searched = replace(searched, notes=workplace.notes + notes + searched.notes)
         result = summarize(run, searched, winners, proof, roofs=roofs, seconds=seconds)
         Forecast(0, listener).prove(3)
         listener.stage("recording the bundle")
@@ -121,7 +121,7 @@ def tune(
 def open_run(
     payload: Payload,
     options: TuneOptions,
-    place: Workplace,
+    workplace: Workplace,
     listener: Listener,
     *,
     own: OwnFamily | None,
@@ -132,7 +132,7 @@ def open_run(
     Returns:
         The run, the machine's roofs, and notes.
     """
-    machine, worker = place.machine, place.benches()[0]
+    machine, worker = workplace.machine, workplace.benches()[0]
     listener.stage("partitioning the payload")
     parts = parts_of(payload, own)
     notes = rewriter().prove(payload, parts, machine, options.seed, worker)
@@ -144,7 +144,7 @@ def open_run(
             payload, parts, machine, floor=floor, seed=options.seed, worker=worker
         )
         notes += chosen
-    for note in place.notes + notes:
+    for note in workplace.notes + notes:
         listener.note(note)
     return Run(payload, parts, machine, worker, options, floor, listener), roofs, notes
 
@@ -152,7 +152,7 @@ def open_run(
 def search(
     run: Run,
     store: Store,
-    place: Workplace,
+    workplace: Workplace,
     *,
     others: OpenRivals,
     own: OwnFamily | None,
@@ -164,7 +164,7 @@ def search(
     Args:
         run: The run.
         store: Receives trials, and holds those of earlier runs.
-        place: Slots that evaluate them.
+        workplace: Slots that evaluate them.
         others: Code of others, which competes.
         own: The user's own script; `None` for families.
         allowed: What rounding may do.
@@ -193,22 +193,22 @@ def search(
         run.listener.note(note)
     unlike = store.count_incomparable(each.sweep for each in searches)
     run.listener.stage("searching")
-    with place.searchers() as slots:
+    with workplace.searchers() as slots:
         ran = run_on_slots(searches, options, slots, run.listener)
     return Searched(searches, ran, unlike, notes)
 
 
-def choose(run: Run, searches: Sequence[TaskSearch], place: Workplace, allowed: Allowed) -> Winners:
+def choose(run: Run, searches: Sequence[TaskSearch], workplace: Workplace, allowed: Allowed) -> Winners:
     """Measure the finalists of each task again, and keep the error that rounding may make of the whole."""
     baseline = load_baseline(run.options.baseline)
     forecast = Forecast(len({each.task.tag for each in searches}), run.listener)
-    choices = choose_all(searches, baseline, run.floor, place.benches(), run.listener, begins=forecast.race)
+    choices = choose_all(searches, baseline, run.floor, workplace.benches(), run.listener, begins=forecast.race)
     errors = Errors(run.payload, run.parts, run.machine.threads, run.worker)
-    choices, spent, notes = spend(choices, allowed, errors, run.seed, run.listener)
+    choices, spent, notes = choose_precisions(choices, allowed, errors, run.seed, run.listener)
     return Winners(choices, spent, (*(fronts_of(searches) if run.options.goal.has_joules else ()), *notes))
 
 
-def prove(run: Run, winners: Winners, place: Workplace) -> Proof:
+def prove(run: Run, winners: Winners, workplace: Workplace) -> Proof:
     """Assemble the whole, prove it right, and time it beside the baseline in several processes."""
     baseline, forecast = load_baseline(run.options.baseline), Forecast(0, run.listener)
     forecast.prove(0)
@@ -220,7 +220,7 @@ def prove(run: Run, winners: Winners, place: Workplace) -> Proof:
     assembly = assemble_model(run, winners.choices, timed)
     forecast.prove(2)
     run.listener.stage("timing the whole in more processes")
-    return Proof(timed, assembly, measure_sessions(run, assembly, timed.candidate, place.another))
+    return Proof(timed, assembly, measure_sessions(run, assembly, timed.candidate, workplace.another))
 
 
 def check_request(payload: Payload, options: TuneOptions, *, has_team: bool) -> Allowed:

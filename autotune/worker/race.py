@@ -99,7 +99,7 @@ def program(entry: Entry, worker: Worker) -> Contestant:
 
 def library(entry: Entry, worker: Worker, ours: Worker) -> Contestant:
     """A library in a process of its own; what it should compute is known to `ours`."""
-    bare = replace(entry, payload=replace(entry.payload, reference=None))  # an oracle may be of the compiler's room
+    bare = replace(entry, payload=replace(entry.payload, reference=None))  # an oracle may be of the compiler's package
 
     def admit(home: Worker) -> Standing | Evaluation:
         for _ in range(2):

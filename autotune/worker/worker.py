@@ -124,7 +124,7 @@ class Worker(Closing):
         memory, seconds = MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1
         limits = Limits(memory, self._around.threads * seconds)
         found: dict[int, Evaluation] = {}
-        while left := [place for place in range(len(job.candidates)) if place not in found]:
+        while left := [index for index in range(len(job.candidates)) if index not in found]:
             rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._drift.quiet)
             answer = self._try(rest, limits, time_limits)
             if good := evaluations(answer, len(left)):
@@ -136,7 +136,7 @@ class Worker(Closing):
             moment = self._timeline.moment
             guilty = left if moment is None or moment.phase == "measure" else left[moment.candidate :][:1]
             found.update(dict.fromkeys(guilty or left, answer))
-        return [self._drift.place(found[place]) for place in range(len(job.candidates))]
+        return [self._drift.place(found[index]) for index in range(len(job.candidates))]
 
     def _try(self, job: Job, limits: Limits, time_limits: TimeLimits) -> list[Evaluation] | Evaluation:
         """Compile, verify and time candidates, until the process ends over one."""
@@ -237,7 +237,7 @@ class Worker(Closing):
             )
         if isinstance(error, AutotuneError | OSError) or not self._around.sandboxed:
             raise error
-        self._end_cell()  # its state is not known: a fault of ours, or what a stranger's code says is one
+        self._end_cell()  # its state is not known: a fault of ours, or what untrusted code says is one
         said = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_SAID]}"
         diagnostic = f"{said}; that is a fault of autotune, please report it"
         return Evaluation("crashed", diagnostic=diagnostic, phases=self._phases())

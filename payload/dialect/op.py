@@ -124,14 +124,14 @@ class Restored(Value):
     summed: int = field(kw_only=True)
 
 
-def need(holds: bool, law: str) -> None:
+def need(holds: bool, requirement: str) -> None:
     """Raise unless a constraint holds.
 
     Raises:
         PayloadError: The constraint is broken; the message is the constraint.
     """
     if not holds:
-        raise PayloadError(law)
+        raise PayloadError(requirement)
 
 
 def need_tensors(dtypes: Sequence[str] = ("f32",), **named: tuple[Kind | None, int]) -> None:

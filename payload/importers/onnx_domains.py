@@ -167,8 +167,8 @@ def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
     nodes: list[NodeProto] = []
     is_changed = False
     for number, node in enumerate(graph.node):
-        for place, inner in enumerate(graphs_of(node)):
-            is_changed |= write_contrib(inner, known.with_graph(inner), f"{stem}.{number}.{place}")
+        for index, inner in enumerate(graphs_of(node)):
+            is_changed |= write_contrib(inner, known.with_graph(inner), f"{stem}.{number}.{index}")
         is_own = is_standard(node, known.version)
         define = OTHERWISE.get(node.op_type) if is_own else CONTRIB.get((node.domain, node.op_type))
         writer = NodeWriter(graph, f"{stem}.{node.op_type}.{number}")

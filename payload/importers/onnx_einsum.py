@@ -21,11 +21,11 @@ def multiply_in_pairs(writer: NodeWriter, node: "NodeProto", _: KnownTensors) ->
         letters = given.replace(",", "")
         result = "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
     last, held = node.input[0], terms[0]
-    for place in range(1, len(terms)):
-        final = place == len(terms) - 1
-        later = result + "".join(terms[place + 1 :])
-        both = "".join(dict.fromkeys(held + terms[place]))
+    for index in range(1, len(terms)):
+        final = index == len(terms) - 1
+        later = result + "".join(terms[index + 1 :])
+        both = "".join(dict.fromkeys(held + terms[index]))
         kept = result if final else "".join(letter for letter in both if letter in later)
-        into, said = node.output[0] if final else "", f"{held},{terms[place]}->{kept}"
-        last, held = writer.add("Einsum", last, node.input[place], into=into, equation=said), kept
+        into, said = node.output[0] if final else "", f"{held},{terms[index]}->{kept}"
+        last, held = writer.add("Einsum", last, node.input[index], into=into, equation=said), kept
     return True

@@ -35,11 +35,11 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
     rows = writer.add("Transpose", x, perm=order)
     each, other = (writer.add("Unsqueeze", rows, writer.numbers(at)) for at in (-1, -2))
     places = writer.real(range(size))
-    earlier = writer.add("Less", places, writer.real([[place] for place in range(size)]))
+    earlier = writer.add("Less", places, writer.real([[index] for index in range(size)]))
     tied = writer.add("And", writer.add("Equal", other, each), earlier)
     before = writer.add("Or", writer.add("Greater" if of(node, "largest", 1) else "Less", other, each), tied)
     rank = writer.add("ReduceSum", writer.add("Cast", before, to=REAL), writer.numbers(-1), keepdims=0)
-    wanted = writer.real([[place] for place in range(first)])
+    wanted = writer.real([[index] for index in range(first)])
     hit = writer.add("Equal", writer.add("Unsqueeze", rank, writer.numbers(-2)), wanted)
     nothing = {name: writer.add("Cast", writer.real(0), to=to) for name, to in (("x", kind), ("place", REAL))}
     for output, values, zero in zip(node.output, (other, places), nothing.values(), strict=False):
@@ -92,7 +92,7 @@ def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: i
     real = writer.add("Cast", places, to=REAL)
     behind = writer.add("Where", writer.add("Less", real, writer.real(0)), writer.real(size), writer.real(0))
     at = writer.add("Unsqueeze", writer.add("Add", real, behind), writer.numbers(-2))
-    hit = writer.add("Equal", at, writer.real([[place] for place in range(size)]))
+    hit = writer.add("Equal", at, writer.real([[index] for index in range(size)]))
     zero = writer.add("Cast", writer.real(0), to=kind)
     chosen = writer.add("Where", hit, writer.add("Unsqueeze", values, writer.numbers(-2)), zero)
     total = writer.add("ReduceSum", chosen, writer.numbers(-1), keepdims=0)

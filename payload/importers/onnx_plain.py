@@ -133,9 +133,9 @@ def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
     return True
 
 
-def copies(writer: NodeWriter, x: str, axis: int, places: Sequence[int]) -> list[str]:
+def copies(writer: NodeWriter, x: str, axis: int, indices: Sequence[int]) -> list[str]:
     """Slices along an axis that have its elements of some places, in order."""
-    runs = [[place for _, place in run] for _, run in groupby(enumerate(places), lambda each: each[1] - each[0])]
+    runs = [[place for _, place in run] for _, run in groupby(enumerate(indices), lambda each: each[1] - each[0])]
     bounds = [writer.numbers(*each) for run in runs for each in ([run[0]], [run[-1] + 1], [axis])]
     return [writer.add("Slice", x, *bounds[at : at + 3]) for at in range(0, len(bounds), 3)]
 

@@ -51,14 +51,14 @@ def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors)
         states = [name for name in ("initial_h", "initial_c") if name in inputs]
         inputs |= {name: writer.add("Transpose", inputs[name], perm=[1, 0, 2]) for name in states}
     found = []
-    for place, backward in enumerate(ways):
+    for index, backward in enumerate(ways):
         taken = {
-            name: cut(writer, given, 0, place, place + 1) if name in ROLLED and len(ways) > 1 else given
+            name: cut(writer, given, 0, index, index + 1) if name in ROLLED and len(ways) > 1 else given
             for name, given in inputs.items()
         }
         taken["X"] = x
         each = len(functions) // len(ways)
-        cell = Cell(writer, node, taken, time, batch, functions[place * each : (place + 1) * each], known)
+        cell = Cell(writer, node, taken, time, batch, functions[index * each : (index + 1) * each], known)
         found.append(cell.plain(backward=bool(backward)) if plain else cell.steps(backward=bool(backward)))
     for number, output in enumerate(node.output):
         if output:

@@ -24,11 +24,11 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
     replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in held])
     asked = {tensor.name for tensor in graph.input if tensor.name not in weights}
     for tensor in [*graph.input, *graph.output]:
-        for place, dim in enumerate(tensor.type.tensor_type.shape.dim):
+        for index, dim in enumerate(tensor.type.tensor_type.shape.dim):
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
             elif dim.dim_value < 1 and tensor.name in asked:
-                raise UnsupportedError(f"input {tensor.name} {broken_law(dim, place)}")
+                raise UnsupportedError(f"input {tensor.name} {broken_constraint(dim, index)}")
     before = {v.name: v for v in map(copy.deepcopy, [*graph.value_info, *graph.output]) if has_fixed_shape(v)}
     for tensor in graph.output:
         tensor.type.tensor_type.ClearField("shape")
@@ -48,10 +48,10 @@ def has_fixed_shape(tensor: "ValueInfoProto") -> bool:
     return kind.HasField("shape") and all(dim.dim_value > 0 for dim in kind.shape.dim)
 
 
-def broken_law(dim: "TensorShapeProto.Dimension", place: int) -> str:
+def broken_constraint(dim: "TensorShapeProto.Dimension", index: int) -> str:
     """What is wrong with a size that is not known, or less than 1."""
     if dim.dim_param:
         return f"must have fixed sizes, {dim.dim_param} is open; export it so, or give {dim.dim_param}=1"
     if dim.HasField("dim_value"):
-        return f"must have sizes of at least 1, that of dimension {place} is {dim.dim_value}; export it without"
-    return f"must have fixed sizes, that of dimension {place} is open and has no name; export it so"
+        return f"must have sizes of at least 1, that of dimension {index} is {dim.dim_value}; export it without"
+    return f"must have fixed sizes, that of dimension {index} is open and has no name; export it so"

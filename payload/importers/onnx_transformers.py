@@ -14,14 +14,14 @@ SETTLED = 18  # the first one where means take their axes as an input
 LOWEST = -3.4028234663852886e38  # what hides the tokens behind one
 
 
-def given(node: "NodeProto", place: int) -> str:
+def given(node: "NodeProto", index: int) -> str:
     """Name of an input; empty where it is left out."""
-    return node.input[place] if place < len(node.input) else ""
+    return node.input[index] if index < len(node.input) else ""
 
 
-def asked(node: "NodeProto", place: int) -> str:
+def asked(node: "NodeProto", index: int) -> str:
     """Name of an output; empty where it is left out."""
-    return node.output[place] if place < len(node.output) else ""
+    return node.output[index] if index < len(node.output) else ""
 
 
 def are_known(node: "NodeProto", known: KnownTensors) -> bool:
@@ -59,7 +59,7 @@ def skip_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     if not are_known(node, known) or asked(node, 1) or asked(node, 2):
         return False
     is_simple = node.op_type.startswith("SkipSimplified")
-    x, skip, scale, shift, bias = (given(node, place) for place in range(5))
+    x, skip, scale, shift, bias = (given(node, index) for index in range(5))
     if is_simple:
         shift, bias = "", shift
     total = w.add("Add", x, skip)
@@ -89,7 +89,7 @@ def embed_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """``norm(words + positions + segments)``, the numbers of tokens that a mask shows, and the sum."""
     if not are_known(node, known):
         return False
-    ids, segments, words, positions, kinds, scale, shift, mask, places = (given(node, place) for place in range(9))
+    ids, segments, words, positions, kinds, scale, shift, mask, places = (given(node, index) for index in range(9))
     batch, size = known.shapes[ids]
     width = known.shapes[words][-1]
     if places:
@@ -168,7 +168,7 @@ def attend(
 
 def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """Attention of one input, whose queries, keys and values are one product."""
-    x, weights, bias, mask, past, more = (given(node, place) for place in range(6))
+    x, weights, bias, mask, past, more = (given(node, index) for index in range(6))
     if not are_known(node, known) or past or asked(node, 1) or of(node, "do_rotary", 0) or given(node, 6):
         return False
     (batch, size, _), heads, kind = known.shapes[x], of(node, "num_heads", 1), known.kinds[x]
@@ -192,7 +192,7 @@ def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
 def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """Attention of queries, keys and values that are given each as rows (B, T, N D)."""
-    q, k, v, bias, mask, more, *others = (given(node, place) for place in range(10))
+    q, k, v, bias, mask, more, *others = (given(node, index) for index in range(10))
     shapes = [known.shapes.get(name, []) for name in (q, k, v)]
     if not are_known(node, known) or any(others) or asked(node, 1) or any(len(shape) != 3 for shape in shapes):
         return False
@@ -222,7 +222,7 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
 
     ONNX Runtime's own has positions as its second input, ONNX's as its last.
     """
-    names = [given(node, place) for place in range(4)]
+    names = [given(node, index) for index in range(4)]
     x, places, cosines, sines = names if node.domain else (names[0], names[3], names[1], names[2])
     if not are_known(node, known) or of(node, "is_packed_batching", 0) or of(node, "scale", 1.0) != 1.0:
         return False

@@ -132,7 +132,7 @@ def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> set[str]:
     """Names of the weights that are kernels of plain convolutions along lines or over planes, and nothing else."""
     ranks = {name: array.ndim for name, array in weights.items()}
     found = {n.input[1] for n in graph.node if n.op_type == "Conv" and ranks.get(n.input[1]) in KERNEL and is_plain(n)}
-    others = [name for n in graph.node for place, name in enumerate(n.input) if (n.op_type, place) != ("Conv", 1)]
+    others = [name for n in graph.node for index, name in enumerate(n.input) if (n.op_type, index) != ("Conv", 1)]
     grouped = [n.input[1] for n in graph.node if n.op_type == "Conv" and not is_plain(n)]
     return found - {*others, *grouped}
 

@@ -119,9 +119,9 @@ def places_of(graph: "Graph") -> dict[str, int]:
         elif name == "gather":
             note(bounds, node.args[2], node.args[0].meta["val"].shape[node.args[1]])
         elif name == "index":
-            for place, used in enumerate(node.args[1]):
+            for index, used in enumerate(node.args[1]):
                 if used is not None:
-                    note(bounds, used, node.args[0].meta["val"].shape[place])
+                    note(bounds, used, node.args[0].meta["val"].shape[index])
         elif name.startswith("nll_loss"):
             note(bounds, node.args[1], node.args[0].meta["val"].shape[-1 if node.args[0].meta["val"].ndim == 1 else 1])
         elif node.name in bounds:

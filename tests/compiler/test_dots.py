@@ -57,7 +57,7 @@ def test_every_kind_of_nest_computes_the_same(family):
     space, default = family.space(task, machine), family.default(task, machine)
     tried = 0
     for change in ({"register_m": 1}, {"register_n": 1}, {"tile_m": 32, "order": "mnk"}, {"tile_n": 64}):
-        if space.broken_law({**default, **change}) is None:
+        if space.broken_constraint({**default, **change}) is None:
             check(family, payload, payload.make_inputs(1), **change)
             tried += 1
     assert tried > 1
@@ -191,5 +191,5 @@ def test_a_deep_product_has_a_whole_register_tile_by_default():
         (task,) = partition(contraction_payload(128, 96, k, role_b="weight")).tasks
         for family in rounding_families():
             config = family.default(task, machine)
-            assert family.space(task, machine).broken_law(config) is None
+            assert family.space(task, machine).broken_constraint(config) is None
             assert config["register_m"] > 1

@@ -55,7 +55,7 @@ def write(name):
     config = {**family.default(task, host), **changes}
     space = family.space(task, host)
     space.check(config)
-    assert space.broken_law(config) is None
+    assert space.broken_constraint(config) is None
     note = "\n".join(f"{knob} = {value}" for knob, value in config.items())
     said, rewrites = f"{task.tag} for {machine}\n{note}", family.rewrites(task, config)
     return assemble([Step(task.tag, task.ops, family.build(task, config, host), said, rewrites)])

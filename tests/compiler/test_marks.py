@@ -125,7 +125,7 @@ def test_prefetching_changes_no_result(spec):
         packed = "beforehand" if task.contraction and task.contraction.constant_b else "panels"
         blocks = {"tile_n": 64, "tile_k": 64, "order": "nkm", "register_n": 1, "register_order": "mn"}
         fetched = {**config, **blocks, "pack_b": packed, "prefetch": True}
-        lawful = set(fetched) == set(config) and family.space(task, machine).broken_law(fetched) is None
+        lawful = set(fetched) == set(config) and family.space(task, machine).broken_constraint(fetched) is None
         steps.append(write_step(task, family, fetched if lawful else config, machine))
     script = assemble(steps)
     panels = panels_of(steps)

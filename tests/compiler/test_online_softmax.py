@@ -37,7 +37,7 @@ def script_of(task, machine, **knobs):
     """The script of the task alone, with these knobs."""
     family = family_for(task)
     config = {**family.default(task, machine), **knobs}
-    assert family.space(task, machine).broken_law(config) is None, knobs
+    assert family.space(task, machine).broken_constraint(config) is None, knobs
     return write_step(task, family, config, machine, alone=True)
 
 

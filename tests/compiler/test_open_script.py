@@ -197,7 +197,7 @@ KNOBS = knob("a", "[4, 6, 8]") + knob("b", "[16, 24]")
 )  # fmt: skip
 def test_laws_are_evaluated_without_a_solver(body, sentence, count):
     text = own_module(KNOBS + law(body) + tiled("%a", "%b"))
-    assert [each.sentence for each in read(text).laws] == [sentence]
+    assert [each.sentence for each in read(text).constraints] == [sentence]
     assert len(list(space_of(text).configs())) == count
 
 
@@ -218,7 +218,7 @@ def test_a_law_may_be_about_the_machine():
       %x = smt.int.cmp le %a_, %r
       smt.assert %x"""
     text = own_module(knob("a", "[1, 100000]") + law(registers, operands="%a") + tiled("%a"))
-    assert [each.sentence for each in read(text).laws] == ["a <= autotune.vector_registers"]
+    assert [each.sentence for each in read(text).constraints] == ["a <= autotune.vector_registers"]
     assert [config["a"] for config in space_of(text).configs()] == [1]
 
 

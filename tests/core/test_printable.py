@@ -1,4 +1,4 @@
-"""Text of strangers where it is shown: one line, nothing that commands a terminal, nothing that leaves a comment."""
+"""Untrusted text where it is shown: one line, nothing that commands a terminal, nothing that leaves a comment."""
 
 import io
 

@@ -44,9 +44,9 @@ def test_config_outside_space_is_rejected(config, message):
     assert str(error.value) == message
 
 
-def test_broken_law_is_the_sentence_of_the_first_constraint_that_fails():
-    assert SPACE.broken_law(GOOD) is None
-    assert SPACE.broken_law(GOOD | {"a": 4}) == "a * b must be at most 4"
+def test_broken_constraint_is_the_sentence_of_the_first_constraint_that_fails():
+    assert SPACE.broken_constraint(GOOD) is None
+    assert SPACE.broken_constraint(GOOD | {"a": 4}) == "a * b must be at most 4"
 
 
 def test_size_counts_combinations_before_constraints():

@@ -80,7 +80,7 @@ def any_config(space: Space, rng: random.Random) -> Config:
     """A random valid config."""
     while True:
         config = {knob.name: rng.choice(knob.values) for knob in space.knobs}
-        if space.broken_law(config) is None:
+        if space.broken_constraint(config) is None:
             return config
 
 

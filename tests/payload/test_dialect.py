@@ -168,7 +168,7 @@ def test_cost_counts_what_the_mask_leaves_and_bytes_once():
         (SwigluOp(), [(5, 7), (5, 8)], "gate and up must be of one shape, gate is 5x7 and up is 5x8"),
     ],
 )
-def test_a_broken_law_names_both_shapes(op, kinds, words):
+def test_a_broken_constraint_names_both_shapes(op, kinds, words):
     with pytest.raises(PayloadError) as refused:
         op.infer(*(INDEX if shape is None else Kind(shape) for shape in kinds))
     assert words in str(refused.value)

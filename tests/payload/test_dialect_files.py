@@ -1,4 +1,4 @@
-"""Files in the dialect, as strangers write them: what is missing is inferred, what is wrong is said at its line."""
+"""Files in the dialect, as others write them: what is missing is inferred, what is wrong is said at its line."""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -315,7 +315,7 @@ def with_header(header, data):
 
 
 def hostile_weights(whole):
-    """What strangers may make of a file of weights, by what it is."""
+    """What others may make of a file of weights, by what it is."""
     size = struct.unpack("<Q", whole[:8])[0]
     header, data = json.loads(whole[8 : 8 + size]), whole[8 + size :]
     first, second = [name for name in header if name != "__metadata__"][:2]

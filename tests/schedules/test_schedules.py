@@ -72,7 +72,7 @@ def check_default(family, task, machine):
     """The default is in the space, obeys its laws, and writes a valid script."""
     space, config = family.space(task, machine), family.default(task, machine)
     space.check(config)
-    assert space.broken_law(config) is None
+    assert space.broken_constraint(config) is None
     check_text(family.build(task, config, machine))
 
 
@@ -107,7 +107,7 @@ class TestEveryFamily:
 
     def test_law_of_every_constraint_is_a_sentence(self, family, tag, machine):
         for constraint in family.space(TASKS[tag], machine).constraints:
-            assert len(constraint.law.split()) > 3
+            assert len(constraint.sentence.split()) > 3
 
 
 def test_every_task_is_covered_by_some_family():

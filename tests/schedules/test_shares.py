@@ -59,7 +59,7 @@ def test_default_configs_obey_their_spaces(spec, monkeypatch):
         for task, family in tasks_of(spec):
             space, config = family.space(task, this_machine(4)), family.default(task, this_machine(4))
             space.check(config)
-            assert space.broken_law(config) is None
+            assert space.broken_constraint(config) is None
 
 
 @needs_runtime

@@ -186,7 +186,7 @@ def test_kernels_that_are_weights_are_stored_as_tiles_read_them(tmp_path):
     for machine in MACHINES.values():
         config = family.default(task, machine)
         space = family.space(task, machine)
-        assert space.broken_law(config) is None
+        assert space.broken_constraint(config) is None
         assert config["width"] % machine.lanes == 0
         vectors = config["width"] // machine.lanes
         assert (config["rows"] + 1) * vectors < machine.vector_registers

@@ -59,7 +59,7 @@ def test_what_was_not_recorded_breaks_the_law_of_its_space():
     space = replace(recording, trials=tuple(rest)).space
     assert [config for config in space.configs() if config == missing.config] == []
     assert len(list(space.configs())) == len(rest)
-    assert space.broken_law(missing.config) == "the config was recorded"
+    assert space.broken_constraint(missing.config) == "the config was recorded"
 
 
 def test_frame_has_a_row_a_trial_and_inspect_reads_it(tmp_path):

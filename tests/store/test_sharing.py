@@ -159,14 +159,14 @@ def test_no_knob_of_our_families_is_dead(family):
         turned = {knob.name for knob in space.knobs if len(knob.values) > 1}
         declared |= turned
         drawn = ({knob.name: dice.choice(knob.values) for knob in space.knobs} for _ in range(2000))
-        for config in islice((config for config in drawn if space.broken_law(config) is None), 20):
+        for config in islice((config for config in drawn if space.broken_constraint(config) is None), 20):
             if turned <= alive:
                 break
             script = family.build(task, config, machine), family.rewrites(task, config)
             for knob in space.knobs:
                 for value in knob.values:
                     other = {**config, knob.name: value}
-                    if knob.name not in alive and space.broken_law(other) is None:
+                    if knob.name not in alive and space.broken_constraint(other) is None:
                         changed = family.build(task, other, machine), family.rewrites(task, other)
                         alive |= {knob.name} if changed != script else set()
     assert declared - alive == set()

@@ -19,7 +19,7 @@ from autotune.registry import load_payload, rounding_families
 from autotune.tuning.default_program import default_candidate
 from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import LEAST_ROWS, Allowed
-from autotune.tuning.stages.budget import fewest_steps, is_rounded, spend
+from autotune.tuning.stages.budget import choose_precisions, fewest_steps, is_rounded
 from autotune.tuning.stages.choose import Choice
 from autotune.worker.bench.proof import RowsWanted, agreeing, count_rows, has_rows
 
@@ -62,7 +62,7 @@ class Known:
 )
 def test_tasks_step_back_until_enough_rows_agree(allowed, place, error):
     known = Known()
-    chosen, spent, notes = spend(known.choices, allowed, known, 0, SILENT)
+    chosen, spent, notes = choose_precisions(known.choices, allowed, known, 0, SILENT)
     assert is_rounded(chosen[0]) == (place is not None)
     if place is None:
         assert notes == ("no task rounds its operands: none that is faster keeps 99.9 % of rows in agreement",)

@@ -18,7 +18,7 @@ from autotune.core.payload import Argument, Payload
 from autotune.core.trial import Samples
 from autotune.registry import rounding_families
 from autotune.tuning.stages.agreement import Allowed
-from autotune.tuning.stages.budget import Ladder, is_rounded, seconds_of, spend
+from autotune.tuning.stages.budget import PrecisionChoices, choose_precisions, is_rounded, seconds_of
 from autotune.tuning.stages.choose import Choice
 from autotune.worker.bench.verify import allowed_error, verify
 
@@ -70,7 +70,7 @@ TASKS = st.lists(TASK, min_size=1, max_size=6)
 @given(tasks=TASKS, error=st.floats(1e-3, 3.0), surprise=st.sampled_from([0.5, 1.0, 4.0]))
 def test_what_is_chosen_keeps_the_budget_and_is_never_slower_than_exact(tasks, error, surprise):
     choices, errors = whole(tasks, surprise)
-    chosen, spent, notes = spend(choices, Allowed(error), errors, 0, SILENT)
+    chosen, spent, notes = choose_precisions(choices, Allowed(error), errors, 0, SILENT)
     assert [c.search.task.tag for c in chosen] == [c.search.task.tag for c in choices]
     assert errors.of(chosen, 0) <= error
     assert sum(map(seconds_of, chosen)) <= sum(seconds[0] for seconds, _ in tasks)
@@ -85,14 +85,14 @@ def test_what_is_chosen_keeps_the_budget_and_is_never_slower_than_exact(tasks, e
 @given(tasks=TASKS)
 def test_a_budget_with_room_for_all_takes_the_fastest_of_each(tasks):
     choices, errors = whole(tasks)
-    chosen, _, _ = spend(choices, Allowed(inf), errors, 0, SILENT)
+    chosen, _, _ = choose_precisions(choices, Allowed(inf), errors, 0, SILENT)
     assert [seconds_of(c) for c in chosen] == [min(seconds) for seconds, _ in tasks]
 
 
 def test_the_task_that_saves_least_for_its_error_steps_back_first():
     cheap, dear = ((1.0, 0.9, 0.95), (0.1, 0.2)), ((10.0, 1.0, 1.5), (0.1, 0.2))
     choices, errors = whole([cheap, dear])
-    chosen, spent, _ = spend(choices, Allowed(0.11), errors, 0, SILENT)
+    chosen, spent, _ = choose_precisions(choices, Allowed(0.11), errors, 0, SILENT)
     assert [c.search.family.name for c in chosen] == ["exact", WAYS[1].name]
     assert spent.tasks == {"1": 0.1}
     assert {name for name, _ in chosen[1].rivals} == {"exact", WAYS[2].name}
@@ -100,13 +100,13 @@ def test_the_task_that_saves_least_for_its_error_steps_back_first():
 
 def test_without_a_budget_nothing_is_asked():
     choices, errors = whole([((1.0, 0.5, 0.2), (0.1, 0.2))])
-    assert spend(choices, Allowed(), errors, 0, SILENT) == (choices, None, ())
+    assert choose_precisions(choices, Allowed(), errors, 0, SILENT) == (choices, None, ())
     assert errors.asked == 0
 
 
 def test_ways_that_are_slower_than_a_more_exact_one_are_no_rungs():
     choices, _ = whole([((1.0, 2.0, 0.5), (0.1, 0.2))])
-    assert [rung.search.family.name for rung in Ladder.of(choices[0]).rungs] == ["exact", WAYS[2].name]
+    assert [choice.search.family.name for choice in PrecisionChoices.of(choices[0]).choices] == ["exact", WAYS[2].name]
 
 
 # Verification.

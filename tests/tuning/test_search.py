@@ -54,7 +54,7 @@ class TestEverySampler:
     def test_every_config_obeys_the_constraints(self, sampler):
         for config in run(Search(SPACE, DEFAULT, sampler=sampler, seed=4)):
             SPACE.check(config)
-            assert SPACE.broken_law(config) is None
+            assert SPACE.broken_constraint(config) is None
 
     def test_same_seed_and_tells_give_the_same_asks(self, sampler):
         def fails(config):

@@ -1,4 +1,4 @@
-"""Answers of a process that a stranger's code may have taken over: data at best, never code, a crash or a hang."""
+"""Answers of a process that untrusted code may have taken over: data at best, never code, a crash or a hang."""
 
 import os
 import pickle

@@ -99,7 +99,7 @@ def test_cache_tiles_with_every_way_of_packing_and_unrolling_are_right(order, b)
     for pack, ahead in fetched if b == "kn" else [(pack, False) for pack in packing.values]:
         config = {**family.default(task, machine), **wanted, "pack_b": pack, "prefetch": ahead}
         space.check(config)
-        assert space.broken_law(config) is None
+        assert space.broken_constraint(config) is None
         script = assemble([write_step(task, family, config, machine)])
         got = run(payload, inputs, script, TAIL, text=parts.payload.text)
         agrees(payload, got, [product_of(payload, inputs, b=b)])

@@ -26,7 +26,7 @@ from autotune.core.ops.dialect import WrittenFunction
 from autotune.core.ops.facts import ProgramFacts
 from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.partition import Partition
-from autotune.core.scripts.parametric import OpenKnob, OpenScript, ScriptLaw, Site
+from autotune.core.scripts.parametric import OpenKnob, OpenScript, ScriptConstraint, Site
 from autotune.core.scripts.rules import Rewriting, Rule
 from autotune.core.scripts.terms import Term
 from autotune.core.trial import Samples
@@ -54,7 +54,7 @@ TIMED = Evaluation(
     phases={"lower": 0.1, "jit": 0.2},
     buffers=place([]),
 )
-LAW = ScriptLaw(
+LAW = ScriptConstraint(
     0, (Term("eq", (Term("given", (), "k"), Term("constant", (), 8))),), (), Site(1, 2, (("k", True), ("l", "x")))
 )
 SCRIPT = OpenScript("a.mlir", "x" * 5000, "0", "e", (OpenKnob("k", (1, "a", False), ("1",), 1, ()),), (LAW,))

@@ -26,10 +26,10 @@ def read_edges(function: ir.OpView, ops: Sequence[ir.Operation]) -> list[Edge]:
         group_of.update(dict.fromkeys(group.ops, group))
     found: dict[tuple[int, int], Edge] = {}
     for reader in ops:
-        for place, value in enumerate(reader.operands):
+        for index, value in enumerate(reader.operands):
             producer, view = behind(value)
             if producer is not None and producer in numbers:
-                said = next(why_apart(producer, reader, place, view, group_of), "")
+                said = next(why_apart(producer, reader, index, view, group_of), "")
                 key = (numbers[producer], numbers[reader])
                 found.setdefault(key, Edge(*key, said))
     return list(found.values())
@@ -44,14 +44,14 @@ def behind(value: ir.Value) -> tuple[ir.Operation | None, str]:
 
 
 def why_apart(
-    producer: ir.Operation, reader: ir.Operation, place: int, view: str, group_of: Mapping[ir.Operation, Group]
+    producer: ir.Operation, reader: ir.Operation, index: int, view: str, group_of: Mapping[ir.Operation, Group]
 ) -> Iterator[str]:
     """Why a producer is not computed with its reader, the first reason first; nothing if it is.
 
     Args:
         producer: Op that makes a value.
         reader: Op that reads it.
-        place: Operand number there.
+        index: Operand number there.
         view: View that is read of it; empty where it is read as it is.
         group_of: Group of every op.
     """
@@ -72,7 +72,7 @@ def why_apart(
         yield "the reader has no rows that a block could be cut from"
     if sums_over_planes(root):
         yield "the reader sums over more than a row"
-    yield from objections(group, root, producer, reader, place)
+    yield from objections(group, root, producer, reader, index)
     if any(use.owner.operation not in group.ops for use in producer.results[0].uses):
         yield "others read it, too, so it would be computed for each"
     yield "another reader took it"

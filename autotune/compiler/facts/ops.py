@@ -45,7 +45,7 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
             continue
         operands = sum(isinstance(value.type, ir.RankedTensorType) for value in op.operands)
         accesses = []
-        for place, (value, amap) in enumerate(read_and_written(op)):
+        for index, (value, amap) in enumerate(read_and_written(op)):
             origin, derived = origin_of(value, roles), origins.get(value) == WEIGHTS
             accesses.append(
                 replace(
@@ -53,8 +53,8 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
                     held="weight" if derived else origin.held,
                     source=numbers.get(origin.op) if origin.op is not None and not derived else None,
                     viewed=origin.viewed,
-                    written=place == operands - 1,
-                    gathered=place >= operands,
+                    written=index == operands - 1,
+                    gathered=index >= operands,
                 )
             )
         flops = sum(map(is_floating, op.regions[0].blocks[0].operations)) if op.regions else 0

@@ -19,7 +19,7 @@ def said_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Att
 def say(function: ir.Operation | ir.OpView, number: int, more: Mapping[str, ir.Attribute]) -> None:
     """Give an argument attributes, in place of those of the same names."""
     count = len(function.regions[0].blocks[0].arguments)
-    said = [said_of(function, place) for place in range(count)]
+    said = [said_of(function, index) for index in range(count)]
     said[number] |= more
     function.attributes[ATTRIBUTES] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in said])
 

@@ -43,11 +43,11 @@ def reorder(op: ir.Operation) -> None:
     *_, last = dimensions(maps[-1]) or [None]
     if len(op.results) > 1 or last is None or sums[last] or not any(sums) or asks_for_index(op):
         return
-    maps = [*(along(op, place, amap, last) for place, amap in enumerate(maps[:-1])), maps[-1]]
+    maps = [*(along(op, index, amap, last) for index, amap in enumerate(maps[:-1])), maps[-1]]
     parallel = [d for d, is_sum in enumerate(sums) if not is_sum and d != last]
     order = [*parallel, *(d for d, is_sum in enumerate(sums) if is_sum), last]
-    places = [ir.AffineDimExpr.get(order.index(d)) for d in range(len(order))]
-    turned = ir.AffineMap.get(len(order), 0, places)
+    dims = [ir.AffineDimExpr.get(order.index(d)) for d in range(len(order))]
+    turned = ir.AffineMap.get(len(order), 0, dims)
     maps = [ir.AffineMap.get(len(order), 0, [each.compose(turned) for each in amap.results]) for amap in maps]
     op.attributes["iterator_types"] = ir.ArrayAttr.get([iterators[d] for d in order])
     op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])

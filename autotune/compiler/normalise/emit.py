@@ -11,7 +11,7 @@ Element = Callable[..., ir.Value]
 
 def dims(count: int) -> list[ir.AffineExpr]:
     """The loops of an op."""
-    return [ir.AffineDimExpr.get(place) for place in range(count)]
+    return [ir.AffineDimExpr.get(index) for index in range(count)]
 
 
 def generic(

@@ -131,10 +131,10 @@ class Dots:
     ) -> Iterator[ir.Value]:
         """The sums with the product of a word of A and one of B more."""
         of_b = [self.as_values(self.load_b(k_of_b, part)) for part in parts]
-        for place, (row, _, _) in enumerate(tile):
-            if place % len(parts) == 0:
+        for position, (row, _, _) in enumerate(tile):
+            if position % len(parts) == 0:
                 of_a = self.as_values(self.splat_a(row, k_of_a))
-            yield self.dot(sums[place], of_a, of_b[place % len(parts)])
+            yield self.dot(sums[position], of_a, of_b[position % len(parts)])
 
     def load_b(self, k: ir.Value, part: Part) -> ir.Value:
         """Words of neighbouring columns."""

@@ -41,10 +41,10 @@ def neighbours(scope: ir.Operation) -> Iterator[tuple[ir.Operation, ir.Operation
 
 def insist_on(op: ir.Operation, behind: ir.Operation) -> None:
     """Check the results of an op that are used, before the op behind it."""
-    for place, result in enumerate(op.results):
+    for index, result in enumerate(op.results):
         if str(result.type).startswith(HANDLES) and list(result.uses):
-            law = f"a handle that is used must hold something, result {place} is empty; mark {OPTIONAL} if it may be"
-            with ir.Location.name(law, op.location), ir.InsertionPoint(behind):
+            must = f"a handle that is used must hold something, result {index} is empty; mark {OPTIONAL} if it may be"
+            with ir.Location.name(must, op.location), ir.InsertionPoint(behind):
                 must_hold(result)
 
 

@@ -31,13 +31,13 @@ def counter(loop: ir.Operation) -> ir.Value:
     return loop.regions[0].blocks[0].arguments[0]
 
 
-def piece_start(shared: ir.Operation, mark: str, place: int) -> ir.Value:
+def piece_start(shared: ir.Operation, mark: str, position: int) -> ir.Value:
     """First row, or column, of the piece that a marked parallel loop is at, at the insertion point inside it.
 
     Args:
         shared: The loop, on buffers.
         mark: Attribute that holds how many rows, or columns, a piece has.
-        place: Position of that dimension among those that the loop cuts.
+        position: Position of that dimension among those that the loop cuts.
     """
     length = int(ir.IntegerAttr(shared.attributes[mark]).value)
-    return arith.muli(list(shared.regions[0].blocks[0].arguments)[place], index(length))
+    return arith.muli(list(shared.regions[0].blocks[0].arguments)[position], index(length))

@@ -126,8 +126,8 @@ def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[bool]:
     """Which dimensions of size 1 a rank-reducing slice keeps."""
     left = list(shape)
     kept = []
-    for place, size in enumerate(sizes):
-        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - place)
+    for position, size in enumerate(sizes):
+        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - position)
         kept.append(keep)
         left = left[1:] if keep else left
     return kept

@@ -287,8 +287,8 @@ def choose(vectors: Sequence[ir.Value], lanes: Sequence[Lane | None]) -> ir.Valu
     found = vector.shuffle(first, vectors[1], mixed)
     for number, each in enumerate(vectors[2:], 2):
         mask = [
-            len(lanes) + lane[1] if lane is not None and lane[0] == number else place
-            for place, lane in enumerate(lanes)
+            len(lanes) + lane[1] if lane is not None and lane[0] == number else position
+            for position, lane in enumerate(lanes)
         ]
         found = vector.shuffle(found, each, mask)
     return found

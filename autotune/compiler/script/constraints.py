@@ -16,7 +16,7 @@ COMPARISONS = ("lt", "le", "gt", "ge")  # smt.int.cmp counts them from 0
 DECLARED = "declared"  # a term whose value another one gives
 
 
-def read_law(
+def read_constraint(
     op: ir.Operation, operands: Mapping[ir.Value, Term], source: str
 ) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
     """What an op asserts, and what it gives.
@@ -49,12 +49,12 @@ def read_law(
             terms[inner.results[0]] = term_of(inner, terms, len(terms), source)
     known, rest = settle(asserted)
     results = tuple(substitute(term, known) for term in given)
-    laws = tuple(substitute(term, known) for term in rest)
-    if any(is_open(term) for term in (*laws, *results)):
+    constraints = tuple(substitute(term, known) for term in rest)
+    if any(is_open(term) for term in (*constraints, *results)):
         raise refuse_at(
             source, op, "a declared value must be equal to a term of knobs, one is not; assert smt.eq of it"
         )
-    return laws, results
+    return constraints, results
 
 
 def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, source: str) -> Term:

@@ -52,11 +52,11 @@ def settled_module(chosen: ChosenScript) -> tuple[ir.Module, ir.Operation]:
     numbered = [op for op in every_op(own) if op.name == "transform.smt.constrain_params"]
     results = dict(chosen.results)
     attributes = {name: ir.Attribute.parse(spelled) for name, spelled in chosen.attributes}
-    for number, law in enumerate(numbered):
+    for number, constraint in enumerate(numbered):
         word = ir.IntegerType.get_signless(64)
         given = results.get(number)
         values = [ir.IntegerAttr.get(word, value) for value in given] if given is not None else []
-        replace_by_constants(law, values)
+        replace_by_constants(constraint, values)
     settle(own.operation, attributes)
     drop_unused(own, str(symbol(entry)))
     for sequence in sequences_of(own.operation).values():

@@ -10,12 +10,12 @@ from autotune.compiler.ir.module import context, every_op, symbol
 from autotune.compiler.script.checks import check_file
 from autotune.compiler.script.marked_ops import rewrites_of
 from autotune.compiler.script.user_module import find_entry, find_matcher, parse_file, sequences_of, transform_ops
-from autotune.compiler.script.walk import LAW, ScriptWalk
+from autotune.compiler.script.walk import CONSTRAIN, ScriptWalk
 from autotune.core.scripts.parametric import OpenScript, Taken
 
 
 def read_open_script(text: str, source: str) -> OpenScript:
-    """Find the knobs and constraints of a script. In the isolated process: the text is a stranger's.
+    """Find the knobs and constraints of a script. In the isolated process: the text is untrusted.
 
     Args:
         text: The file; a payload in it is left out.
@@ -33,7 +33,7 @@ def read_open_script(text: str, source: str) -> OpenScript:
         entry, rewrites = str(symbol(first)), rewrites_of(first, source)
         found = find_matcher(own, source)
         matcher = str(symbol(found)) if found is not None and found != first else ""
-        walk = ScriptWalk(source, sequences_of(own.operation), numbered_laws(own))
+        walk = ScriptWalk(source, sequences_of(own.operation), numbered_constraints(own))
         walk.follow(entry, (), [])
         walk.check_sets()
         digest = hashlib.sha256(str(own).encode()).hexdigest()
@@ -42,7 +42,7 @@ def read_open_script(text: str, source: str) -> OpenScript:
         notes = [f"{source}: knob {knob.name!r} is read nowhere" for knob in knobs if not knob.used]
         unused = [name for name in walk.sequences if name not in walk.reached and name != matcher]
         notes += [f"{source}: @{name} is included nowhere" for name in unused]
-        return OpenScript(source, text, digest, entry, knobs, tuple(walk.laws), tuple(notes), rewrites, matcher)
+        return OpenScript(source, text, digest, entry, knobs, tuple(walk.constraints), tuple(notes), rewrites, matcher)
 
 
 def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...]:
@@ -60,7 +60,7 @@ def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...
     return tuple(found)
 
 
-def numbered_laws(own: ir.Module) -> dict[ir.Operation, int]:
+def numbered_constraints(own: ir.Module) -> dict[ir.Operation, int]:
     """The constraints of a module, numbered in the order of the text."""
-    laws = (op for op in every_op(own) if op.name == LAW)
-    return {op: number for number, op in enumerate(laws)}
+    constraints = (op for op in every_op(own) if op.name == CONSTRAIN)
+    return {op: number for number, op in enumerate(constraints)}

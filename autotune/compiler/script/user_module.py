@@ -1,7 +1,7 @@
 """A user's own schedule file: the module of its transform ops, with the places of the file, and its entry.
 
 The file may also hold the payload, as upstream's examples do; of that nothing is taken. Everything here is for text of
-a stranger: it runs in the isolated process.
+untrusted: it runs in the isolated process.
 """
 
 import re

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from mlir import ir
 
 from autotune.compiler.script.checks import check_op
-from autotune.compiler.script.constraints import read_law
+from autotune.compiler.script.constraints import read_constraint
 from autotune.compiler.script.options import read_options
 from autotune.compiler.script.user_module import place_of, refuse_at, sets_of, symbols_in
 from autotune.core.errors import SpaceError
 from autotune.core.scripts.marks import SETS
-from autotune.core.scripts.parametric import OpenKnob, ScriptLaw, Site, Taken
+from autotune.core.scripts.parametric import OpenKnob, ScriptConstraint, Site, Taken
 from autotune.core.scripts.terms import CHOOSE, CONSTANT, GIVEN, Term
 from autotune.core.space import Value
 
 KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
-LAW, INCLUDE, PARAM = "transform.smt.constrain_params", "transform.include", "transform.param.constant"
+CONSTRAIN, INCLUDE, PARAM = "transform.smt.constrain_params", "transform.include", "transform.param.constant"
 PASSING = (INCLUDE, "transform.yield")  # their operands are read elsewhere
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 Terms = dict[ir.Value, Term]
@@ -35,7 +35,7 @@ class ScriptWalk:
         sequences: Named sequences of the script.
         numbers: Constraints of the script, numbered.
         knobs: Knobs so far, by name.
-        laws: Constraints so far.
+        constraints: Constraints so far.
         reached: Names of the sequences that are run.
         set_by: Knobs that give attributes a value, with the op.
         used: Choices that lead to where a knob's value is read, by its name.
@@ -45,7 +45,7 @@ class ScriptWalk:
     sequences: dict[str, ir.Operation]
     numbers: dict[ir.Operation, int]
     knobs: dict[str, OpenKnob] = field(default_factory=dict)
-    laws: list[ScriptLaw] = field(default_factory=list)
+    constraints: list[ScriptConstraint] = field(default_factory=list)
     reached: dict[str, None] = field(default_factory=dict)
     set_by: list[tuple[str, ir.Operation]] = field(default_factory=list)
     used: dict[str, dict[Taken, None]] = field(default_factory=dict)
@@ -75,8 +75,8 @@ class ScriptWalk:
                 self.knob(op, taken, terms)
             elif op.name == ALTERNATIVES:
                 self.alternatives(op, taken, terms)
-            elif op.name == LAW:
-                self.law(op, taken, terms)
+            elif op.name == CONSTRAIN:
+                self.constraint(op, taken, terms)
             elif op.name == INCLUDE:
                 (name,) = symbols_in(op)
                 if name in self.sequences:
@@ -163,23 +163,23 @@ class ScriptWalk:
                     if one is not None:
                         self.use(one, where)
 
-    def law(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
+    def constraint(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
         """A ``transform.smt.constrain_params``.
 
         Raises:
             ScheduleError: The op is no constraint of knobs; or its results differ where it is included again.
         """
-        asserted, results = read_law(op, terms, self.source)
+        asserted, results = read_constraint(op, terms, self.source)
         terms.update(zip(op.results, results, strict=True))
-        law = ScriptLaw(self.numbers[op], asserted, results, self.site(op, taken))
-        if results and any(each.number == law.number and each.results != results for each in self.laws):
+        constraint = ScriptConstraint(self.numbers[op], asserted, results, self.site(op, taken))
+        if results and any(each.number == constraint.number and each.results != results for each in self.constraints):
             raise refuse_at(
                 self.source,
                 op,
                 "a constraint that gives values must give the same wherever it is included; include it once",
             )
-        if law not in self.laws:
-            self.laws.append(law)
+        if constraint not in self.constraints:
+            self.constraints.append(constraint)
 
     def add(self, op: ir.Operation, knob: OpenKnob) -> None:
         """Add a knob, or one more place of a knob of its name.

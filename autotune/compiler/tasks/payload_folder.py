@@ -102,8 +102,8 @@ def read_description(folder: Path) -> ImportedModel:
         ) from error
     except ValidationError as error:
         raise PayloadError(f"{path} must describe an imported model, {first_fault(error)}; import it again") from error
-    if (law := model.broken_law()) is not None:
-        raise PayloadError(f"{path} must describe an imported model: {law}; import it again")
+    if (broken := model.broken_constraint()) is not None:
+        raise PayloadError(f"{path} must describe an imported model: {broken}; import it again")
     return model
 
 

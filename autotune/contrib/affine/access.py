@@ -170,11 +170,11 @@ def can_be_jammed(loop: ir.Operation) -> bool:
     for memory in {access.memory for access in found if access.writes}:
         first, *rest = [access for access in found if access.memory == memory]
         apart = [
-            place
-            for place, (index, spelled) in enumerate(zip(first.indices, first.spelled, strict=True))
+            position
+            for position, (index, spelled) in enumerate(zip(first.indices, first.spelled, strict=True))
             if dict(index).get(counter_of(loop))
             and not inner & {value for value, _ in index}
-            and all(each.spelled[place] == spelled for each in rest)
+            and all(each.spelled[position] == spelled for each in rest)
         ]
         if not apart:
             return False

@@ -61,10 +61,11 @@ class Affine(Family):
         def small(config: Config) -> bool:
             return int(config["jam"]) * max(1, int(config["vectors"])) <= machine.vector_registers
 
-        laws = [Constraint("sums become vectors where loops carry them, and there are vectors", carried)] * sums(task)
+        vectors = Constraint("sums become vectors where loops carry them, and there are vectors", carried)
+        constraints = [vectors] * sums(task)
         if len(nest.sizes) > 1:
-            laws.append(Constraint("jammed vectors fit the registers", small))
-        return Space((*knobs, *function_knobs(task)), tuple(laws))
+            constraints.append(Constraint("jammed vectors fit the registers", small))
+        return Space((*knobs, *function_knobs(task)), tuple(constraints))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Loops fused where that gains something, a few vectors of a row, a few rows of a product jammed."""

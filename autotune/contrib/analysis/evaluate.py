@@ -86,8 +86,8 @@ class Evaluation64:
         """A loop, iteration by iteration."""
         first, end, step, *carried = (self._of(value) for value in op.operands)
         number, *arguments = op.regions[0].blocks[0].arguments
-        for place in range(int(first), int(end), int(step)):
-            self._known[number] = place
+        for index in range(int(first), int(end), int(step)):
+            self._known[number] = index
             self._known.update(zip(arguments, carried, strict=True))
             carried = self._run_block(op.regions[0].blocks[0])
         return carried

@@ -43,8 +43,8 @@ def analyse(request: AnalysisRequest) -> ProgramFacts:
     with Worker(SECONDS) as worker:
         found = worker.call(read_facts, request)
     if isinstance(found, Evaluation):
-        law = f"{request.payload.name} must be a program that can be read and evaluated, it is not"
-        raise PayloadError(f"{law} ({found.outcome}: {found.diagnostic})")
+        requirement = f"{request.payload.name} must be a program that can be read and evaluated, it is not"
+        raise PayloadError(f"{requirement} ({found.outcome}: {found.diagnostic})")
     return found
 
 

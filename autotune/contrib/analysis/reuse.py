@@ -102,7 +102,7 @@ def order(ops: Sequence[OpFacts]) -> list[tuple[int, int]]:
         end = start
         while end < len(ops) and ops[end].trips == ops[start].trips:
             end += 1
-        found += [(place, i) for i in range(ops[start].trips) for place in range(start, end)]
+        found += [(index, i) for i in range(ops[start].trips) for index in range(start, end)]
         start = end
     return found
 

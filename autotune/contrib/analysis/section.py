@@ -24,7 +24,7 @@ def analysed(found: Analysis) -> Section:
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> DataTable:
     """A table whose columns behind the first hold numbers."""
-    columns = [TableColumn(head, place > 0) for place, head in enumerate(heads)]
+    columns = [TableColumn(head, index > 0) for index, head in enumerate(heads)]
     return DataTable(caption, columns, [TableRow(row) for row in rows])
 
 
@@ -83,8 +83,8 @@ def cache_table(found: Analysis) -> DataTable:
         [
             TableCell(name(op).strip()),
             TableCell(shares(distances)),
-            *(bytes_cell(c.fetched[place]) for c in found.caches),
+            *(bytes_cell(c.fetched[index]) for c in found.caches),
         ]
-        for place, (op, distances) in enumerate(zip(found.facts.ops, found.reuses, strict=True))
+        for index, (op, distances) in enumerate(zip(found.facts.ops, found.reuses, strict=True))
     ]
     return table("How far apart two uses of a line are in plain loops, and bytes fetched in a call.", heads, rows)

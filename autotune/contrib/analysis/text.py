@@ -151,8 +151,8 @@ def reuse_section(found: Analysis) -> Iterator[str]:
     yield ""
     yield "bytes that each cache fetches in a call, the calls before it counted in"
     yield f"{'op':<16} {'touched':>10} " + " ".join(f"{f'{c.name} {size(c.bytes)}':>14}" for c in found.caches)
-    for place, op in enumerate(found.facts.ops):
-        cells = " ".join(f"{size(cache.fetched[place]):>14}" for cache in found.caches)
+    for index, op in enumerate(found.facts.ops):
+        cells = " ".join(f"{size(cache.fetched[index]):>14}" for cache in found.caches)
         yield f"{name(op):<16} {size(op.bytes * op.trips):>10} {cells}"
     totals = " ".join(f"{size(sum(cache.fetched)):>14}" for cache in found.caches)
     yield f"{'all':<16} {size(sum(op.bytes * op.trips for op in found.facts.ops)):>10} {totals}"

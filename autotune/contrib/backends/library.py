@@ -158,7 +158,7 @@ def open_library(argument: str) -> Library:
         data = tomllib.loads(path.read_bytes()[:MOST_BYTES].decode())
     except ValueError as error:
         raise ScheduleError(f"{path} must be TOML, it is not: {error}") from error
-    if wrong := next(broken_laws(data, path.parent), ""):
+    if wrong := next(broken_constraints(data, path.parent), ""):
         raise ScheduleError(f"{path} {wrong}")
     knobs = {name: tuple(values) for name, values in data.get("knobs", {}).items()}
     flags, passes = tuple(data.get("flags", ())), tuple(data.get("pass", ()))
@@ -166,7 +166,7 @@ def open_library(argument: str) -> Library:
     return Library(Contract(path, data["symbol"], source, given, flags, passes, data["computes"], knobs))
 
 
-def broken_laws(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def broken_constraints(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
     """What is wrong with a contract, the rest of a sentence that begins with its name."""
     for name in data.keys() - KEYS:
         yield f"must hold {', '.join(sorted(KEYS))} alone, it has {name!r}"
@@ -179,7 +179,7 @@ def broken_laws(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
         yield f"must name a file beside it, {data[given[0]]} is none"
     if not all(isinstance(each, str) for each in data.get("flags", ())):
         yield f"must list flags as texts, got {data['flags']!r}"
-    yield from broken_laws_of_task(data)
+    yield from broken_constraints_of_task(data)
     for name, values in data.get("knobs", {}).items():
         plain = isinstance(values, list) and values and all(isinstance(v, int | str) for v in values)
         if identifier(name) != name or not plain or len(set(values)) < len(values):
@@ -188,7 +188,7 @@ def broken_laws(data: Mapping[str, Any], folder: Path) -> Iterator[str]:
         yield "must have knobs of C that is compiled, it names an object"
 
 
-def broken_laws_of_task(data: Mapping[str, Any]) -> Iterator[str]:
+def broken_constraints_of_task(data: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with what a contract says of tasks."""
     computes = data.get("computes")
     if not isinstance(computes, dict) or len({"op", "task"} & computes.keys()) != 1:
@@ -203,11 +203,11 @@ def broken_laws_of_task(data: Mapping[str, Any]) -> Iterator[str]:
     for name in data.get("pass", ()):
         if name not in SIZES:
             yield f"must pass sizes of {', '.join(SIZES)}, got {name!r}"
-    for name, law in computes.get("sizes", {}).items():
-        bounds = law if isinstance(law, dict) else {"least": law}
+    for name, given in computes.get("sizes", {}).items():
+        bounds = given if isinstance(given, dict) else {"least": given}
         if name not in SIZES or not bounds.keys() <= BOUNDS or not all(is_size(bound) for bound in bounds.values()):
-            told = f"{name} = {law!r}"
-            yield f"must bound sizes {', '.join(SIZES)} by a number or {', '.join(sorted(BOUNDS))}; got {told}"
+            pair = f"{name} = {given!r}"
+            yield f"must bound sizes {', '.join(SIZES)} by a number or {', '.join(sorted(BOUNDS))}; got {pair}"
 
 
 def is_size(bound: object) -> bool:
@@ -223,10 +223,10 @@ def broken_terms(product: Contraction, computes: Mapping[str, Any]) -> Iterator[
     for name in ("transposed_a", "transposed_b"):
         if getattr(product, name) != computes.get(name, False):
             yield f"is for {name} = {str(computes.get(name, False)).lower()}"
-    for name, law in computes.get("sizes", {}).items():
-        size, bounds = getattr(product, name), law if isinstance(law, dict) else {"least": law, "most": law}
+    for name, given in computes.get("sizes", {}).items():
+        size, bounds = getattr(product, name), given if isinstance(given, dict) else {"least": given, "most": given}
         if not bounds.get("least", 1) <= size <= bounds.get("most", size) or size % bounds.get("multiple_of", 1):
-            yield f"is for {name} = {law}, this has {size}"
+            yield f"is for {name} = {given}, this has {size}"
 
 
 def sizes_of(product: Contraction | None) -> dict[str, int]:

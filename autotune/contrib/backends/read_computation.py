@@ -57,7 +57,7 @@ def read_op(op: ir.Operation, names: Mapping[ir.Value, str], name: str) -> Compu
     if body is None or any(index is None for index in indices) or start == "":
         return None
     known = [index for index in indices if index is not None]
-    reads = tuple(ArrayRead(names[op.operands[place]], known[place]) for place in range(last))
+    reads = tuple(ArrayRead(names[op.operands[position]], known[position]) for position in range(last))
     kind = ir.RankedTensorType(op.results[0].type)
     steps, gives = body
     shape, dtype = tuple(kind.shape), str(kind.element_type)

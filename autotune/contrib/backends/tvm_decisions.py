@@ -92,12 +92,12 @@ def space_of(decisions: Sequence[Sequence[Decision]]) -> tuple[Space, dict[str, 
 def defaults_of(sketch: Sequence[Decision]) -> list[Value]:
     """Vectors along the last loop that is tiled in space, four steps of the others in registers, four of sums."""
     values: list[Value] = []
-    for place, each in enumerate(sketch):
+    for index, each in enumerate(sketch):
         if each.kind != TILE:
             values.append(each.knob.values[-1] if each.kind == CHOICE else -1)
             continue
         levels = str(each.knob.values[0]).count("x") + 1
-        after = sketch[place + 1] if place + 1 < len(sketch) else None
+        after = sketch[index + 1] if index + 1 < len(sketch) else None
         spatial = levels == SPATIAL_LEVELS
         more = after is not None and after.kind == TILE and str(after.knob.values[0]).count("x") + 1 == levels
         wanted = (1, 1, LANES) if spatial and not more else (1, 4, 1) if spatial else (4,) * (levels - 1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from autotune.bundles.reproduce import find_task, rules_in, threads_in
 from autotune.contrib.cost_model.gaussian_process import Numbers, Process
-from autotune.contrib.cost_model.model import FAILED, MOST_LOST, POWER, lost
+from autotune.contrib.cost_model.model import FAILED, MOST_REGRET, POWER, regret
 from autotune.core.errors import StoreError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.plugs.family import Family
@@ -182,7 +182,7 @@ def model_of(measured: TaskTimes) -> LearntModel:
         return np.array([[found.get(name, 0.0) for name in names] for found in described])
 
     best = min(seconds for _, seconds in measured.times if seconds is not None)
-    wanted = np.array([FAILED if s is None else float(lost(np.log(s / best))) for _, s in measured.times])
+    wanted = np.array([FAILED if s is None else float(regret(np.log(s / best))) for _, s in measured.times])
     process = Process.of(rows_of([config for config, _ in measured.times]), wanted)
     said = seconds_of(process.left_out[:, 0], best)
     trials = [ModelledTrial(config, s, e) for (config, s), e in zip(measured.times, said, strict=True)]
@@ -211,9 +211,9 @@ def alternatives(measured: TaskTimes, best: float, expect: Callable[[Config], fl
             config = {**winner, knob.name: value}
             if value == winner[knob.name]:
                 continue
-            law, key = measured.space.broken_law(config), tuple((name, config[name]) for name in order)
-            if law is not None:
-                yield Alternative(knob.name, value, None, law)
+            broken, key = measured.space.broken_constraint(config), tuple((name, config[name]) for name in order)
+            if broken is not None:
+                yield Alternative(knob.name, value, None, broken)
             elif key in known:
                 seconds = known[key]
                 yield Alternative(
@@ -224,6 +224,6 @@ def alternatives(measured: TaskTimes, best: float, expect: Callable[[Config], fl
 
 
 def seconds_of(shares: Numbers, best: float) -> list[float]:
-    """Seconds a call by what a model says is lost."""
-    found: list[float] = (best * np.exp(-np.log(1 - np.minimum(shares, MOST_LOST)) / POWER)).tolist()
+    """Seconds a call by the regret that a model predicts."""
+    found: list[float] = (best * np.exp(-np.log(1 - np.minimum(shares, MOST_REGRET)) / POWER)).tolist()
     return found

@@ -21,9 +21,9 @@ STARTUP = 2  # random configs before anything is modelled, where nothing is beli
 POOL, MOST_DRAFTS = 256, 400  # drafts; when they are more than most, those that promise the most are kept
 FIRST, FRESH = 2000, 32  # combinations drawn for them, at first and for every proposal; most break a constraint
 PARENTS = 4  # best configs whose neighbours are drafted
-POWER = 3.0  # of a rate, of which `lost` is a share
-FAILED = 1.2  # lost where there is no time
-MOST_LOST = 0.999  # that is told as a time
+POWER = 3.0  # of a rate, of which `regret` is a share
+FAILED = 1.2  # regret where there is no time
+MOST_REGRET = 0.999  # that is told as a time
 MOST_TRIALS = 300  # learnt from: the best and the latest
 REWEIGHED = 1.1  # times as many trials as when weights were learnt last: they are learnt again
 CHANCES = ((1.0,), (0.8, 0.2), (0.6, 0.3, 0.1))  # that each belief is right, by how many there are
@@ -96,9 +96,9 @@ class CostModel:
             if len(self.pool) >= POOL:
                 break
         for parent in sorted(self.told, key=self.told.__getitem__)[:PARENTS]:
-            for place, count in enumerate(self.terrain.counts):
+            for index, count in enumerate(self.terrain.counts):
                 for value in range(count):
-                    self.add((*parent[:place], value, *parent[place + 1 :]))
+                    self.add((*parent[:index], value, *parent[index + 1 :]))
 
     def add(self, index: Index) -> None:
         """Draft a config, unless it breaks a constraint or is known."""
@@ -137,7 +137,7 @@ class CostModel:
             return beliefs @ chances, np.ones(len(drafts))
         seen, rows = self.remembered(), self.features(drafts)
         times = np.array([self.told[index] for index in seen])
-        found = np.where(times < FAILED_SECONDS, lost(np.log(times / min(right))), FAILED)
+        found = np.where(times < FAILED_SECONDS, regret(np.log(times / min(right))), FAILED)
         wanted = found[:, None] - self.beliefs(seen)[:, self.order]
         lies = np.repeat(wanted.mean(axis=0)[None], len(self.under_way), axis=0)
         both = self.features([*seen, *self.under_way])
@@ -200,13 +200,13 @@ class CostModel:
         best = min(self.told.values(), default=FAILED_SECONDS)
         if best >= FAILED_SECONDS:
             return Reason("the cost model", drafted=drafted)
-        shares = np.minimum([expected, expected - unsure, expected + unsure], MOST_LOST)
+        shares = np.minimum([expected, expected - unsure, expected + unsure], MOST_REGRET)
         middle, low, high = (best * np.exp(-np.log(1 - shares) / POWER)).tolist()
         return Reason("the cost model", middle, low, high, drafted)
 
 
-def lost(excess: Numbers) -> Numbers:
-    """Share of the best's rate, to the power of `POWER`, that is lost by logarithms of times over the best's.
+def regret(excess: Numbers) -> Numbers:
+    """Regret: share of the best's rate, to the power of `POWER`, by logarithms of times over the best's.
 
     What is near the best is told apart, and all that is far from it is alike.
     """
@@ -214,8 +214,8 @@ def lost(excess: Numbers) -> Numbers:
 
 
 def lost_by_delay(delay: Numbers) -> Numbers:
-    """What is lost by binary logarithms of times over the least, by arithmetic."""
-    return lost(np.log(2) * np.maximum(delay, 0.0))
+    """Regret by binary logarithms of times over the least, as the analytical model has them."""
+    return regret(np.log(2) * np.maximum(delay, 0.0))
 
 
 def log_improvement(far: Numbers) -> Numbers:
@@ -235,7 +235,7 @@ def learnt(names: Sequence[str], lessons: Sequence[Lesson]) -> Process | None:
         return None
     rows = np.array([[lesson.features.get(name, 0.0) for name in names] for lesson in lessons])
     excess = np.array([lesson.excess for lesson in lessons])
-    wanted = np.where(np.isfinite(excess), lost(excess), FAILED)
+    wanted = np.where(np.isfinite(excess), regret(excess), FAILED)
     if DELAY in names:
         wanted = wanted - lost_by_delay(rows[:, names.index(DELAY)] - [lesson.least for lesson in lessons])
     return Process.of(rows, wanted)

@@ -36,11 +36,11 @@ def show_model(model: LearntModel) -> None:
         wrong = f"rank correlation {model.rank:.2f}, typically off by a factor of {model.off:.2f}"
         show_sentence(console, f"each of {len(model.trials)} trials as all others let expect: {wrong}", 2)
     rows = []
-    for place, trial in enumerate(model.trials[:MOST_TRIALS]):
+    for index, trial in enumerate(model.trials[:MOST_TRIALS]):
         if trial.seconds is not None:
             cells = (duration(trial.expected), duration(trial.seconds), f"{trial.seconds / trial.expected:.2f}x")
             changed = changed_config(trial.config, model.trials[0].config)
-            rows.append(TextRow(str(place + 1), cells, spell(changed if place else trial.config)))
+            rows.append(TextRow(str(index + 1), cells, spell(changed if index else trial.config)))
     show_table(console, Table("fastest", TRIALS, tuple(rows), "its knobs, and what others have instead"))
     near = tuple(TextRow(f"{each.knob}={each.value}", (over(each),), each.said) for each in model.alternatives)
     show_table(console, Table("best with one knob changed", (Column("times as long"),), near, "how that is known"))

@@ -65,18 +65,18 @@ def tune_with_cost(
             show_choice(found, files, place)
 
 
-def write_choice(found: "CostTuning", place: Path) -> list[str]:
+def write_choice(found: "CostTuning", path: Path) -> list[str]:
     """Write a choice and its pictures; gives the names of the files."""
-    place.mkdir(parents=True, exist_ok=True)
-    (place / CHOSEN).write_text(json.dumps(found.to_json(), indent=1) + "\n")
+    path.mkdir(parents=True, exist_ok=True)
+    (path / CHOSEN).write_text(json.dumps(found.to_json(), indent=1) + "\n")
     names = [CHOSEN]
     for name, figure in found.program.draw(found.best).items():
-        figure.savefig(place / f"{name}.png", dpi=150)
+        figure.savefig(path / f"{name}.png", dpi=150)
         names.append(f"{name}.png")
     return names
 
 
-def show_choice(found: "CostTuning", files: Sequence[str], place: Path) -> None:
+def show_choice(found: "CostTuning", files: Sequence[str], path: Path) -> None:
     """Print what was chosen, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
     from autotune.core.console import duration
@@ -92,7 +92,7 @@ def show_choice(found: "CostTuning", files: Sequence[str], place: Path) -> None:
     show_sentence(console, f"{same}; {configs} configs asked for{refused}", 2)
     for sentence in found.program.explain(found.best):
         show_sentence(console, sentence, 2)
-    console.print(f"  files: {place}: {', '.join(files)}", soft_wrap=True, markup=False)
+    console.print(f"  files: {path}: {', '.join(files)}", soft_wrap=True, markup=False)
 
 
 COST = VerbOption(

@@ -132,7 +132,7 @@ def descend(program: ProgramCost, tried: CostTrials, trials: int) -> None:
         for knob in program.space.knobs:
             for value in knob.values:
                 config = {**tried.best, knob.name: value}
-                if value != tried.best[knob.name] and program.space.broken_law(config) is None:
+                if value != tried.best[knob.name] and program.space.broken_constraint(config) is None:
                     if len(tried.seconds) >= trials:
                         return
                     tried.ask(config)

@@ -52,8 +52,8 @@ def record(request: DebugRequest) -> DebugRecording:
     with Worker(SECONDS, MEMORY_BYTES) as worker:
         found = worker.call(record_here, replace(request, payload=bare(request.payload)))
     if isinstance(found, Evaluation):
-        law = "a schedule must be applied to its end to be shown step by step, it is not"
-        raise ScheduleError(f"{law} ({found.outcome}: {found.diagnostic}); leave out its last ops")
+        requirement = "a schedule must be applied to its end to be shown step by step, it is not"
+        raise ScheduleError(f"{requirement} ({found.outcome}: {found.diagnostic}); leave out its last ops")
     return found
 
 

@@ -98,14 +98,14 @@ class ShortForm:
     def matching(self, number: int) -> int:
         """The bracket that closes the one at a number; the end of the text where none does."""
         waiting = []
-        for place in range(number, len(self.tokens)):
-            token = self.tokens[place]
+        for index in range(number, len(self.tokens)):
+            token = self.tokens[index]
             if token in CLOSING:
                 waiting.append(CLOSING[token])
             elif waiting and token == waiting[-1]:
                 waiting.pop()
             if not waiting:
-                return place
+                return index
         return len(self.tokens) - 1
 
     def names(self, number: int) -> tuple[int, list[str]]:

@@ -119,7 +119,7 @@ def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> 
 
     Where that breaks a constraint of the script, as few other knobs as possible change, too.
     """
-    for place, task in enumerate(tasks):
+    for index, task in enumerate(tasks):
         if task.family is None or task.family.script is None or task.config is None:
             continue
         space, default = task.family.space(task.task, machine), task.family.default(task.task, machine)
@@ -128,7 +128,7 @@ def without_choices(tasks: Sequence[Scheduled], machine: Machine, text: str) -> 
             back = repair(space.settled({**task.config, name: default[name]}), space, free)
             if back is None or back == task.config:
                 continue
-            fewer = [*tasks[:place], replace(task, config=back), *tasks[place + 1 :]]
+            fewer = [*tasks[:index], replace(task, config=back), *tasks[index + 1 :]]
             changed = changed_tags(tasks, fewer)
             yield Variant(f"{name}={task.config[name]}", candidate_of(fewer, machine, text), changed)
 

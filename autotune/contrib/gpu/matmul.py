@@ -81,7 +81,7 @@ class GpuMatmul:
             blocks = [block for block in values[f"block_{dim}"] if block % tile == 0]
             chosen |= {f"thread_{dim}": tile, f"block_{dim}": nearest(blocks, min(size, 64))}
         config = {knob.name: chosen[knob.name] for knob in space.knobs}
-        return config if space.broken_law(config) is None else next(space.configs())
+        return config if space.broken_constraint(config) is None else next(space.configs())
 
     def build(self, task: Task, config: Config, device: Device) -> str:
         """The whole transform script of a config."""

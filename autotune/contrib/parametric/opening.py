@@ -94,9 +94,9 @@ class Author:
             return None
         return tuple(number for line in lines for number in line.numbers)
 
-    def is_lawful(self, changed: Config) -> bool:
+    def is_valid(self, changed: Config) -> bool:
         """Tell whether a config obeys the family's constraints."""
-        return self.space.broken_law({**self.shown, **changed}) is None
+        return self.space.broken_constraint({**self.shown, **changed}) is None
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Opening:
     def allows(self, chosen: Config) -> bool:
         """Tell whether a config is valid, and the family writes for it what the open script becomes."""
         config = self.config(chosen)
-        if not self.author.is_lawful(config):
+        if not self.author.is_valid(config):
             return False
         return self.author.write(config) == list(self.becomes(chosen))
 
@@ -161,7 +161,7 @@ def open_family(family: Family, task: Task, machine: Machine, config: Config) ->
     near = {knob.name: ask(author, knob) for knob in author.space.knobs}
     first = author.numbers({}) or ()
     given = [bool(line.attribute) for line in author.ops for _ in line.numbers]
-    sizes = [fit(place, first, near, author.shown, is_attribute=is_set) for place, is_set in enumerate(given)]
+    sizes = [fit(index, first, near, author.shown, is_attribute=is_set) for index, is_set in enumerate(given)]
     knobs = []
     for knob in author.space.knobs:
         values = [v for v, numbers in near[knob.name].items() if fits(sizes, numbers, {**author.shown, knob.name: v})]
@@ -189,7 +189,7 @@ def switches_of(author: Author, knob: Knob) -> Iterator[Switch]:
     """Switches between the value of a knob that is shown and each other one that is valid."""
     shown = author.shown[knob.name]
     for value in knob.values:
-        if value != shown and author.is_lawful({knob.name: value}):
+        if value != shown and author.is_valid({knob.name: value}):
             other = author.write({knob.name: value})
             hunks = hunks_between(author.ops, other) if other is not None else None
             if hunks:
@@ -209,7 +209,7 @@ def ask(author: Author, knob: Knob) -> dict[Value, Numbers]:
 
 
 def fit(
-    place: int,
+    index: int,
     first: Numbers,
     near: Mapping[str, Mapping[Value, Numbers]],
     shown: Config,
@@ -217,14 +217,14 @@ def fit(
     is_attribute: bool,
 ) -> Size:
     """What a number is: the product of knobs that explains it in most of the scripts near the one that is shown."""
-    moving = [name for name, found in near.items() if any(n[place] != first[place] for n in found.values())]
-    best, most = Size(first[place]), -1
+    moving = [name for name, found in near.items() if any(n[index] != first[index] for n in found.values())]
+    best, most = Size(first[index]), -1
     for names in (names for count in range(len(moving) + 1) for names in combinations(moving, count)):
         whole = Size(1, names).of(shown)
-        if first[place] % whole or (is_attribute and names and (len(names) > 1 or first[place] != whole)):
+        if first[index] % whole or (is_attribute and names and (len(names) > 1 or first[index] != whole)):
             continue
-        size = Size(first[place] // whole, names)
-        right = sum(size.of({**shown, n: v}) == at[place] for n in moving for v, at in near[n].items())
+        size = Size(first[index] // whole, names)
+        right = sum(size.of({**shown, n: v}) == at[index] for n in moving for v, at in near[n].items())
         if right > most:
             best, most = size, right
     return best

@@ -9,7 +9,7 @@ from autotune.core.space import Knob
 Members = frozenset[tuple[int, ...]]
 
 
-def laws_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
+def constraints_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
     """Terms that are all true of the members of a relation, and of no others; as few as there are to be found.
 
     Args:
@@ -19,7 +19,7 @@ def laws_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
     Example:
         >>> from autotune.core.scripts.terms import spell
         >>> tile, unroll = Knob("tile", (4, 6, 8)), Knob("unroll", (1, 4))
-        >>> [spell(law) for law in laws_of((tile, unroll), frozenset({(4, 1), (6, 1), (8, 1), (4, 4), (8, 4)}))]
+        >>> [spell(c) for c in constraints_of((tile, unroll), frozenset({(4, 1), (6, 1), (8, 1), (4, 4), (8, 4)}))]
         ['tile mod unroll = 0']
     """
     everything = frozenset(product(*(numbers_of(knob) for knob in knobs)))
@@ -36,20 +36,20 @@ def laws_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
     return min(found, key=lambda terms: sum(map(weight, terms)))
 
 
-def by_cases(knobs: Sequence[Knob], place: int, members: Members) -> tuple[Term, ...]:
+def by_cases(knobs: Sequence[Knob], index: int, members: Members) -> tuple[Term, ...]:
     """The constraints that hold of the other knobs where one of them has certain values."""
-    rest = [knob for number, knob in enumerate(knobs) if number != place]
+    rest = [knob for number, knob in enumerate(knobs) if number != index]
     slices: dict[Members, list[int]] = {}
-    for value in numbers_of(knobs[place]):
-        inside = frozenset((*m[:place], *m[place + 1 :]) for m in members if m[place] == value)
+    for value in numbers_of(knobs[index]):
+        inside = frozenset((*m[:index], *m[index + 1 :]) for m in members if m[index] == value)
         slices.setdefault(inside, []).append(value)
     terms = []
     for inside, values in slices.items():
-        case = membership(knobs[place], set(values))
+        case = membership(knobs[index], set(values))
         if not inside:
             terms.append(Term("not", (case,)))
         else:
-            terms += [Term("implies", (case, law)) for law in laws_of(rest, inside)]
+            terms += [Term("implies", (case, constraint)) for constraint in constraints_of(rest, inside)]
     return tuple(terms)
 
 

@@ -6,7 +6,7 @@ from textwrap import indent, wrap
 from autotune.contrib.parametric.lines import PARAM, ScriptLine, is_comment
 from autotune.contrib.parametric.opening import Opening, Size, open_family
 from autotune.contrib.parametric.relation import product_of
-from autotune.contrib.parametric.smt_text import write_law, write_size
+from autotune.contrib.parametric.smt_text import write_constraint, write_size
 from autotune.contrib.parametric.ties import TiedKnobs, tie_knobs
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
@@ -86,8 +86,8 @@ def write_knobs(opening: Opening, tied: TiedKnobs) -> Iterator[str]:
             yield f"// {knob.name}: 0 is {meant[knob.name][0]}, 1 is {meant[knob.name][1]}"
         tune = f'transform.tune.knob<"{knob.name}"> = {opening.selected(knob)} from options = [{options}]'
         yield f"{params[knob.name]} = {tune} -> {PARAM}"
-    for law in tied.laws:
-        yield from write_law(law, params)
+    for constraint in tied.constraints:
+        yield from write_constraint(constraint, params)
 
 
 def write_body(opening: Opening, tied: TiedKnobs) -> Iterator[str]:
@@ -109,9 +109,9 @@ def write_body(opening: Opening, tied: TiedKnobs) -> Iterator[str]:
     yield from begin_choices(opening, params, place)
 
 
-def begin_choices(opening: Opening, params: Mapping[str, str], place: int) -> Iterator[str]:
+def begin_choices(opening: Opening, params: Mapping[str, str], index: int) -> Iterator[str]:
     """What stands before an op: choices of ops that switches add, and the beginning of those that they leave out."""
-    found = [(s, number) for s in opening.switches for number, hunk in enumerate(s.hunks) if hunk.at == place]
+    found = [(s, number) for s in opening.switches for number, hunk in enumerate(s.hunks) if hunk.at == index]
     for switch, number in sorted(found, key=lambda each: bool(each[0].hunks[each[1]].left_out)):
         chosen = f"selected_region = {params[switch.knob]} : {PARAM}"
         yield f'transform.tune.alternatives<"{switch.knob}_{number}"> {chosen} {{'
@@ -121,10 +121,10 @@ def begin_choices(opening: Opening, params: Mapping[str, str], place: int) -> It
             yield from ("  transform.yield", "}")
 
 
-def end_choices(opening: Opening, place: int) -> Iterator[str]:
+def end_choices(opening: Opening, index: int) -> Iterator[str]:
     """What stands behind the ops that a switch leaves out."""
     for switch in opening.switches:
-        if any(hunk.left_out and hunk.at + hunk.left_out == place for hunk in switch.hunks):
+        if any(hunk.left_out and hunk.at + hunk.left_out == index for hunk in switch.hunks):
             yield from ("  transform.yield", "}, {", "  transform.yield", "}")
 
 

@@ -45,18 +45,18 @@ def op_of(term: Term, operands: str) -> str:
     return f"smt.{term.op} {operands}"
 
 
-def write_law(law: Term, params: Mapping[str, str]) -> list[str]:
+def write_constraint(constraint: Term, params: Mapping[str, str]) -> list[str]:
     """Lines of the op that asserts a term.
 
     Args:
-        law: Term over knobs.
+        constraint: Term over knobs.
         params: Handles of the knobs' params, by name.
     """
-    return [f"// {spell(law)}", *write_op("", (law,), (), params)]
+    return [f"// {spell(constraint)}", *write_op("", (constraint,), (), params)]
 
 
 def write_size(handle: str, term: Term, params: Mapping[str, str]) -> list[str]:
-    """Lines of the op that gives the value of a term, a number, as a param; arguments as those of `write_law`."""
+    """Lines of the op that gives the value of a term, a number, as a param; arguments as of `write_constraint`."""
     return [f"// {spell(term)}", *write_op(f"{handle} = ", (), (term,), params)]
 
 

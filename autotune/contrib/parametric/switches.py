@@ -43,7 +43,7 @@ class Switch:
     @property
     def covered(self) -> set[int]:
         """Positions of the ops that the other value leaves out."""
-        return {place for hunk in self.hunks for place in range(hunk.at, hunk.at + hunk.left_out)}
+        return {index for hunk in self.hunks for index in range(hunk.at, hunk.at + hunk.left_out)}
 
 
 def hunks_between(shown: Sequence[ScriptLine], other: Sequence[ScriptLine]) -> tuple[Hunk, ...] | None:
@@ -97,8 +97,8 @@ def switched(count: int, switches: Sequence[Switch], taken: Sequence[bool]) -> I
     """
     on = [switch for switch, other in zip(switches, taken, strict=True) if other]
     left_out = set().union(*(switch.covered for switch in on))
-    for place in range(count + 1):
-        for hunk in (hunk for switch in on for hunk in switch.hunks if hunk.at == place):
+    for index in range(count + 1):
+        for hunk in (hunk for switch in on for hunk in switch.hunks if hunk.at == index):
             yield from hunk.added
-        if place < count and place not in left_out:
-            yield place
+        if index < count and index not in left_out:
+            yield index

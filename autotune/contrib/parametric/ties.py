@@ -7,7 +7,7 @@ from itertools import combinations, product
 from math import prod
 
 from autotune.contrib.parametric.opening import Opening
-from autotune.contrib.parametric.relation import Members, laws_of
+from autotune.contrib.parametric.relation import Members, constraints_of
 from autotune.core.scripts.terms import Term
 from autotune.core.space import Knob
 
@@ -39,11 +39,11 @@ class TiedKnobs:
 
     Attributes:
         knobs: Knobs with the values that some config has that is allowed.
-        laws: Constraints that are true of all configs that were asked for and are allowed, and of no other of those.
+        constraints: Constraints that hold for all drawn configs that are valid, and for no other drawn one.
     """
 
     knobs: tuple[Knob, ...]
-    laws: tuple[Term, ...]
+    constraints: tuple[Term, ...]
 
 
 def tie_knobs(opening: Opening) -> TiedKnobs:
@@ -57,10 +57,10 @@ def tie_knobs(opening: Opening) -> TiedKnobs:
         for place, knob in enumerate(opening.open_knobs)
     )
     wrong = {config for config in asked if config not in allowed and all(map(set.__contains__, seen, config))}
-    laws: list[Term] = []
+    constraints: list[Term] = []
     for tie in cover(wrong, allowed):
-        laws += laws_of([knobs[place] for place in tie.places], tie.members)
-    return TiedKnobs(knobs, tuple(laws))
+        constraints += constraints_of([knobs[place] for place in tie.places], tie.members)
+    return TiedKnobs(knobs, tuple(constraints))
 
 
 def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[Tie]:
@@ -77,9 +77,9 @@ def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[Tie]:
             yield best
 
 
-def tie_of(places: tuple[int, ...], allowed: set[Numbers]) -> Tie:
+def tie_of(indices: tuple[int, ...], allowed: set[Numbers]) -> Tie:
     """What some knobs are together in configs that are allowed."""
-    return Tie(places, frozenset(tuple(config[place] for place in places) for config in allowed))
+    return Tie(indices, frozenset(tuple(config[place] for place in indices) for config in allowed))
 
 
 def samples(opening: Opening) -> Iterator[Numbers]:

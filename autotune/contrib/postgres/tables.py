@@ -127,12 +127,12 @@ def append(connection: Connection, study: int, number: int, records: Sequence[Fr
     rows = [
         {
             "study_id": study,
-            "number": number + place,
+            "number": number + index,
             "state": record.state,
             "datetime_start": in_utc(record.datetime_start),
             "datetime_complete": in_utc(record.datetime_complete),
         }
-        for place, record in enumerate(records)
+        for index, record in enumerate(records)
     ]
     ids = connection.execute(ADD, rows).scalars().all()
     known = list(zip(ids, records, strict=True))

@@ -75,7 +75,7 @@ class BlockSums(Family):
         wanted = {"columns": 4 if several else 1, "unroll": 1 if several else 8, "rows": 4, "tile_n": 64}
         space = self.space(task, machine)
         chosen = {k.name: max(int(v) for v in k.values if int(v) <= wanted[k.name]) for k in space.knobs}
-        return chosen if space.broken_law(chosen) is None else {**chosen, "columns": 1, "unroll": 1}
+        return chosen if space.broken_constraint(chosen) is None else {**chosen, "columns": 1, "unroll": 1}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Loops over tiles of ``%op``, then over blocks, whose sums stay in registers."""

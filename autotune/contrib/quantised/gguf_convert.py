@@ -1,4 +1,4 @@
-"""The converter of GGUF files, a process of its own: the file is a stranger's.
+"""The converter of GGUF files, a process of its own: the file is untrusted.
 
 ``python -m autotune.contrib.quantised.gguf_convert MODEL FOLDER [NAME=SIZE ...]``
 """

@@ -1,6 +1,6 @@
 """GGUF files, read by package `gguf`: numbers, texts and tensors, which stay in the file until they are asked for.
 
-Only a converter's own process reads one: it is a stranger's file.
+Only a converter's own process reads one: the file is untrusted.
 """
 
 from collections.abc import Mapping

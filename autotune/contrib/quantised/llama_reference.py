@@ -26,16 +26,16 @@ class LlamaReference:
     config: LlamaConfig
     weights: LlamaWeights
 
-    def compute(self, tokens: Array, place: int, keys: Array, values: Array) -> tuple[Array, ...]:
+    def compute(self, tokens: Array, index: int, keys: Array, values: Array) -> tuple[Array, ...]:
         """Caches and logits behind a call.
 
         Args:
             tokens: Ids ``(T)``.
-            place: Position of the token to decode, or length of the prompt.
+            index: Position of the token to decode, or length of the prompt.
             keys: Cache ``(L, G, P, D)`` before the call.
             values: Cache of the same shape.
         """
-        config, start = self.config, place if self.config.decodes else 0
+        config, start = self.config, index if self.config.decodes else 0
         x = self.rows("token_embd", tokens)
         caches = np.array([keys, values])  # in f32, as they are stored
         for layer in range(config.layers):
@@ -45,7 +45,7 @@ class LlamaReference:
                 self.times(normal, BLOCK + "gate", layer), self.times(normal, BLOCK + "up", layer)
             )
             x = x + self.times(hidden, BLOCK + "down", layer)
-        last = x[-1:] if config.decodes else x[place - 1 : place]
+        last = x[-1:] if config.decodes else x[index - 1 : index]
         normal = reference.rms_norm(last, self.weights.arrays["output_norm"], config.epsilon)
         return caches[0], caches[1], self.times(normal, "token_embd" if config.tied else "output")
 

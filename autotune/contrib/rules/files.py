@@ -15,7 +15,7 @@ from autotune.worker.isolation.limits import READ_SECONDS, SCRIPT_SECONDS
 from autotune.worker.loading.reading import bare, read_apart, reader
 
 MOST_BYTES = 1 << 20
-LAW = "be rules that MLIR takes and applies to an end, it {}"
+REQUIREMENT = "be rules that MLIR takes and applies to an end, it {}"
 
 
 def read_rules(file: str | Path | None, *, exact: bool = False) -> Rules:
@@ -44,7 +44,9 @@ def rules_in_force(rules: Rules) -> tuple[Rule, ...]:
     Raises:
         RuleError: The user's text is not of rules.
     """
-    return read_apart(describe_rules, rules, rules.source or "rules", RuleError, law=LAW, seconds=SCRIPT_SECONDS)
+    return read_apart(
+        describe_rules, rules, rules.source or "rules", RuleError, requirement=REQUIREMENT, seconds=SCRIPT_SECONDS
+    )
 
 
 def rewriting_of(payload: Payload) -> Rewriting:

@@ -50,7 +50,7 @@ def is_identity(value: ir.Value) -> bool:
     shaped = isinstance(kind, ir.RankedTensorType) and len(kind.shape) == 2 and kind.shape[0] == kind.shape[1]
     if not shaped or kind.shape[0] ** 2 > MOST_ELEMENTS or not isinstance(said, ir.DenseFPElementsAttr):
         return False
-    matrix = np.array([float(said[place]) for place in range(len(said))]) if str(kind.element_type) == "bf16" else said
+    matrix = np.array([float(said[index]) for index in range(len(said))]) if str(kind.element_type) == "bf16" else said
     return bool(np.array_equal(np.array(matrix).reshape(kind.shape), np.eye(kind.shape[0])))
 
 

@@ -1,4 +1,4 @@
-"""Reading rules: a module of PDL patterns, which may be a stranger's, checked and described. In the isolated process.
+"""Reading rules: a module of PDL patterns, which may be untrusted, checked and described. In the isolated process.
 
 PDL is upstream's language of patterns (https://mlir.llvm.org/docs/Dialects/PDLOps/). What it cannot say, a body or a
 permutation, the conditions and writers of `natives` do. A pattern tells people what it is in attributes:

@@ -39,7 +39,7 @@ def product_claim() -> Claim:
         raise LookupError(f"a family must cover {task.tag}")
     space, default = family.space(task, machine), family.default(task, machine)
     shared = [{**default, name: THREADS} for name in ("pieces_n", "pieces_m")]
-    config = next((config for config in shared if space.broken_law(config) is None), default)
+    config = next((config for config in shared if space.broken_constraint(config) is None), default)
     return Claim(task.payload, candidate_alone(write_step(task, family, config, machine, alone=True), THREADS))
 
 

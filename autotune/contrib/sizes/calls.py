@@ -333,6 +333,6 @@ def open_sized(folder: str | Path) -> AnySize:
     Raises:
         PayloadError: The folder holds none.
     """
-    place = Path(folder)
-    model = read_sized(place)
-    return AnySize(model, lambda number: prepare(place, model.sizes[number].sizes))
+    path = Path(folder)
+    model = read_sized(path)
+    return AnySize(model, lambda number: prepare(path, model.sizes[number].sizes))

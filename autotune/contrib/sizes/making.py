@@ -190,10 +190,10 @@ def is_same(array: Array, other: Array | None) -> bool:
     return bool(np.array_equal(array.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
 
 
-def refer(place: Path, said: ImportedModel, weights: WeightsElsewhere) -> None:
+def refer(path: Path, said: ImportedModel, weights: WeightsElsewhere) -> None:
     """Let a folder refer to a file of weights."""
     text = json.dumps(replace(said, weights=(weights,)).to_json(), indent=1)
-    (place / DESCRIPTION).write_text(text + "\n")
+    (path / DESCRIPTION).write_text(text + "\n")
 
 
 def verify(folder: Path, prover: Prover) -> float:

@@ -117,8 +117,8 @@ def record_space(
     whole, default = family.space(task, machine), family.default(task, machine)
     listener.stage("choosing the part")
     part = part_of(whole, default, share=options.share, most=options.most, seed=options.seed)
-    lawful = sum(1 for _ in part.configs())
-    listener.note(f"{lawful} configs are recorded of {whole.size} combinations, with constraints between them")
+    valid = sum(1 for _ in part.configs())
+    listener.note(f"{valid} configs are recorded of {whole.size} combinations, with constraints between them")
     with Store.open(journal) as store:
         search = TaskSearch.open(
             task, PartFamily(family, part), machine, store, payload=payload.name, sampler="grid", seed=options.seed
@@ -127,7 +127,7 @@ def record_space(
             while (stepped := search.step(thorough)) is not None:
                 listener.trial(stepped[0], len(search.trials), search.best_seconds)
         finally:
-            recording = recording_of(payload, search, machine, options, combinations=whole.size, lawful=lawful)
+            recording = recording_of(payload, search, machine, options, combinations=whole.size, valid=valid)
             write_recording(file, recording)
     journal.unlink()
     journal.with_name(journal.name + ".claims").unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def record_space(
 
 
 def recording_of(
-    payload: Payload, search: TaskSearch, machine: Machine, options: RecordOptions, *, combinations: int, lawful: int
+    payload: Payload, search: TaskSearch, machine: Machine, options: RecordOptions, *, combinations: int, valid: int
 ) -> Recording:
     """The trials of a search as a recording."""
     alone = replace(search.task.payload, reference=None, inputs=None, graph=(), model="", schedule="")
@@ -149,7 +149,7 @@ def recording_of(
         seed=options.seed,
         knobs=search.space.knobs,
         combinations=combinations,
-        lawful=lawful,
+        lawful=valid,
         default=dict(search.family.default(search.task, machine)),
         trials=tuple(search.sweep.trials()),
     )

@@ -52,8 +52,8 @@ def part_of(space: Space, default: Config, *, share: float, most: int, seed: int
     kept = {knob.name: list(knob.values) for knob in space.knobs}
     needed = {(name, value) for name, value in default.items()}
     needed |= {(condition.knob, condition.otherwise) for condition in space.conditions}
-    enough = min(most, max(1, round(share * count_lawful(space, kept, rng)))) if share < 1 else most
-    while prod(map(len, kept.values())) > MOST_COMBINATIONS or count_lawful(space, kept, rng) > enough:
+    enough = min(most, max(1, round(share * count_valid(space, kept, rng)))) if share < 1 else most
+    while prod(map(len, kept.values())) > MOST_COMBINATIONS or count_valid(space, kept, rng) > enough:
         spare = {name: [v for v in values if (name, v) not in needed] for name, values in kept.items()}
         names = [name for name, values in spare.items() if values and len(kept[name]) > 2]
         names = names or [name for name, values in spare.items() if values]
@@ -62,7 +62,7 @@ def part_of(space: Space, default: Config, *, share: float, most: int, seed: int
         ways = []
         for name in rng.choices(names, weights=[len(spare[name]) for name in names], k=TRIED):
             way = without(kept, name, rng.choice(spare[name]))
-            ways.append((count_lawful(space, way, rng), way))
+            ways.append((count_valid(space, way, rng), way))
             if ways[-1][0] >= LEAST * enough:
                 break
         kept = max(ways, key=itemgetter(0))[1]
@@ -75,10 +75,10 @@ def without(kept: Mapping[str, list[Value]], name: str, value: Value) -> dict[st
     return {**kept, name: [each for each in kept[name] if each != value]}
 
 
-def count_lawful(space: Space, kept: Mapping[str, Sequence[Value]], rng: random.Random) -> int:
+def count_valid(space: Space, kept: Mapping[str, Sequence[Value]], rng: random.Random) -> int:
     """Number of valid configs among combinations of some values; estimated where those are many."""
     part = Space(tuple(Knob(name, tuple(values)) for name, values in kept.items()), space.constraints, space.conditions)
     if part.size <= MOST_COUNTED:
         return sum(1 for _ in part.configs())
     drawn = ({name: rng.choice(values) for name, values in kept.items()} for _ in range(DRAWS))
-    return round(part.size / DRAWS * sum(part.broken_law(config) is None for config in drawn))
+    return round(part.size / DRAWS * sum(part.broken_constraint(config) is None for config in drawn))

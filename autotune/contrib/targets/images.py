@@ -115,11 +115,11 @@ def cut_out(image: Array, argument: Argument, offset: int) -> Array:
     return image[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)
 
 
-def trespass(place: int, places: Sequence[tuple[Argument, int]]) -> str:
+def trespass(index: int, places: Sequence[tuple[Argument, int]]) -> str:
     """Sentence on a byte that was written and must not be."""
     for argument, offset in places:
-        if offset <= place < offset + argument.bytes:
+        if offset <= index < offset + argument.bytes:
             return f"inputs must not be written; {argument.name} was"
-    before = [argument.name for argument, offset in places if offset + argument.bytes <= place]
+    before = [argument.name for argument, offset in places if offset + argument.bytes <= index]
     where = f"behind {before[-1]}" if before else "before the first"
     return f"nothing but outputs must be written; something {where} was"

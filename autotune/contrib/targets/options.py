@@ -69,7 +69,7 @@ def tune_by_model(
 
 
 def show_chosen(
-    found: "ModelTuning", check: "TargetCheck | None", why_not: str, written: Sequence[str], place: Path
+    found: "ModelTuning", check: "TargetCheck | None", why_not: str, written: Sequence[str], path: Path
 ) -> None:
     """Print what models chose, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
@@ -89,7 +89,7 @@ def show_chosen(
         show_sentence(console, f"{check.outcome}: {check.diagnostic}, under {check.emulator}", 2)
     for note in notes_of(found.tasks):
         show_sentence(console, f"note: {note}", 2)
-    console.print(f"  files: {place}: {', '.join((*written, SCHEDULE, MACHINE, CHOSEN))}", soft_wrap=True, markup=False)
+    console.print(f"  files: {path}: {', '.join((*written, SCHEDULE, MACHINE, CHOSEN))}", soft_wrap=True, markup=False)
 
 
 def sentence_of(task: "TaskPrediction") -> str:

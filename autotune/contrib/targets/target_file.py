@@ -54,8 +54,8 @@ def find_target(spec: str, option: str = "--target") -> Target:
         MachineError: There is no such machine, or its file breaks a constraint.
     """
     if spec.endswith(".toml"):
-        law = "a machine file must be readable TOML"
-        return read_target(read_text(spec, MOST_BYTES, law, MachineError), spec)
+        requirement = "a machine file must be readable TOML"
+        return read_target(read_text(spec, MOST_BYTES, requirement, MachineError), spec)
     shipped = shipped_targets()
     if spec in shipped:
         return shipped[spec]

@@ -62,17 +62,17 @@ def make_program(
         return compile_region(region, place, options, key)
 
 
-def compile_region(region: GraphRegion, place: Path, options: BackendOptions, key: str) -> Kept:
+def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key: str) -> Kept:
     """Compile what was imported into a folder, after a search if one is asked for, and keep it.
 
     Raises:
         AutotuneError: The program does not compile, or the search fails.
     """
-    payload, model = open_payload(str(place / "model")), read_description(place / "model")
+    payload, model = open_payload(str(path / "model")), read_description(path / "model")
     if options.trials:
         from autotune.tuning.front import tune  # heavy: samplers
 
-        bundle = place / "bundle"
+        bundle = path / "bundle"
         tune(payload, store=options.folder / "trials.journal", bundle=bundle, listener=SILENT, **options.search)
         files = read_bundle(bundle)
         program = compile_candidate(files.payload, recorded_candidate(files))

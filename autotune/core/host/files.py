@@ -39,13 +39,13 @@ def read_file(path: str | Path, most_bytes: int) -> bytes:
     return data
 
 
-def read_text(path: str | Path, most_bytes: int, law: str, error: type[AutotuneError]) -> str:
+def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[AutotuneError]) -> str:
     """The text of a regular file that a user names.
 
     Args:
         path: The file.
         most_bytes: Most bytes that it may hold.
-        law: What the file must be, a sentence.
+        requirement: What the file must be, a sentence.
         error: Class of the error where it is not.
 
     Raises:
@@ -55,7 +55,7 @@ def read_text(path: str | Path, most_bytes: int, law: str, error: type[AutotuneE
         return read_file(path, most_bytes).decode()
     except (OSError, ValueError) as wrong:
         reason = getattr(wrong, "strerror", None) or "it is not text"
-        raise error(f"{law}, {path} is not: {reason}") from wrong
+        raise error(f"{requirement}, {path} is not: {reason}") from wrong
 
 
 def open_at_once(path: str, flags: int) -> int:

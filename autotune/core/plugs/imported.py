@@ -89,7 +89,7 @@ class ModelArgument:
         turned = tuple(shape[d] for d in self.order) or shape
         return (self.shape if prod(self.shape) == prod(shape) else None) if self.shape else turned
 
-    def broken_law(self) -> str | None:
+    def broken_constraint(self) -> str | None:
         """What no description may say of an argument, as a sentence; `None` if it says nothing of the kind."""
         name = one_line(self.name)[:50]
         if not self.name.isprintable():
@@ -117,7 +117,7 @@ class WeightsElsewhere:
     path: str
     sha256: str
 
-    def broken_law(self) -> str | None:
+    def broken_constraint(self) -> str | None:
         """What no description may say of a file, as a sentence; `None` if it says nothing of the kind."""
         if not self.path or not self.path.isprintable():
             return f"paths of weights must be printable, got {one_line(self.path)[:50]!r}"
@@ -161,7 +161,7 @@ class ImportedModel:
         """Name of the model's own file in the folder, where its importer keeps it."""
         return f"model.{self.importer}"
 
-    def broken_law(self) -> str | None:
+    def broken_constraint(self) -> str | None:
         """What no description may say, as a sentence with the value found; `None` if it says nothing of the kind."""
         if self.format != FORMAT:
             return f"format must be {FORMAT}, got {self.format}"
@@ -169,8 +169,11 @@ class ImportedModel:
             return f"importer must be a suffix of letters and digits, got {one_line(self.importer)[:50]!r}"
         if any(not text.isprintable() for text in (self.source, self.oracle, *self.notes)):
             return "texts must be printable"
-        laws = (*(each.broken_law() for each in self.arguments), *(each.broken_law() for each in self.weights))
-        return next(filter(None, laws), None)
+        broken = (
+            *(each.broken_constraint() for each in self.arguments),
+            *(each.broken_constraint() for each in self.weights),
+        )
+        return next(filter(None, broken), None)
 
 
 def argument_names(arguments: Sequence[ModelArgument]) -> list[str]:

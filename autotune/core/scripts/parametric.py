@@ -72,7 +72,7 @@ class OpenKnob:
 
 
 @dataclass(frozen=True)
-class ScriptLaw:
+class ScriptConstraint:
     """A ``transform.smt.constrain_params``.
 
     Attributes:
@@ -126,7 +126,7 @@ class OpenScript:
         digest: Hash of what it does: comments, layout and a payload in the same file have no part in it.
         entry: Name of the entry: ``__transform_main`` for a script of the whole payload, another for one of one op.
         knobs: Open choices, in the order of the text.
-        laws: Constraints between them.
+        constraints: Constraints between them.
         notes: Notes for the user, a sentence each.
         rewrites: What happens to an op before the script, as the entry says.
         matcher: Name of the sequence that says which ops a script of one op is for; empty for all.
@@ -137,7 +137,7 @@ class OpenScript:
     digest: str
     entry: str
     knobs: tuple[OpenKnob, ...]
-    laws: tuple[ScriptLaw, ...] = ()
+    constraints: tuple[ScriptConstraint, ...] = ()
     notes: tuple[str, ...] = field(default=())
     rewrites: Rewrites = field(default_factory=Rewrites)
     matcher: str = ""
@@ -155,8 +155,10 @@ class OpenScript:
     def space(self, machine: Machine) -> Space:
         """Its knobs, and its constraints with the facts of a machine."""
         facts = facts_of(machine)
-        laws = tuple(Constraint(law.sentence, partial(obeys, law, facts)) for law in self.laws)
-        return Space(tuple(Knob(knob.name, knob.values) for knob in self.knobs), laws, self.conditions)
+        constraints = tuple(
+            Constraint(constraint.sentence, partial(obeys, constraint, facts)) for constraint in self.constraints
+        )
+        return Space(tuple(Knob(knob.name, knob.values) for knob in self.knobs), constraints, self.conditions)
 
     def default(self, machine: Machine) -> dict[str, Value]:
         """What the script selects, and the first value of every other knob; others if a constraint wants it.
@@ -166,18 +168,18 @@ class OpenScript:
         """
         space = self.space(machine)
         first = space.settled({knob.name: knob.first for knob in self.knobs})
-        law = space.broken_law(first)
-        if law is None:
+        constraint = space.broken_constraint(first)
+        if constraint is None:
             return first
         near = repair(first, space, [knob.name for knob in self.knobs if knob.selected is None])
         if near is not None:
             return near
         for config in islice(self._from_the_first(), MOST_TRIED):
-            if space.broken_law(settled := space.settled(config)) is None:
+            if space.broken_constraint(settled := space.settled(config)) is None:
                 return settled
         which = "selected" if any(knob.selected is not None for knob in self.knobs) else "some"
         raise SpaceError(
-            f"{self.source}: {which} values must satisfy the constraints, they violate: {law}; select others"
+            f"{self.source}: {which} values must satisfy the constraints, they violate: {constraint}; select others"
         )
 
     def _from_the_first(self) -> Iterator[dict[str, Value]]:
@@ -192,9 +194,9 @@ class OpenScript:
         given = {**config, **facts_of(machine)}
         attributes = tuple((k.name, k.attributes[k.values.index(config[k.name])]) for k in self.knobs)
         results = tuple(
-            (law.number, tuple(evaluate(term, given) for term in law.results))
-            for law in self.laws
-            if law.results and is_taken(law.site.taken, config)
+            (constraint.number, tuple(evaluate(term, given) for term in constraint.results))
+            for constraint in self.constraints
+            if constraint.results and is_taken(constraint.site.taken, config)
         )
         return ChosenScript(self.source, self.text, attributes, results, tag, ops)
 
@@ -214,20 +216,20 @@ def is_taken(taken: Taken, config: Config) -> bool:
     return all(config[name] == value for name, value in taken)
 
 
-def obeys(law: ScriptLaw, facts: Mapping[str, Value], config: Config) -> bool:
+def obeys(constraint: ScriptConstraint, facts: Mapping[str, Value], config: Config) -> bool:
     """Tell whether a config satisfies a constraint, or does not reach it. Division by zero breaks any."""
-    if not is_taken(law.site.taken, config):
+    if not is_taken(constraint.site.taken, config):
         return True
     given = {**config, **facts}
     try:
-        for term in law.results:
+        for term in constraint.results:
             evaluate(term, given)
-        return all(evaluate(term, given) for term in law.asserted)
+        return all(evaluate(term, given) for term in constraint.asserted)
     except ZeroDivisionError:
         return False
 
 
-def facts_in(law: ScriptLaw) -> set[str]:
+def facts_in(constraint: ScriptConstraint) -> set[str]:
     """Names of the facts that a constraint mentions."""
-    names = set().union(*(names_in(term) for term in (*law.asserted, *law.results)))
+    names = set().union(*(names_in(term) for term in (*constraint.asserted, *constraint.results)))
     return {name for name in names if name.startswith(FACT)}

@@ -28,7 +28,7 @@ class Technique:
 
 def repair(config: dict[str, Value], space: Space, free: Sequence[str]) -> dict[str, Value] | None:
     """The valid config that differs in the fewest of the `free` knobs; values near the present ones come first."""
-    places = {knob.name: {value: place for place, value in enumerate(knob.values)} for knob in space.knobs}
+    places = {knob.name: {value: index for index, value in enumerate(knob.values)} for knob in space.knobs}
     values = {
         name: sorted(places[name], key=lambda v, n=name: abs(places[n][v] - places[n][config[n]]))[1:]  # type: ignore[misc]
         for name in free
@@ -37,6 +37,6 @@ def repair(config: dict[str, Value], space: Space, free: Sequence[str]) -> dict[
         for names in combinations(free, count):
             for chosen in product(*(values[name] for name in names)):
                 tried = {**config, **dict(zip(names, chosen, strict=True))}
-                if space.broken_law(tried) is None:
+                if space.broken_constraint(tried) is None:
                     return tried
     return None

@@ -78,11 +78,11 @@ def rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -
     """
     ordered = sorted(rows, key=lambda row: row[1].estimate)
     figure, ((axes,),) = figure_of()
-    for place, (name, seconds, said) in enumerate(ordered):
+    for index, (name, seconds, said) in enumerate(ordered):
         errors = [[seconds.estimate - seconds.low], [seconds.high - seconds.estimate]]
         colour = colour_of(1) if name == ours else colour_of(0)
-        axes.errorbar([seconds.estimate], [place], xerr=errors, fmt="o", color=colour, capsize=3, ms=6)
-        axes.annotate(said, (seconds.estimate, place), (0, 6), textcoords="offset points", ha="center", size=8)
+        axes.errorbar([seconds.estimate], [index], xerr=errors, fmt="o", color=colour, capsize=3, ms=6)
+        axes.annotate(said, (seconds.estimate, index), (0, 6), textcoords="offset points", ha="center", size=8)
     axes.set_yticks(range(len(ordered)), [name for name, *_ in ordered])
     axes.set_ylim(len(ordered) - 0.5, -0.7)
     axes.margins(x=0.12)

@@ -164,11 +164,11 @@ def best_table(line: TaskLine) -> Block:
         return Paragraph("No trial succeeded.")
     fastest = config_of(best.iloc[0])
     rows = []
-    for place, (_, trial) in enumerate(best.iterrows(), 1):
+    for index, (_, trial) in enumerate(best.iterrows(), 1):
         seconds = float(trial["seconds_normalised"])
         rate = float(trial["gflops"] * trial["seconds_median"] / seconds)
         apart = TableCell(difference(config_of(trial), fastest))
-        rows.append(TableRow([count_cell(place), time_cell(seconds), rate_cell(rate), apart]))
+        rows.append(TableRow([count_cell(index), time_cell(seconds), rate_cell(rate), apart]))
     heads = ("place", "time", "GFLOP/s", "other than the fastest")
     caption = "The fastest trials of the search; times have the machine's drift divided out."
     return DataTable(caption, [TableColumn(head, head != heads[-1]) for head in heads], rows)

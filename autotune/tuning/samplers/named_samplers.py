@@ -76,7 +76,7 @@ def ask_by_name(name: str, counts: Sequence[int], seed: int) -> Asking:
         MachineError: A package is missing, or cannot be fetched.
         SpaceError: The package has no such sampler, or one that needs more than a seed.
     """
-    space = {str(place): IntDistribution(0, count - 1) for place, count in enumerate(counts) if count > 1}
+    space = {str(index): IntDistribution(0, count - 1) for index, count in enumerate(counts) if count > 1}
     return Asking(counts, named_sampler(name, seed), space)
 
 

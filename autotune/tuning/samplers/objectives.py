@@ -29,7 +29,7 @@ class AskingBoth(Asking):
             name: ``random``, the name of one of Optuna's that takes several objectives, or anything else for TPE.
             seed: Seed of every random choice.
         """
-        space = {str(place): IntDistribution(0, count - 1) for place, count in enumerate(counts) if count > 1}
+        space = {str(index): IntDistribution(0, count - 1) for index, count in enumerate(counts) if count > 1}
         super().__init__(counts, sampler_of(name, seed), space)
         self.study = optuna.create_study(directions=DIRECTIONS, sampler=sampler_of(name, seed))
 

@@ -37,7 +37,7 @@ class Asking:
         with one_torch_thread():
             self.proposed = self.study.ask(self.space)
         params = self.proposed.params
-        return tuple(position(params.get(str(place), 0.0), count) for place, count in enumerate(self.counts))
+        return tuple(position(params.get(str(index), 0.0), count) for index, count in enumerate(self.counts))
 
     def settle(self, index: Index | None) -> None:
         """Expect the time of a config near by: a generation counts only trials that were asked for."""
@@ -88,7 +88,7 @@ class CmaEs(Asking):
         """
         if importlib.util.find_spec("cmaes") is None:
             raise MachineError("sampler cmaes needs the package cmaes, which is missing; pip install cmaes")
-        space = {str(place): FloatDistribution(-0.5, count - 0.5) for place, count in enumerate(counts) if count > 1}
+        space = {str(index): FloatDistribution(-0.5, count - 0.5) for index, count in enumerate(counts) if count > 1}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = CmaEsSampler(seed=seed, warn_independent_sampling=False)

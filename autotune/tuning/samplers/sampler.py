@@ -167,7 +167,7 @@ class Tpe:
         self.random = random.Random(f"sampler {seed}")
         self.told: list[FrozenTrial] = []
         self.space: dict[str, BaseDistribution] = {
-            str(place): CategoricalDistribution(range(count)) for place, count in enumerate(counts) if count > 1
+            str(index): CategoricalDistribution(range(count)) for index, count in enumerate(counts) if count > 1
         }
         self.study = self.new_study()
 
@@ -181,7 +181,7 @@ class Tpe:
         wanted = trial.relative_params or {name: self.random.randrange(self.counts[int(name)]) for name in self.space}
         for number in (trial.number, *lies):  # a proposal; what is told is what is remembered
             self.study.tell(number, state=TrialState.FAIL)
-        return tuple(wanted.get(str(place), 0) for place in range(len(self.counts)))
+        return tuple(wanted.get(str(position), 0) for position in range(len(self.counts)))
 
     def begin(self, index: Index) -> int:
         """Let the study know of a running trial; gives its number."""

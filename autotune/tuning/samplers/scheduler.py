@@ -91,12 +91,12 @@ class Scheduler:
             return fewest
         return max(open_ones, key=self.promise)
 
-    def promise(self, place: int) -> float:
+    def promise(self, index: int) -> float:
         """Seconds a call of the whole model that the next trial of a task may save, by the root of its cost.
 
         A task of which nothing has worked yet counts as the heaviest, with all to gain: its plain lowering is slow.
         """
-        record = self.records[place]
+        record = self.records[index]
         if math.isfinite(record.best):
             gain = record.count * record.expected_gain()
         else:
@@ -104,16 +104,16 @@ class Scheduler:
             gain = max(known, default=1.0) / record.trials
         return gain / math.sqrt(record.cost)
 
-    def learn(self, place: int, seconds: float | None, *, roof: float = 0.0, cost: float = 0.0) -> None:
+    def learn(self, index: int, seconds: float | None, *, roof: float = 0.0, cost: float = 0.0) -> None:
         """Record the result of a trial.
 
         Args:
-            place: Position of the task.
+            index: Position of the task.
             seconds: Seconds a call; `None` if it failed.
             roof: Seconds a call that cannot be beaten, by the same measurement; 0 if that is not known.
             cost: Seconds the trial took; 0 if it was not run.
         """
-        record = self.records[place]
+        record = self.records[index]
         best = record.best
         if seconds is not None and seconds < best:
             best, record.roof = seconds, roof

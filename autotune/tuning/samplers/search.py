@@ -143,8 +143,8 @@ class Search:
         check_sampler(sampler)
         for config in (default, *starts):
             space.check(config)
-            if law := space.broken_law(config):
-                raise SpaceError(f"default config must satisfy: {law}; got {dict(config)}; choose another default")
+            if broken := space.broken_constraint(config):
+                raise SpaceError(f"default config must satisfy: {broken}; got {dict(config)}; choose another default")
         self.rejected = {"duplicate": 0, "constraint": 0}
         self._space = space
         self._features = features
@@ -155,7 +155,7 @@ class Search:
         self.lessons, self.is_reckoned = len(lessons), takes_lessons(sampler) and DELAY in self._names
         self._random = random.Random(seed)
         self._seen: set[Index] = set()
-        self._lawful: dict[Index, bool] = {}  # what the constraints said of every config they were asked about
+        self._valid: dict[Index, bool] = {}  # what the constraints said of every config they were asked about
         self._moves = [(i, len(k.values), is_ordered(k)) for i, k in enumerate(space.knobs) if len(k.values) > 1]
         counts = tuple(len(knob.values) for knob in space.knobs)
         terrain = Terrain(counts, self._is_open, self._names, self._describe, lessons)
@@ -170,9 +170,9 @@ class Search:
         Args:
             under_way: Configs that were asked for and will be told of later: others than near them are worth more.
         """
-        for place, index in enumerate(self._first):
+        for position, index in enumerate(self._first):
             if index not in self._seen:
-                self.reason = Reason(BY_DEFAULT if place == len(self._first) - 1 else BY_RECORD)
+                self.reason = Reason(BY_DEFAULT if position == len(self._first) - 1 else BY_RECORD)
                 return self._give(index)
         if self._exhausted:
             return None
@@ -261,10 +261,10 @@ class Search:
         """Why a config must not be asked for; `None` if it may."""
         if index in self._seen:
             return "duplicate"
-        lawful = self._lawful.get(index)
-        if lawful is None:
-            lawful = self._lawful[index] = self._space.broken_law(self._config(index)) is None
-        return None if lawful else "constraint"
+        valid = self._valid.get(index)
+        if valid is None:
+            valid = self._valid[index] = self._space.broken_constraint(self._config(index)) is None
+        return None if valid else "constraint"
 
     def _is_open(self, index: Index) -> bool:
         """Whether a config is settled, valid and new."""

@@ -1,8 +1,8 @@
 """The error budget of a whole: which tasks may round what they multiply, so that most time is saved.
 
 Every task begins with what is fastest. What each alone does to the whole is measured; errors of several add up as those
-of independent causes do, by their squares. Steps back to what is more exact are taken where least time is lost for the
-error that is regained, first until the sum fits the budget, then until the whole does, on inputs that nobody has seen.
+of independent causes do, by their squares. Steps back to more exact candidates are taken where they cost least time for
+the error that is regained, first until the sum fits the budget, then until the whole does, on fresh inputs.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ def rounding_here(error: float) -> tuple[tuple[Family, ...], tuple[str, ...]]:
     """Families that round operands, where an error is allowed; and what this CPU lacks for others, a sentence each."""
     found = [family for family in rounding_families() if error and not family.asked]
     lacking = {family.name: family.lacking for family in found}
-    said = dict.fromkeys(filter(None, lacking.values()))
-    return tuple(family for family in found if not lacking[family.name]), tuple(said)
+    notes = dict.fromkeys(filter(None, lacking.values()))
+    return tuple(family for family in found if not lacking[family.name]), tuple(notes)
 
 
-def spend(
+def choose_precisions(
     choices: Sequence[Choice], allowed: Allowed, errors: Errors, seed: int, listener: Listener
 ) -> tuple[list[Choice], Spent | None, tuple[str, ...]]:
     """The choices with which the whole keeps its budget, what is spent of it, `None` if nothing, and notes.
@@ -43,43 +43,43 @@ def spend(
     if not allowed.room:
         return list(choices), None, ()
     listener.stage("spending the error budget")
-    plan = Descent([Ladder.of(choice) for choice in choices], errors, seed)
+    plan = GreedyRelaxation([PrecisionChoices.of(choice) for choice in choices], errors, seed)
     while plan.is_rounded and plan.expected > allowed.room:
         plan.step_back()
     spent = fewest_steps(plan, lambda: spent_by(plan, allowed, errors, seed))
     if spent is None:
         return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps {limits_of(allowed)}",)
-    alone = {rung.search.task.tag: plan.alone(i) for i, rung in enumerate(plan.chosen) if is_rounded(rung)}
+    alone = {choice.search.task.tag: plan.alone(i) for i, choice in enumerate(plan.chosen) if is_rounded(choice)}
     return plan.chosen, replace(spent, tasks=alone), ()
 
 
-def fewest_steps(plan: "Descent", measured: Callable[[], Spent | None]) -> Spent | None:
+def fewest_steps(plan: "GreedyRelaxation", measured: Callable[[], Spent | None]) -> Spent | None:
     """Step back until the whole keeps what is allowed, and no further than it must; what it then spends.
 
     Measuring takes long: steps are doubled until there are enough, and what lies between is halved. The last of all
     steps, after which no task rounds, is always enough: `None`.
     """
-    path, short, stride, spent = [[*plan.places]], -1, 1, None
+    path, short, stride, spent = [[*plan.positions]], -1, 1, None
     while plan.is_rounded and (spent := measured()) is None:
         short = len(path) - 1
         for _ in range(stride):
             if plan.is_rounded:
                 plan.step_back()
-                path.append([*plan.places])
+                path.append([*plan.positions])
         stride *= 2
     enough = len(path) - 1
     while enough - short > 1:
         middle = (enough + short) // 2
-        plan.places = [*path[middle]]
+        plan.positions = [*path[middle]]
         if (found := measured()) is None:
             short = middle
         else:
             enough, spent = middle, found
-    plan.places = [*path[enough]]
+    plan.positions = [*path[enough]]
     return spent
 
 
-def spent_by(plan: "Descent", allowed: Allowed, errors: Errors, seed: int) -> Spent | None:
+def spent_by(plan: "GreedyRelaxation", allowed: Allowed, errors: Errors, seed: int) -> Spent | None:
     """What the whole spends on inputs that nobody has seen; `None` where that is more than is allowed."""
     spent = max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH))
     if spent > allowed.room:
@@ -107,18 +107,18 @@ def seconds_of(choice: Choice) -> float:
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """Ways to compute a task, the most exact first, each faster than those before.
+class PrecisionChoices:
+    """Candidates for a task by precision, the most exact first, each faster than those before.
 
     Attributes:
-        rungs: The ways.
+        choices: The candidates.
     """
 
-    rungs: tuple[Choice, ...]
+    choices: tuple[Choice, ...]
 
     @classmethod
-    def of(cls, choice: Choice) -> "Ladder":
-        """The ways that a choice has, of those that are measured."""
+    def of(cls, choice: Choice) -> "PrecisionChoices":
+        """The candidates that a choice leaves, of those that are measured."""
         found: list[Choice] = []
         for each in with_rivals((choice, *choice.others)):
             if not found or (each.samples is not None and seconds_of(each) < seconds_of(found[-1])):
@@ -129,7 +129,7 @@ class Ladder:
 
 
 def with_rivals(choices: Sequence[Choice]) -> list[Choice]:
-    """Ways to compute one task, the most exact first, each with the times of all others."""
+    """Candidates for one task, the most exact first, each with the times of all others."""
     timed = [(each, each.search.family.name, each.samples) for each in sorted(choices, key=rounding)]
     return [
         replace(mine, rivals=tuple((name, samples) for each, name, samples in timed if each is not mine and samples))
@@ -138,28 +138,29 @@ def with_rivals(choices: Sequence[Choice]) -> list[Choice]:
 
 
 @dataclass
-class Descent:
-    """Where every task stands on its ladder: on the last rung at first, the fastest.
+class GreedyRelaxation:
+    """A greedy relaxation: every task begins with its fastest candidate, and steps back to more exact ones.
 
     Attributes:
-        ladders: A ladder a task.
+        tasks: Candidates of every task.
         errors: Gives errors of the whole.
         seed: Seed of the inputs that errors of single tasks are measured on.
+        positions: Index of the candidate of every task.
     """
 
-    ladders: list[Ladder]
+    tasks: list[PrecisionChoices]
     errors: Errors
     seed: int
-    places: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     _alone: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.places = [len(ladder.rungs) - 1 for ladder in self.ladders]
+        self.positions = [len(task.choices) - 1 for task in self.tasks]
 
     @property
     def chosen(self) -> list[Choice]:
         """A choice a task."""
-        return [ladder.rungs[place] for ladder, place in zip(self.ladders, self.places, strict=True)]
+        return [task.choices[index] for task, index in zip(self.tasks, self.positions, strict=True)]
 
     @property
     def is_rounded(self) -> bool:
@@ -169,32 +170,32 @@ class Descent:
     @cached_property
     def exact(self) -> list[Choice]:
         """The most exact choice of every task."""
-        return [ladder.rungs[0] for ladder in self.ladders]
+        return [task.choices[0] for task in self.tasks]
 
-    def alone(self, task: int, place: int | None = None) -> float:
-        """The error of the whole with one task on a rung, by default its own, and all others on their first."""
-        place = self.places[task] if place is None else place
-        if not is_rounded(self.ladders[task].rungs[place]):
+    def alone(self, task: int, index: int | None = None) -> float:
+        """The error of the whole with one task at a candidate, by default its own, and all others at their first."""
+        index = self.positions[task] if index is None else index
+        if not is_rounded(self.tasks[task].choices[index]):
             return 0.0
-        if (task, place) not in self._alone:
+        if (task, index) not in self._alone:
             choices = [*self.exact]
-            choices[task] = self.ladders[task].rungs[place]
-            self._alone[task, place] = self.errors.of(choices, self.seed)
-        return self._alone[task, place]
+            choices[task] = self.tasks[task].choices[index]
+            self._alone[task, index] = self.errors.of(choices, self.seed)
+        return self._alone[task, index]
 
     @property
     def expected(self) -> float:
         """The error of the whole if those of tasks are independent."""
-        return float(sum(self.alone(task) ** 2 for task in range(len(self.ladders))) ** 0.5)
+        return float(sum(self.alone(task) ** 2 for task in range(len(self.tasks))) ** 0.5)
 
     def step_back(self) -> None:
         """Let the task do a step back that loses the least time for the error it regains."""
 
         def price(task: int) -> float:
-            rungs, place = self.ladders[task].rungs, self.places[task]
-            lost = seconds_of(rungs[place - 1]) - seconds_of(rungs[place])
-            regained = self.alone(task) ** 2 - self.alone(task, place - 1) ** 2
-            return lost / regained if regained > 0 else float("inf")
+            choices, index = self.tasks[task].choices, self.positions[task]
+            slower = seconds_of(choices[index - 1]) - seconds_of(choices[index])
+            regained = self.alone(task) ** 2 - self.alone(task, index - 1) ** 2
+            return slower / regained if regained > 0 else float("inf")
 
         able = [task for task, choice in enumerate(self.chosen) if is_rounded(choice)]
-        self.places[min(able, key=price)] -= 1
+        self.positions[min(able, key=price)] -= 1

@@ -97,9 +97,9 @@ class SearchRun:
 
     def recall(self) -> None:
         """Learn what is in the store."""
-        for place, search in enumerate(self.searches):
+        for index, search in enumerate(self.searches):
             for trial in search.recall():
-                self.count(place, trial)
+                self.count(index, trial)
 
     def go(self) -> None:
         """Keep every slot busy until the budget is spent, and hear of all that is under way then."""
@@ -136,21 +136,21 @@ class SearchRun:
         late = self.budget.seconds is not None and time.perf_counter() - self.begun > self.budget.seconds
         return not late and len(self.under_way) < self.slots.count()
 
-    def begin(self, place: int, asked: Asked) -> None:
+    def begin(self, index: int, asked: Asked) -> None:
         """Have a config evaluated."""
         try:
             number = self.slots.submit(asked.job)
         except BaseException:
-            self.searches[place].drop(asked)
+            self.searches[index].drop(asked)
             raise
-        self.under_way[number] = place, asked
-        self.scheduler.records[place].under_way += 1
+        self.under_way[number] = index, asked
+        self.scheduler.records[index].under_way += 1
 
-    def count(self, place: int, trial: Trial) -> None:
+    def count(self, index: int, trial: Trial) -> None:
         """Count a finished trial, and let everybody know."""
-        search = self.searches[place]
+        search = self.searches[index]
         roof = roof_seconds(search.task, trial.samples, search.machine)
-        self.scheduler.learn(place, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
+        self.scheduler.learn(index, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
         self.counted += trial.outcome != "duplicate"
         counted, elapsed = self.counted + self.by_others(), time.perf_counter() - self.begun
         self.listener.trial(trial, counted, search.best_seconds)

@@ -144,13 +144,13 @@ def dry_run_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str
 def written(steps: Sequence[Step]) -> list[Step]:
     """Steps with users' own scripts written out, so that they stand in one script with others."""
     found = []
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if step.chosen is None:
             found.append(step)
         elif not step.chosen.tag:
             found.append(replace(step, chosen=None, whole=headed(step.note, script_text(step.chosen))))
         else:
-            text, body = script_sequences(step.chosen, f"own_{place}_")
+            text, body = script_sequences(step.chosen, f"own_{index}_")
             found.append(replace(step, chosen=None, sequences=text, body=body))
     return found
 

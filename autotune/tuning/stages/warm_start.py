@@ -150,7 +150,7 @@ def fit(config: Config, space: Space) -> dict[str, Value] | None:
         if value is None:
             return None
         fitted[knob.name] = value
-    return fitted if space.broken_law(fitted) is None else None
+    return fitted if space.broken_constraint(fitted) is None else None
 
 
 def nearest(value: Value, knob: Knob) -> Value | None:

@@ -143,7 +143,7 @@ def time_all(programs: Sequence[Run], first_calls: Sequence[float], job: Job) ->
 
 
 def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples:
-    """Samples of one program; taken twice where the first were restless, the calmer ones kept."""
+    """Samples of one program; taken twice where the first were unstable, the calmer ones kept."""
     if is_hopeless(first_call, job):
         beside = calibrate(reference, job.effort.sample_seconds).sample(reference)
         return Samples((first_call,), (beside,), quiet_reference=min(beside, job.quiet_reference))

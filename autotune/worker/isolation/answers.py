@@ -1,4 +1,4 @@
-"""Answers of an isolated process, read as data: it may have run a stranger's code, and then says what that code wants.
+"""Answers of an isolated process, read as data: it may have run untrusted code, and then says what that code wants.
 
 Calls go to the process as pickles, since it trusts the tuner. What comes back is a moment, the value of a call in the
 type that its function declares, or an error by the name of its class, all as `typed_json` writes them. A process

@@ -1,4 +1,4 @@
-"""Sandbox: walls of the kernel around a process that runs a stranger's code.
+"""Sandbox: walls of the kernel around a process that runs untrusted code.
 
     Landlock   no file is opened for reading but those of `readable`, none for writing but one of its worker, no
                program is started, no signal leaves the process

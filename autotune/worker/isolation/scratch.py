@@ -36,9 +36,9 @@ class Scratch:
         os.close(self._lock)
 
 
-def sweep(place: Path) -> None:
+def sweep(path: Path) -> None:
     """Remove the folders of this user that no living tuner holds."""
-    for folder in place.glob(f"{PREFIX}*"):
+    for folder in path.glob(f"{PREFIX}*"):
         with suppress(OSError):  # somebody else's, or gone meanwhile
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

@@ -1,4 +1,4 @@
-"""Machine code in bundles: what was made on this account is told from a stranger's."""
+"""Machine code in bundles: what was made on this account is told from untrusted code."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +10,7 @@ from autotune.worker.loading.paths import cache
 
 
 def remember_kernels(kernels: Sequence[ForeignKernel]) -> None:
-    """Record that code was made here; where nothing can be written, it counts as a stranger's."""
+    """Record that code was made here; where nothing can be written, it counts as untrusted."""
     with suppress(OSError):
         for kernel in kernels:
             path = made_here(kernel)
@@ -18,18 +18,18 @@ def remember_kernels(kernels: Sequence[ForeignKernel]) -> None:
             path.touch()
 
 
-def strangers(kernels: Sequence[ForeignKernel]) -> tuple[ForeignKernel, ...]:
+def untrusted(kernels: Sequence[ForeignKernel]) -> tuple[ForeignKernel, ...]:
     """Code that was not made on this account."""
     return tuple(kernel for kernel in kernels if not made_here(kernel).exists())
 
 
 def check_own_code(kernels: Sequence[ForeignKernel]) -> None:
-    """Refuse machine code of a stranger in one's own process.
+    """Refuse untrusted machine code in one's own process.
 
     Raises:
         BundleError: Code was not made on this account.
     """
-    for kernel in strangers(kernels):
+    for kernel in untrusted(kernels):
         raise BundleError(
             f"code of {kernel.tag} by back end {kernel.backend} must be made here to run in your own process, it was "
             "not; `autotune replay` runs it in the sandbox; tune it again to use it here"

@@ -62,8 +62,8 @@ class ScriptFile:
         Raises:
             ScheduleError: The file cannot be read, is no text, or is far longer than any script.
         """
-        law = "a schedule must be a readable MLIR file"
-        return cls(str(path), read_text(path, MOST_SCRIPT_BYTES, law, ScheduleError))
+        requirement = "a schedule must be a readable MLIR file"
+        return cls(str(path), read_text(path, MOST_SCRIPT_BYTES, requirement, ScheduleError))
 
 
 @cache
@@ -80,17 +80,17 @@ def read_apart(
     what: str,
     error: type[AutotuneError],
     *,
-    law: str = "be readable by the compiler, it is not ({})",
+    requirement: str = "be readable by the compiler, it is not ({})",
     seconds: float = READ_SECONDS,
 ) -> T:
-    """Call a function of a stranger's text in the isolated process.
+    """Call a function of untrusted text in the isolated process.
 
     Args:
         function: Function to call.
         argument: Argument of the call.
         what: What is read, for the message.
         error: Class of the error where the process does not survive the text.
-        law: What it must, and what became of the process instead.
+        requirement: What it must, and what became of the process instead.
         seconds: Seconds that the call may take.
 
     Raises:
@@ -98,7 +98,7 @@ def read_apart(
     """
     found = reader().call(function, argument, seconds)
     if isinstance(found, Evaluation):
-        raise error(f"{what} must {law.format(f'{found.outcome}: {found.diagnostic}')}")
+        raise error(f"{what} must {requirement.format(f'{found.outcome}: {found.diagnostic}')}")
     return found
 
 
@@ -264,5 +264,5 @@ def script_apart(function: Callable[[A], T], argument: A, source: str) -> T:
         AutotuneError: The function raised it.
         ScheduleError: The process failed over the script.
     """
-    law = "be a script that MLIR takes and ends, it {}"
-    return read_apart(function, argument, source, ScheduleError, law=law, seconds=SCRIPT_SECONDS)
+    requirement = "be a script that MLIR takes and ends, it {}"
+    return read_apart(function, argument, source, ScheduleError, requirement=requirement, seconds=SCRIPT_SECONDS)

@@ -39,7 +39,7 @@ from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.tunable import payload as open_payload
 from autotune.tuning.tune import tune
-from autotune.worker.loading.own_code import strangers
+from autotune.worker.loading.own_code import untrusted
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
@@ -161,7 +161,7 @@ def test_a_bundle_of_ones_own_is_called(won):
     np.testing.assert_allclose(bundle(a.astype("f"), b.astype("f")), a @ b, rtol=1e-4)
 
 
-def test_code_of_a_stranger_stays_in_the_sandbox(won, tmp_path, monkeypatch):
+def test_untrusted_code_stays_in_the_sandbox(won, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(BundleError, match="must be made here to run in your own process"):
         Bundle.read(won)(np.zeros((96, 160), "f"), np.zeros((160, 128), "f"))
@@ -169,14 +169,14 @@ def test_code_of_a_stranger_stays_in_the_sandbox(won, tmp_path, monkeypatch):
         assert replay(won).outcome == "ok"
 
 
-def test_code_of_ones_own_that_is_called_otherwise_is_a_strangers(won):
+def test_code_of_ones_own_that_is_called_otherwise_is_untrusted(won):
     (kernel,) = read_bundle(won).kernels
     other = replace(kernel, types=(*kernel.types[:-1], "memref<1xf32>"))
-    assert strangers([kernel]) == ()
-    assert strangers([other]) == (other,)
+    assert untrusted([kernel]) == ()
+    assert untrusted([other]) == (other,)
 
 
-def test_code_of_a_stranger_needs_every_wall(won, tmp_path, monkeypatch):
+def test_untrusted_code_needs_every_wall(won, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("autotune.bundles.candidates.available_walls", lambda: ("seccomp",))
     with pytest.raises(BundleError, match=r"between the walls of the sandbox.*landlock is missing"):

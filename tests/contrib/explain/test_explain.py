@@ -77,7 +77,7 @@ def test_every_technique_of_every_task_leaves_a_lawful_config(spec):
             found = without(family.default(task, machine), space, [technique])
             assert found is not None
             space.check(found)
-            assert space.broken_law(found) is None
+            assert space.broken_constraint(found) is None
         assert without(family.default(task, machine), space, load_techniques()) is not None
 
 

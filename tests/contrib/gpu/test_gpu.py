@@ -28,7 +28,7 @@ def source_of(spec, config=None, dropped=()):
     payload = load_payload(spec)
     text, task, family = only_task(payload)
     chosen = dict(family.default(task, VULKAN)) | (config or {})
-    assert family.space(task, VULKAN).broken_law(chosen) is None
+    assert family.space(task, VULKAN).broken_constraint(chosen) is None
     return payload, KernelSource(text, family.build(task, chosen, VULKAN), VULKAN, dropped)
 
 
@@ -182,7 +182,7 @@ def test_what_an_ending_would_take_without_a_word_is_refused():
 def tile_of_one():
     _, task, family = only_task(load_payload("matmul,m=64,n=64,k=8"))
     config = {"block_m": 64, "block_n": 64, "block_k": 8, "thread_m": 1, "thread_n": 1, "staged": False}
-    assert "at most 1024 threads" in family.space(task, VULKAN).broken_law(config)
+    assert "at most 1024 threads" in family.space(task, VULKAN).broken_constraint(config)
     return family.build(task, config, VULKAN)
 
 
@@ -208,7 +208,7 @@ def test_all_defaults_are_valid_whatever_the_sizes():
     for sizes in [(1, 1, 1), (127, 128, 129), (4096, 4096, 4096), (1009, 3, 64), (6, 1000, 7)]:
         m, n, k = sizes
         _, task, family = only_task(load_payload(f"matmul,m={m},n={n},k={k}"))
-        assert family.space(task, VULKAN).broken_law(family.default(task, VULKAN)) is None
+        assert family.space(task, VULKAN).broken_constraint(family.default(task, VULKAN)) is None
 
 
 @pytest.mark.parametrize(

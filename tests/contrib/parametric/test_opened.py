@@ -12,9 +12,9 @@ from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.stages import compile_to
 from autotune.contrib.parametric.lines import read_lines
 from autotune.contrib.parametric.opening import open_family
-from autotune.contrib.parametric.relation import laws_of
+from autotune.contrib.parametric.relation import constraints_of
 from autotune.contrib.parametric.script import open_text, write_open
-from autotune.contrib.parametric.smt_text import write_law
+from autotune.contrib.parametric.smt_text import write_constraint
 from autotune.contrib.parametric.switches import hunks_between
 from autotune.contrib.parametric.ties import tie_knobs
 from autotune.core.candidate import Candidate
@@ -71,7 +71,7 @@ def test_every_config_that_an_open_script_allows_obeys_the_laws_of_its_family():
     configs = list(own.space(bound.task, bound.machine).configs())
     assert len(configs) > 1
     for config in configs:
-        assert bound.space.broken_law(named(config)) is None
+        assert bound.space.broken_constraint(named(config)) is None
 
 
 def test_a_knob_that_adds_ops_or_leaves_some_out_becomes_alternatives():
@@ -132,10 +132,10 @@ def test_laws_tell_the_members_of_a_relation_from_all_others(seed):
     knobs = tuple(Knob(name, tuple(draw.sample(options, draw.randint(2, 4)))) for name in "abc"[: 2 + seed % 2])
     everything = list(product(*(knob.values for knob in knobs)))
     members = frozenset(draw.sample(everything, draw.randint(1, len(everything))))
-    laws = laws_of(knobs, members)
+    constraints = constraints_of(knobs, members)
     for values in everything:
         given = {knob.name: value for knob, value in zip(knobs, values, strict=True)}
-        assert all(evaluate(law, given) for law in laws) == (values in members)
+        assert all(evaluate(constraint, given) for constraint in constraints) == (values in members)
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,11 @@ def test_laws_tell_the_members_of_a_relation_from_all_others(seed):
 )
 def test_laws_are_what_people_write_and_are_read_as_they_were_written(members, sentence):
     knobs = (Knob("tile", (4, 6, 8)), Knob("unroll", (1, 4)))
-    laws = laws_of(knobs, frozenset(members))
-    assert sentence in [spell(law) for law in laws]
-    lines = [line for law in laws for line in write_law(law, {"tile": "%t", "unroll": "%u"})]
+    constraints = constraints_of(knobs, frozenset(members))
+    assert sentence in [spell(constraint) for constraint in constraints]
+    lines = [
+        line for constraint in constraints for line in write_constraint(constraint, {"tile": "%t", "unroll": "%u"})
+    ]
     text = f"""module attributes {{transform.with_named_sequence}} {{
       transform.named_sequence @schedule(%op: !transform.any_op {{transform.consumed}}) {{
         %t = transform.tune.knob<"tile"> options = [4, 6, 8] -> !transform.param<i64>
@@ -159,7 +161,9 @@ def test_laws_are_what_people_write_and_are_read_as_they_were_written(members, s
         transform.yield
       }}
     }}"""
-    assert [law.asserted for law in read(text).laws] == [(law,) for law in laws]
+    assert [constraint.asserted for constraint in read(text).constraints] == [
+        (constraint,) for constraint in constraints
+    ]
 
 
 def test_an_open_script_is_shown_given_back_and_tuned(autotune, refused, tmp_path, monkeypatch):

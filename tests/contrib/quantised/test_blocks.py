@@ -37,7 +37,7 @@ def test_a_product_is_that_of_the_restored_weight(form, rows, tmp_path):
 def test_the_family_is_the_first_choice_and_its_default_is_valid(rows):
     (task,) = at.tasks(at.payload(f"qmatmul,m={rows},n=24,k=128"))
     assert task.family().name == BLOCKS.name
-    assert task.family().space.broken_law(task.family().default()) is None
+    assert task.family().space.broken_constraint(task.family().default()) is None
 
 
 def test_sums_of_numbers_that_are_not_stored_in_bytes_are_left_to_others():
@@ -56,8 +56,8 @@ def test_sums_of_numbers_that_are_not_stored_in_bytes_are_left_to_others():
 def test_configs_that_cannot_be_break_a_constraint(config, constraint):
     (task,) = at.tasks(at.payload("qmatmul,m=6,n=96,k=128"))
     family = task.family()
-    assert family.space.broken_law(family.default()) is None
-    assert family.space.broken_law({**family.default(), **config}) == constraint
+    assert family.space.broken_constraint(family.default()) is None
+    assert family.space.broken_constraint({**family.default(), **config}) == constraint
 
 
 def test_any_format_can_be_restored_from_the_exact_one():

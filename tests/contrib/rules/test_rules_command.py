@@ -104,7 +104,7 @@ def test_exact_refuses_rules_that_do_not_say_that_they_are(refused, write):
     )
 
 
-def test_a_stranger_s_rules_are_parsed_apart(refused, tmp_path, monkeypatch):
+def test_untrusted_rules_are_parsed_apart(refused, tmp_path, monkeypatch):
     """What ends the parser ends a process, not the one that was started."""
     from mlir import ir
 

@@ -29,7 +29,7 @@ def test_part_keeps_the_default_and_the_laws_and_is_as_large_as_it_may_be(seed):
     found = list(part.configs())
     assert 30 <= len(found) <= 100
     assert DEFAULT in found
-    assert all(WIDE.broken_law(config) is None for config in found)
+    assert all(WIDE.broken_constraint(config) is None for config in found)
     assert part_of(WIDE, DEFAULT, share=1.0, most=100, seed=seed).knobs == part.knobs
 
 

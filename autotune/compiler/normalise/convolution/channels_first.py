@@ -64,10 +64,10 @@ class Planes:
             whole = part if len(kinds) == 1 else tensor.insert_slice(part, whole, [], [], [], offsets, sizes, [1] * 4)
         return whole
 
-    def write_rows(self, first: int, places: tuple[int, ...], into: ir.Value) -> ir.Value:
+    def write_rows(self, first: int, indices: tuple[int, ...], into: ir.Value) -> ir.Value:
         """Rows of the result from `first` on, of whose windows these `places` lie inside."""
         window = [(i, j) for i in range(self.down.side) for j in range(self.across.side)]
-        reads = [(i, j) for i, j in window if i in places and self.across.reaches(j)]
+        reads = [(i, j) for i, j in window if i in indices and self.across.reaches(j)]
         fill, bias = fill_of(self.start), bias_of(self.start)
         maps = [self.place_of(first, i, j) for i, j in reads]
         inputs = [read_by(self.x, amap, into.type.shape) for amap in maps]

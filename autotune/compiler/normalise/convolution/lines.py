@@ -75,24 +75,24 @@ def line_of(table: Table) -> PlaceLine | None:
     return best
 
 
-def stretch(places: tuple[int, ...], middle: int, divisor: int) -> PlaceLine | None:
+def stretch(indices: tuple[int, ...], middle: int, divisor: int) -> PlaceLine | None:
     """The longest line about the middle that goes on as before after so many steps; `None` if it goes back."""
-    factor = places[middle + divisor] - places[middle]
+    factor = indices[middle + divisor] - indices[middle]
     if factor < 0:
         return None
-    low, high = offsets(places, middle, factor, divisor)
+    low, high = offsets(indices, middle, factor, divisor)
     ends = [middle, middle]
     for side, step in ((1, 1), (0, -1)):
-        while 0 <= (following := ends[side] + step) < len(places):
-            least, most = offsets(places, following, factor, divisor)
+        while 0 <= (following := ends[side] + step) < len(indices):
+            least, most = offsets(indices, following, factor, divisor)
             if max(low, least) > min(high, most):
                 break
             low, high = max(low, least), min(high, most)
             ends[side] = following
-    return PlaceLine(places, factor, divisor, low, *ends)
+    return PlaceLine(indices, factor, divisor, low, *ends)
 
 
-def offsets(places: tuple[int, ...], step: int, factor: int, divisor: int) -> tuple[int, int]:
+def offsets(indices: tuple[int, ...], step: int, factor: int, divisor: int) -> tuple[int, int]:
     """The least and the most offset with which a line leads to a place at a step."""
-    least = divisor * places[step] - factor * step
+    least = divisor * indices[step] - factor * step
     return least, least + divisor - 1

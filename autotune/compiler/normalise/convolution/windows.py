@@ -53,17 +53,17 @@ class WindowAxis:
     dilation: int
     before: int
 
-    def first(self, place: int) -> int:
+    def first(self, index: int) -> int:
         """Where the first window has one of its places; less than 0 if in front of what is read."""
-        return self.dilation * place - self.before
+        return self.dilation * index - self.before
 
     def inside(self, window: int) -> tuple[int, ...]:
         """Places of a window that lie in what is read."""
         return tuple(p for p in range(self.side) if 0 <= self.stride * window + self.first(p) < self.size)
 
-    def reaches(self, place: int) -> bool:
+    def reaches(self, index: int) -> bool:
         """Tell whether some window has this place of it inside."""
-        return any(place in self.inside(window) for window in range(self.windows))
+        return any(index in self.inside(window) for window in range(self.windows))
 
     @property
     def leaves(self) -> bool:

@@ -91,7 +91,7 @@ def collapse(value: ir.Value) -> ir.Value:
 
 def groups(rank: int) -> Sequence[Sequence[int]]:
     """Dimensions that belong together when the first two become one."""
-    return [[0, 1], *([place] for place in range(2, rank))]
+    return [[0, 1], *([index] for index in range(2, rank))]
 
 
 def generalize(op: ir.Operation) -> None:

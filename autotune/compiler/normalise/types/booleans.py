@@ -82,7 +82,7 @@ def constant_as_bytes(said: ir.Attribute) -> ir.Attribute:
     if held.is_splat:
         one = bool(ir.IntegerAttr(held.get_splat_value()).value)
         return ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(byte, int(one)))
-    values = [ir.IntegerAttr.get(byte, int(bool(held[place]))) for place in range(len(held))]
+    values = [ir.IntegerAttr.get(byte, int(bool(held[index]))) for index in range(len(held))]
     return ir.DenseElementsAttr.get(values, kind)
 
 

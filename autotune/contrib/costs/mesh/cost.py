@@ -105,11 +105,11 @@ class MeshProgramCost:
         weights, caches = self.program.kept_bytes(WEIGHT), self.program.kept_bytes(STATE)
         grid = self.grid
         needed = f"weights of {amount(weights)}" + (f" and caches of {amount(caches)}" if caches else "")
-        law = f"{self.payload} must fit the cores' memory: it needs {needed}"
+        requirement = f"{self.payload} must fit the cores' memory: it needs {needed}"
         held = f"{grid.cores} cores of {grid.name} hold {amount(grid.held)}"
         if weights + caches <= grid.held:
             held += f", and the fullest core would need {amount(most)} of its {amount(grid.memory)}"
-        return f"{law}, {held}; give a larger grid, memory=, or weights in fewer bytes"
+        return f"{requirement}, {held}; give a larger grid, memory=, or weights in fewer bytes"
 
     @property
     def default(self) -> Config:

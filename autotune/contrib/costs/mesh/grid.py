@@ -32,7 +32,7 @@ UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 BATCH = "batch"
 MOST_BATCH = 1 << 20
 # Least and most of every figure; those without a least above zero may be left out.
-LAWS: dict[str, tuple[int, int]] = {
+BOUNDS: dict[str, tuple[int, int]] = {
     "rows": (1, 1 << 14),
     "columns": (1, 1 << 14),
     "memory": (1 << 10, 1 << 40),
@@ -106,8 +106,8 @@ def read_argument(argument: str) -> tuple[Grid, int]:
     given: dict[str, int] = {}
     for part in parts:
         key, _, value = part.partition("=")
-        if key != BATCH and key not in LAWS:
-            raise MachineError(f"figures of a grid are {', '.join((*LAWS, BATCH))}; got {one_line(key)[:60]!r}")
+        if key != BATCH and key not in BOUNDS:
+            raise MachineError(f"figures of a grid are {', '.join((*BOUNDS, BATCH))}; got {one_line(key)[:60]!r}")
         given[key] = read_number(key, value)
     batch = given.pop(BATCH, 1)
     if not 1 <= batch <= MOST_BATCH:
@@ -181,7 +181,7 @@ def grid_of(found: Mapping[str, Any]) -> Grid:
         ValueError: A key is missing, or none of a grid.
     """
     known = {field.name for field in fields(Grid)}
-    needed = {"name", "source", *(key for key, (least, _) in LAWS.items() if least > 0)}
+    needed = {"name", "source", *(key for key, (least, _) in BOUNDS.items() if least > 0)}
     if unknown := sorted(one_line(key)[:60] for key in found if key not in known):
         raise ValueError(f"it may say no more than {', '.join(sorted(known))}; got {', '.join(unknown[:5])}")
     if missing := sorted(needed - set(found)):
@@ -197,7 +197,7 @@ def checked(grid: Grid) -> Grid:
     """
     for key in ("name", "source"):
         check_text(key, getattr(grid, key), 1, MOST_CHARACTERS)
-    for key, (least, most) in LAWS.items():
+    for key, (least, most) in BOUNDS.items():
         check_number(key, getattr(grid, key), least, most)
     if grid.program >= grid.memory:
         raise ValueError(f"program must be less than memory, {grid.memory}, got {grid.program}")

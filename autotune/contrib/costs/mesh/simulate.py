@@ -186,12 +186,12 @@ def filled(weights: Sequence[float], most: float, stages: int) -> list[list[int]
     """Stages of at most a weight each, a new one also where the units that are left are just enough for the others."""
     found: list[list[int]] = [[]]
     load = 0.0
-    for place, weight in enumerate(weights):
-        left = len(weights) - place
+    for index, weight in enumerate(weights):
+        left = len(weights) - index
         if found[-1] and (load + weight > most * (1 + 1e-12) or left <= stages - len(found)):
             found.append([])
             load = 0.0
-        found[-1].append(place)
+        found[-1].append(index)
         load += weight
     return found
 
@@ -200,16 +200,16 @@ def crossings(program: MeshProgram) -> tuple[int, ...]:
     """Bytes that have to cross between each unit and the next: what is computed before and read behind."""
     made: dict[int, int] = {}  # op -> the unit that computed it last
     last: dict[tuple[int, int], int] = {}  # op and the unit that computed it -> the last unit that reads that
-    for place, unit in enumerate(program.units):
+    for index, unit in enumerate(program.units):
         for number in unit.ops:
             for access in program.ops[number].values:
                 source = access.source
-                if source is not None and made.get(source, place) != place:
-                    last[source, made[source]] = place
-            made[number] = place
+                if source is not None and made.get(source, index) != index:
+                    last[source, made[source]] = index
+            made[number] = index
     found = [0] * len(program.units)
     for (source, begin), end in last.items():
         op = program.ops[source]
-        for place in range(begin, end):
-            found[place] += op.size(op.result)
+        for index in range(begin, end):
+            found[index] += op.size(op.result)
     return tuple(found)

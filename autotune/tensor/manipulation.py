@@ -27,9 +27,9 @@ def broadcast_to(x: object, /, shape: Sizes) -> Tensor:
     """Elements repeated to fill a shape."""
     source, sizes = as_tensor("broadcast_to", x), as_shape("broadcast_to", shape)
     more = len(sizes) - source.ndim
-    if more < 0 or any(size not in (1, sizes[place + more]) for place, size in enumerate(source.shape)):
+    if more < 0 or any(size not in (1, sizes[index + more]) for index, size in enumerate(source.shape)):
         raise TensorError(f"shape {source.shape} must broadcast to {sizes}, it does not; sizes are equal, or 1")
-    dims = [place + more if size == sizes[place + more] else None for place, size in enumerate(source.shape)]
+    dims = [index + more if size == sizes[index + more] else None for index, size in enumerate(source.shape)]
     return view(source, sizes, dims)
 
 
@@ -93,7 +93,7 @@ def expand_dims(x: object, /, axis: int | Sequence[int] = 0) -> Tensor:
     more = len(axis) if isinstance(axis, Sequence) else 1
     left, rank = iter(source.shape), source.ndim + more
     places = axes_of("expand_dims", axis, rank)
-    return operate("reshape", source, tuple(1 if place in places else next(left) for place in range(rank)))
+    return operate("reshape", source, tuple(1 if index in places else next(left) for index in range(rank)))
 
 
 @operation
