@@ -46,6 +46,7 @@ $(VENV)/.with-%: pyproject.toml $(BIN)/python
 
 tune: $(VENV)/.plain
 	$(BIN)/autotune tune nano --trials 200 --seed 0 --bundle build/tune/nano
+	@echo 'first: . $(BIN)/activate  # `autotune` is a command then'
 
 test: $(VENV)/.with-test
 	$(BIN)/python -m pytest -n auto

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -22,6 +21,7 @@ from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import NO_REWRITER, Rewriter
 from autotune.core.plugs.rivals import NO_RIVALS, Rivals
 from autotune.core.plugs.verb import Listing, PageSection, Verb, VerbOption
+from autotune.core.printable import did_you_mean
 from autotune.core.space import Config
 from autotune.core.task import Task
 
@@ -102,8 +102,7 @@ def load_payload(spec: str) -> Payload:
     name, parameters = parse_spec(spec)
     points = registered(PAYLOADS)
     if name not in points:
-        close = get_close_matches(name, points, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "give a path ending in .mlir, or see `autotune list`"
+        hint = did_you_mean(name, points) or "give a path ending in .mlir, or see `autotune list`"
         raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
     factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
     return factory(parameters)
@@ -361,5 +360,6 @@ def find_point(group: str, kind: str, name: str, error: type[AutotuneError]) -> 
     """
     points = registered(group)
     if name not in points:
-        raise error(f"{kind} must be one of {', '.join(points)}; got {name!r}")
+        hint = did_you_mean(name, points)
+        raise error(f"{kind} must be one of {', '.join(points)}; got {name!r}{'; ' * bool(hint)}{hint}")
     return points[name]

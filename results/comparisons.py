@@ -99,7 +99,7 @@ def part(folder: Path) -> str:
     return (
         f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. Over ONNX Runtime is best, "
         "with a 95 % interval. The roof is that of fused multiply-adds, or, without "
-        "contractions, the time of copying as many bytes.\n\n" + table(head, rows)
+        "contractions, the bandwidth of copying as many bytes.\n\n" + table(head, rows)
     )
 
 
@@ -122,7 +122,7 @@ def share(rows: dict[str, dict[str, Any]]) -> str:
     """How near the best is to its roof: a read or copy of as many bytes where one raced, else multiply-adds."""
     for name in ("read", "copy"):
         if seconds := rows.get(name, {}).get("seconds"):
-            return f"{seconds / rows['best']['seconds']:.0%} of a {name}"
+            return f"{seconds / rows['best']['seconds']:.0%} of {name} bandwidth"
     return f"{rows['best']['roof_fraction']:.0%}"
 
 

@@ -194,6 +194,8 @@ def constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
         Constraint(f"a panel of B (tile_k x register tile) fits the L2 cache of {machine.l2_bytes} bytes", panel),
         Constraint(f"at most {MOST_REGIONS} regions and {MOST_FMAS} unrolled vector FMAs", size),
         Constraint("order names dimensions without a cache loop last, as m, n, k", settled),
-        Constraint("the next block of B is prefetched only where there are several, in panels, not turned", fetched),
+        Constraint(
+            "the next block of B is prefetched only where there are several, in panels, not transposed", fetched
+        ),
         Constraint("register_order is nm where there are not two register loops to order", ordered),
     )

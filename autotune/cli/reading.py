@@ -6,8 +6,12 @@ from autotune.core.listener import Listener
 from autotune.core.payload import Payload
 from autotune.worker.loading.reading import open_payload
 
+MODELS = (".onnx", ".pt2", ".gguf")  # files that take long
+
 
 def read_payloads(specs: Sequence[str], line: Listener) -> list[Payload]:
     """The payloads that a user names; the line says what takes the time."""
-    line.stage(f"reading {', '.join(specs)}; a model's file is imported the first time, half a minute for a large one")
+    models = any(spec.partition(",")[0].endswith(MODELS) for spec in specs)
+    once = "; a model's file is imported the first time, half a minute for a large one"
+    line.stage(f"reading {', '.join(specs)}{once if models else ''}")
     return [open_payload(spec) for spec in specs]

@@ -1,6 +1,8 @@
 """Untrusted text made safe where it is shown: a terminal obeys control characters, a C compiler ends comments."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def one_line(text: str) -> str:
@@ -11,6 +13,17 @@ def one_line(text: str) -> str:
         'a b\\x1b[31m'
     """
     return spelled(" ".join(text.split()))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest of known names as a question; empty where none is near.
+
+    Example:
+        >>> did_you_mean("numy", ["numpy", "torch"])
+        "did you mean 'numpy'?"
+    """
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def first_lines(text: str, count: int = 3, width: int = 500) -> str:

@@ -164,5 +164,5 @@ def uncovered(parts: Sequence[tuple[str, str, float | None]]) -> str:
 
 
 def agreement(agrees: float, wanted: float, rows: int) -> str:
-    """A sentence on the share of rows whose largest element keeps its place."""
-    return f"largest in its place in {agrees:.1%} of {rows} rows, {wanted:.1%} wanted"
+    """A sentence on the share of rows whose argmax stays."""
+    return f"argmax unchanged in {agrees:.1%} of {rows} rows, {wanted:.1%} wanted"

@@ -16,6 +16,7 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.ops.uncovered import UncoveredOp
 from autotune.core.payload import UNPROVED, Payload
 from autotune.core.plugs.family import Family
+from autotune.core.printable import did_you_mean
 from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.task import Task
 from autotune.registry import families_for, load_family, rewriter
@@ -82,7 +83,8 @@ def show(
         CompileError: The compiler refused the program before that stage.
     """
     if stage not in (known := stages()):
-        raise PayloadError(f"stage must be one of {', '.join(known)}; got {stage!r}")
+        hint = did_you_mean(stage, known)
+        raise PayloadError(f"stage must be one of {', '.join(known)}; got {stage!r}{'; ' * bool(hint)}{hint}")
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
     payload = named_payload(source, bundle, rules, exact=exact)
     shown = show_stage(payload, bundle, stage, task=task, config=config, schedule=schedule, family=family)

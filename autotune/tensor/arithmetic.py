@@ -130,20 +130,20 @@ def logaddexp(x1: object, x2: object, /) -> Tensor:
 
 @operation
 def bitwise_left_shift(x1: object, x2: object, /) -> Tensor:
-    """Bits further up by so many places; 0 by as many as an element has, or more."""
+    """Bits further up by so many positions; 0 by as many as an element has, or more."""
     given, places, most = shifted("bitwise_left_shift", x1, x2)
     return where(places > most, 0, operate("shift_left", given, clip(places, 0, most)))
 
 
 @operation
 def bitwise_right_shift(x1: object, x2: object, /) -> Tensor:
-    """Bits further down by so many places, the sign repeated."""
+    """Bits further down by so many positions, the sign repeated."""
     given, places, most = shifted("bitwise_right_shift", x1, x2)
     return operate("shift_right", given, clip(places, 0, most))
 
 
 def shifted(what: str, x1: object, x2: object) -> tuple[Tensor, Tensor, int]:
-    """Operands of a shift in their common element type, and by how many places it is shifted at most.
+    """Operands of a shift in their common element type, and by how many positions it is shifted at most.
 
     Raises:
         TensorTypeError: Operands are not whole.

@@ -69,7 +69,7 @@ class Specialised:
 
         Raises:
             NotExactlyError: An array is of another shape or element type.
-            TensorIndexError: Whole numbers that are places are out of range.
+            TensorIndexError: Whole numbers that are indices are out of range.
         """
         written = self.run(arrays if self.kept is None else [arrays[number] for number in self.kept])
         return self.traced.arrange(written if self.is_plain else finished(self.traced.program.results, written))
@@ -96,7 +96,7 @@ class CompiledFunction:
 
         Raises:
             TensorError: An operation is impossible; the error names the line where it is written.
-            TensorIndexError: Whole numbers that are places are out of range.
+            TensorIndexError: Whole numbers that are indices are out of range.
         """
         latest = self._latest
         try:
@@ -176,11 +176,11 @@ def specialise(
 
 
 def taken(program: TensorProgram, number: int, name: str) -> Accepted:
-    """What the array of an input must be; below its bound where it holds places."""
+    """What the array of an input must be; below its bound where it holds indices."""
     node, size = program.inputs[number], dict(program.bounds).get(number)
     if size is None:
         return Accepted(name, node.shape, node.dtype, is_exact=True)
-    title = f"places in argument {number}"
+    title = f"indices in argument {number}"
     return Accepted(name, node.shape, node.dtype, (0, size), error=TensorIndexError, is_exact=True, title=title)
 
 

@@ -19,7 +19,7 @@ def asarray(obj: object, /, *, dtype: object = None, device: str | None = None, 
     Args:
         obj: Array of NumPy, number, nested sequence of numbers, or tensor.
         dtype: Element type to convert to. Lists of real numbers become float32; arrays keep theirs.
-        device: Place of the elements: the CPU.
+        device: Device of the elements: the CPU.
         copy: Whether elements must be copied; all but those of tensors are, so that `False` is refused.
 
     Raises:

@@ -170,7 +170,7 @@ class NamespaceInfo:
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
 
     def devices(self) -> tuple[str, ...]:
-        """Every place where tensors lie."""
+        """Every device that tensors lie on."""
         return (CPU,)
 
     def default_device(self) -> str:
@@ -178,7 +178,7 @@ class NamespaceInfo:
         return CPU
 
     def default_dtypes(self, *, device: object = None) -> dict[str, DType]:
-        """The element types of numbers of Python, and of places."""
+        """The element types of numbers of Python, and of indices."""
         on_cpu("default_dtypes", device)
         return {"real floating": float32, "integral": int64, "indexing": int64}
 

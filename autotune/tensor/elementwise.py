@@ -100,8 +100,10 @@ make("divide_toward_zero", 2, is_integer, None, "Whole quotients; the divisor is
 make("remainder_toward_zero", 2, is_float, None, "What is left of the first operand, with its sign.")
 make("power", 2, is_float, None, "The first operand to the power of the second.")
 make("copysign", 2, is_float, None, "The first operand without its sign, with that of the second.")
-make("shift_left", 2, is_integer, None, "Bits further up; places are fewer than an element has.")
-make("shift_right", 2, is_integer, None, "Bits further down, the sign repeated; places are fewer than an element has.")
+make("shift_left", 2, is_integer, None, "Bits further up; positions are fewer than an element has.")
+make(
+    "shift_right", 2, is_integer, None, "Bits further down, the sign repeated; positions are fewer than an element has."
+)
 make("negative", 1, is_number, None, "Every element with the other sign.")
 make("absolute", 1, is_float, None, "Real numbers without their sign.")
 
@@ -114,7 +116,7 @@ def astype(x: object, dtype: object, /, *, copy: Flag = True, device: str | None
         x: Tensor to convert.
         dtype: Element type to convert to.
         copy: Whether elements must be copied; nobody writes them, so that it makes no difference.
-        device: Place of the result: the CPU.
+        device: Device of the result: the CPU.
     """
     on_cpu("astype", device)
     source, wanted = as_tensor("astype", x), as_dtype(dtype)

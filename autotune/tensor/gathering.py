@@ -1,4 +1,4 @@
-"""Operations that take elements at places: places of a known array are checked, computed ones brought into range."""
+"""Operations that take elements at indices: indices of a known array are checked, computed ones brought into range."""
 
 import math
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ def flip(x: object, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @operation
 def take(x: object, indices: object, /, *, axis: int | None = None) -> Tensor:
-    """Elements along an axis at the places that whole numbers say; negative ones count from the end.
+    """Elements along an axis at the indices that whole numbers say; negative ones count from the end.
 
-    Places of a known array, and of an argument of a compiled function, are checked; those of an argument are counted
+    Indices of a known array, and of an argument of a compiled function, are checked; those of an argument are counted
     from the front. Computed ones are brought into range.
 
     Raises:
-        TensorIndexError: A place is not there.
+        TensorIndexError: An index is not there.
     """
     source, places = as_tensor("take", x), whole("take", indices)
     if axis is None and source.ndim != 1:
@@ -43,27 +43,27 @@ def take(x: object, indices: object, /, *, axis: int | None = None) -> Tensor:
 
 
 def whole(what: str, indices: object) -> Tensor:
-    """Places as a tensor.
+    """Indices as a tensor.
 
     Raises:
-        TensorTypeError: Places are no whole numbers.
+        TensorTypeError: Indices are no whole numbers.
     """
     places = as_tensor(what, indices)
     if places.dtype.kind != "i":
-        raise TensorTypeError(f"places to take must be whole numbers, they are {places.dtype.name}; use astype")
+        raise TensorTypeError(f"indices to take must be whole numbers, they are {places.dtype.name}; use astype")
     return places
 
 
 def is_checked(places: Tensor) -> bool:
-    """Tell whether places are an argument of a function: each call checks that it holds places that are there."""
+    """Tell whether indices are an argument of a function: each call checks that it holds indices that are there."""
     return places.node.op == INPUT
 
 
 def in_range(places: Tensor, count: int) -> Tensor:
-    """Places counted from the front: known ones are checked, others brought into range.
+    """Indices counted from the front: known ones are checked, others brought into range.
 
     Raises:
-        TensorIndexError: A known place is not there, or none is.
+        TensorIndexError: A known index is not there, or none is.
     """
     if count == 0 and places.size:
         raise TensorIndexError("there must be something to take from, the axis has no elements")
@@ -74,28 +74,28 @@ def in_range(places: Tensor, count: int) -> Tensor:
     wrong = numbers[(numbers < -count) | (numbers >= count)]
     if wrong.size:
         raise TensorIndexError(
-            f"places to take from {count} elements must be from {-count} to {count - 1}, got {wrong.flat[0]}"
+            f"indices to take from {count} elements must be from {-count} to {count - 1}, got {wrong.flat[0]}"
         )
     return known(numbers % count) if numbers.size and numbers.min() < 0 else places
 
 
 @operation
 def take_along_axis(x: object, indices: object, /, *, axis: int = -1) -> Tensor:
-    """Elements along an axis at places, which may be others for each row along it.
+    """Elements along an axis at indices, which may be others for each row along it.
 
     Args:
         x: Tensor to take from.
-        indices: Places along the axis, of as many axes as `x`; the others have the sizes of `x`, or 1.
+        indices: Indices along the axis, of as many axes as `x`; the others have the sizes of `x`, or 1.
         axis: Axis to take along.
 
     Raises:
         TensorError: Shapes do not go together.
-        TensorIndexError: A place is not there.
+        TensorIndexError: An index is not there.
     """
     source, places = as_tensor("take_along_axis", x), whole("take_along_axis", indices)
     along = axis_of("take_along_axis", axis, source.ndim)
     if places.ndim != source.ndim:
-        raise TensorError(f"places must have {source.ndim} dimensions to take from {source.shape}, got {places.shape}")
+        raise TensorError(f"indices must have {source.ndim} dimensions to take from {source.shape}, got {places.shape}")
     others, rows = (tuple(1 if d == along else n for d, n in enumerate(each.shape)) for each in (source, places))
     shape = list(broadcast("take_along_axis", others, rows))
     shape[along] = source.shape[along]
@@ -105,10 +105,10 @@ def take_along_axis(x: object, indices: object, /, *, axis: int = -1) -> Tensor:
 
 
 def at_places(x: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """Elements at places along the first axes, a tensor for each; these are repeated to one shape.
+    """Elements at indices along the first axes, a tensor for each; these are repeated to one shape.
 
     Raises:
-        TensorIndexError: A known place is not there.
+        TensorIndexError: A known index is not there.
     """
     sizes, rest = x.shape[: len(indices)], x.shape[len(indices) :]
     places = [operate("astype", in_range(each, size), np.int64) for each, size in zip(indices, sizes, strict=True)]
@@ -141,7 +141,7 @@ def repeat(x: object, repeats: object, /, *, axis: int | None = None) -> Tensor:
 
 
 def gather(source: Tensor, places: Tensor, axis: int) -> Tensor:
-    """Elements along an axis at places that are in range."""
+    """Elements along an axis at indices that are in range."""
     shape = (*source.shape[:axis], *places.shape, *source.shape[axis + 1 :])
     if source.shape[axis] == 1:
         kept = [d if d < axis else None if d == axis else d + places.ndim - 1 for d in range(source.ndim)]

@@ -66,7 +66,7 @@ def operation(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def refused(error: TensorError) -> TensorError:
-    """An error with the place of the user's line before it; one that has a place is left as it is."""
+    """An error with the location of the user's line before it; one that has a location is left as it is."""
     if getattr(error, "placed", False):
         return error
     frame = sys._getframe(1)

@@ -1,4 +1,4 @@
-"""Indexing by constants: ``x[1, :, None, ..., ::-2]``; and at the places that tensors of whole numbers hold."""
+"""Indexing by constants: ``x[1, :, None, ..., ::-2]``; and at the indices that tensors of whole numbers hold."""
 
 import builtins
 import operator
@@ -26,7 +26,7 @@ def take_part(x: Tensor, key: object) -> Tensor:
         if at.dtype == bool:
             raise TensorTypeError("an index must not be a mask: the shape would depend on elements; use where")
         if not x.ndim:
-            raise TensorIndexError("a tensor of 0 dimensions must not be indexed by places")
+            raise TensorIndexError("a tensor of 0 dimensions must not be indexed by tensors")
         return take(x, at, axis=0)
     if isinstance(key, tuple) and any(isinstance(each, (np.ndarray, list, Tensor)) for each in key):
         return at_places(x, places_beside(key, x))
@@ -54,10 +54,10 @@ def take_part(x: Tensor, key: object) -> Tensor:
 
 
 def places_beside(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
-    """Places along the first axes, one key an axis: whole numbers, or tensors of them.
+    """Indices along the first axes, one key an axis: whole numbers, or tensors of them.
 
     Raises:
-        TensorIndexError: There are more keys than axes, or a place is not there.
+        TensorIndexError: There are more keys than axes, or an index is not there.
         TensorTypeError: A key is neither.
     """
     if len(keys) > x.ndim:
@@ -68,11 +68,11 @@ def places_beside(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
             at = as_tensor("an index", np.asarray(each) if isinstance(each, list) else each)
             if not is_integer(at.dtype):
                 raise TensorTypeError(
-                    f"places beside others must be whole numbers, they are {at.dtype.name}; use astype"
+                    f"indices beside others must be whole numbers, they are {at.dtype.name}; use astype"
                 )
             found.append(at)
         elif each is None or each is Ellipsis or isinstance(each, (slice, builtins.bool)):
-            raise TensorTypeError(f"an index beside places must be whole numbers or places, got {each!r}; use take")
+            raise TensorTypeError(f"an index beside indices must be whole numbers or indices, got {each!r}; use take")
         else:
             found.append(known(np.asarray(places_of(each, x.shape[axis], axis, x).start)))
     return found
@@ -102,7 +102,7 @@ def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
 
 
 def places_of(key: SupportsIndex | slice, size: int, axis: int, x: Tensor) -> range:
-    """The places along an axis that a key names.
+    """The indices along an axis that a key names.
 
     Raises:
         TensorIndexError: A index is not there.

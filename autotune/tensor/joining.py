@@ -54,21 +54,21 @@ def unstack(x: object, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 def part(x: Tensor, start: int, stop: int, axis: int) -> Tensor:
-    """Elements along an axis from a place on, up to another."""
+    """Elements along an axis from an index on, up to another."""
     return operate("take_part", x, (*[slice(None)] * axis, slice(start, stop)))
 
 
 @operation
 def roll(x: object, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Elements further along axes by so many places; what leaves at the end comes in at the front.
+    """Elements further along axes by so many indices; what leaves at the end comes in at the front.
 
     Args:
         x: Tensor whose elements move.
-        shift: Number of places, for each axis or for all.
+        shift: Number of indices, for each axis or for all.
         axis: Axes along which elements move; `None` for along all elements in order.
 
     Raises:
-        TensorError: There is no number of places for each axis.
+        TensorError: There is no number of indices for each axis.
     """
     source = as_tensor("roll", x)
     if axis is None:

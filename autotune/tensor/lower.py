@@ -39,7 +39,7 @@ def formula(node: Node, *operands: View) -> View:
 
 
 def leaf(_: Writer, node: Node) -> View:
-    """A number, or how far a place is."""
+    """A number, or how far an index is."""
     return formula(node)
 
 
@@ -98,7 +98,7 @@ def reshape(writer: Writer, node: Node, x: View) -> View:
 
 
 def part(writer: Writer, node: Node, x: View) -> View:
-    """Every so many elements, from some place on."""
+    """Every so many elements, from some index on."""
     starts, steps = node.attributes
     source = x.source
     if isinstance(source, Formula):
@@ -135,7 +135,7 @@ def concat(writer: Writer, node: Node, *parts: View | None) -> View:
 
 
 def take(writer: Writer, node: Node, x: View, places: View) -> View:
-    """Elements along an axis at places."""
+    """Elements along an axis at indices."""
     (axis,) = node.attributes
     source, loops, body = writer.stored(x), loops_of(node.shape), LoopBody()
     more = len(places.shape)

@@ -68,7 +68,7 @@ def matrix_transpose(x: object, /) -> Tensor:
 
 @operation
 def moveaxis(x: object, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
-    """Axes at other places, the others in order.
+    """Axes at other indices, the others in order.
 
     Raises:
         TensorError: There are not as many destinations as sources, or one is named twice.
@@ -88,7 +88,7 @@ def moveaxis(x: object, source: int | Sequence[int], destination: int | Sequence
 
 @operation
 def expand_dims(x: object, /, axis: int | Sequence[int] = 0) -> Tensor:
-    """More axes, of size 1; places are counted in the result."""
+    """More axes, of size 1; indices are counted in the result."""
     source = as_tensor("expand_dims", x)
     more = len(axis) if isinstance(axis, Sequence) else 1
     left, rank = iter(source.shape), source.ndim + more

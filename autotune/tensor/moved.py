@@ -40,7 +40,7 @@ def shaped(array: Array, node: Node) -> Array:
 
 
 def cut(array: Array, node: Node) -> Array:
-    """Every so many elements, from some place on."""
+    """Every so many elements, from some index on."""
     starts, steps = node.attributes
     counts = zip(starts, steps, node.shape, strict=True)
     return array[tuple(slice(start, start + step * count, step) for start, step, count in counts)]

@@ -96,9 +96,9 @@ def conv2d(
         x: Images ``(N, C, H, W)``.
         weight: Filters ``(F, C / groups, KH, KW)``.
         bias: A number for each filter, ``(F,)``; `None` for none.
-        stride: Places from one window to the next, down and right.
+        stride: Positions from one window to the next, down and right.
         padding: Zeros on both sides, above and below, left and right.
-        dilation: Places from one element of a window to the next.
+        dilation: Positions from one element of a window to the next.
         groups: Parts that channels are split into; each filter reads one.
 
     Raises:

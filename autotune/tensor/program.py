@@ -29,7 +29,7 @@ class TensorProgram:
         inputs: Arguments of the traced function, as nodes; an argument without elements is not one of the payload's.
         constants: Known arrays that it reads, as nodes, in the order of the payload's arguments behind the inputs.
         results: Nodes that it gives.
-        bounds: Number of places that each input is read at, by its number: it holds whole numbers below that.
+        bounds: Number of indices that each input is read at, by its number: it holds whole numbers below that.
     """
 
     payload: Payload | None
@@ -118,7 +118,7 @@ def write_text(
 
 
 def places_read(nodes: Sequence[Node]) -> list[tuple[Node, int]]:
-    """Every node whose elements are places, with how many there are: the least where it is read several times."""
+    """Every node whose elements are indices, with how many there are: the least where it is read several times."""
     found: dict[Node, int] = {}
     for node in nodes:
         if node.op == "take":

@@ -1,4 +1,4 @@
-"""Tensors that follow from places: ranges, diagonals, triangles, grids; computed where they are read."""
+"""Tensors that follow from indices: ranges, diagonals, triangles, grids; computed where they are read."""
 
 import math
 from typing import Literal
@@ -94,7 +94,7 @@ def triu(x: object, /, *, k: int = 0) -> Tensor:
 
 
 def below(what: str, matrix: Tensor, k: int) -> Tensor:
-    """Which places of a matrix are on a diagonal or below it."""
+    """Which indices of a matrix are on a diagonal or below it."""
     if matrix.ndim < 2:
         raise TensorError(f"what {what} takes must have 2 dimensions or more, shape is {matrix.shape}")
     right, down = places(*matrix.shape[-2:])
@@ -108,7 +108,7 @@ def within(k: int, rows: int, columns: int) -> int:
 
 
 def places(rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """How far right and how far down a place of a matrix is."""
+    """How far right and how far down an index of a matrix is."""
     return arange(columns), operate("reshape", arange(rows), (rows, 1))
 
 
@@ -118,7 +118,7 @@ def meshgrid(*arrays: object, indexing: Literal["xy", "ij"] = "xy") -> tuple[Ten
 
     Args:
         *arrays: Vectors, one for each axis.
-        indexing: Order of the axes: ``ij`` is that of the vectors, in ``xy`` the first two change places.
+        indexing: Order of the axes: ``ij`` is that of the vectors, in ``xy`` the first two are swapped.
 
     Raises:
         TensorError: One is no vector, or there is no such order.

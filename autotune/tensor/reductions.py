@@ -125,18 +125,18 @@ def count(what: str, x: Tensor, axis: Axes) -> int:
 
 @operation
 def argmax(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
-    """Place of the first maximum along an axis, of all elements for `None`; of the first NaN, if there is one."""
+    """Index of the first maximum along an axis, of all elements for `None`; of the first NaN, if there is one."""
     return first_place("argmax", x, axis, keepdims)
 
 
 @operation
 def argmin(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
-    """Place of the first minimum along an axis, of all elements for `None`; of the first NaN, if there is one."""
+    """Index of the first minimum along an axis, of all elements for `None`; of the first NaN, if there is one."""
     return first_place("argmin", x, axis, keepdims)
 
 
 def first_place(what: str, x: object, axis: int | None, keepdims: Flag) -> Tensor:
-    """The first place that holds an extremum: two results of one fold would not vectorize."""
+    """The first index that holds an extremum: two results of one fold would not vectorize."""
     given = numbers(what, x)
     flat = reshape(given, -1) if axis is None else given
     (place,) = axes_of(what, 0 if axis is None else axis, flat.ndim)

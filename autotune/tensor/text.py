@@ -31,7 +31,7 @@ class LoopBody:
         return name
 
     def element(self, view: View, loops: Loops) -> str:
-        """The element of a view at the place that loops are at."""
+        """The element of a view at the index that loops are at."""
         along = tuple(None if d is None else loops[d] for d in view.dims)
         if isinstance(view.source, Formula):
             return self.formula(view.source, along)
@@ -43,7 +43,7 @@ class LoopBody:
         return self._known[key]
 
     def formula(self, formula: Formula, loops: Loops) -> str:
-        """The element of a formula at the place that loops are at."""
+        """The element of a formula at the index that loops are at."""
         node, key = formula.node, (id(formula), tuple(loops))
         if key not in self._known:
             if node.op == "full":
@@ -56,7 +56,7 @@ class LoopBody:
         return self._known[key]
 
     def compared(self, node: Node, elements: Sequence[str]) -> str | None:
-        """A comparison of two places as one of indices, in which a causal mask is seen; `None` if it is another."""
+        """A comparison of two indices as one of indices, in which a causal mask is seen; `None` if it is another."""
         if node.op not in ORDERS or not all(element in self._places for element in elements):
             return None
         said = ", ".join(self._places[element] for element in elements)

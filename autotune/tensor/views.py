@@ -1,7 +1,7 @@
 """Values as operations see them, and as they lie in memory.
 
 Dimensions of size 1 are never stored: what has one, is given one or loses one is the same value, seen otherwise. So are
-transposed and repeated values. What follows from its place alone (a number, a triangle) is a formula, computed in each
+transposed and repeated values. What follows from its index alone (a number, a triangle) is a formula, computed in each
 loop that reads it, where masks can be seen.
 """
 
@@ -37,7 +37,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Formula:
-    """A value that follows from its place.
+    """A value that follows from its index.
 
     Attributes:
         node: Operation that gives it.

@@ -1,4 +1,4 @@
-"""Where a program reads and writes: an index, or an id, must be a place that there is, or other memory is touched."""
+"""Where a program reads and writes: an index, or an id, must be one that there is, or other memory is touched."""
 
 import inspect
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ Ranges = dict[str, tuple[int, int]]  # least and largest number that a value hol
 
 
 def check_places(program: OpProgram) -> None:
-    """Raise unless every place that an op reads or writes is one that there is, whatever the arguments hold.
+    """Raise unless every index that an op reads or writes is one that there is, whatever the arguments hold.
 
     Raises:
-        PayloadError: An index or an id may lie outside; the error has the op's place, and both ranges.
+        PayloadError: An index or an id may lie outside; the error has the op's location, and both ranges.
     """
     held = {f"%{a.name}": (int(a.low), int(a.high) - 1) for a in program.arguments if a.dtype.startswith("i")}
     check_calls(program.calls, held)

@@ -1,7 +1,7 @@
-"""Sorting and scattering, which our MLIR has no ops for: places are compared, all with all.
+"""Sorting and scattering, which our MLIR has no ops for: indices are compared, all with all.
 
     rank of x[i] = how many x[j] are before it;  y[k] = sum of x[i] where rank i is k
-    y[r] = sum of u[m] where place m is r, or x[r] where there is none
+    y[r] = sum of u[m] where index m is r, or x[r] where there is none
 
 That is work for each pair, in long vectors: little for what models sort and scatter, and refused for much.
 """
@@ -22,7 +22,7 @@ WHOLE = 7  # and of i64
 
 
 def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """The first elements along an axis in order, and their places."""
+    """The first elements along an axis in order, and their indices."""
     x, shape, kind = node.input[0], facts.shapes[node.input[0]], facts.kinds[node.input[0]]
     count = facts.constants.get(node.input[1]) if len(node.input) > 1 else of(node, "k", None)
     axis = of(node, "axis", -1) % len(shape)
@@ -52,7 +52,7 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
 
 
 def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Elements put at places along an axis, or added there."""
+    """Elements put at indices along an axis, or added there."""
     x, places, values = node.input[:3]
     shape, given, how = facts.shapes[x], facts.shapes.get(places, []), of(node, "reduction", "none")
     axis = of(node, "axis", 0) % len(shape)
@@ -67,7 +67,7 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 
 
 def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Parts put at places in the first dimensions, or added there."""
+    """Parts put at indices in the first dimensions, or added there."""
     x, places, values = node.input[:3]
     shape, given, how = facts.shapes[x], facts.shapes.get(places, [0]), of(node, "reduction", "none")
     lead, size = shape[: given[-1]], prod(shape[given[-1] :])
@@ -87,7 +87,7 @@ def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> boo
 
 
 def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: int, *, adds: bool) -> str:
-    """Rows of so many, with values put at places of them, or added there."""
+    """Rows of so many, with values put at indices of them, or added there."""
     rows, places, values = given
     real = writer.add("Cast", places, to=REAL)
     behind = writer.add("Where", writer.add("Less", real, writer.real(0)), writer.real(size), writer.real(0))

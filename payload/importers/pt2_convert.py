@@ -112,7 +112,7 @@ def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
         said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UnsupportedError(
             f"PyTorch must compute it for random inputs, it says: {said.strip()[:200]}; "
-            "let whole numbers that are places, or divide, be no inputs"
+            "let whole numbers that are indices, or divide, be no inputs"
         ) from error
 
 

@@ -97,6 +97,7 @@ def test_a_task_alone_is_shown_with_a_config():
     ("arguments", "error", "words"),
     [
         ((SPEC, "machine"), PayloadError, "stage must be one of dialect, payload, rewritten, tasks"),
+        ((SPEC, "schedul"), PayloadError, "did you mean 'schedule'?"),
         ((SPEC, "schedule", "nothing"), PayloadError, "--task must be one of"),
         (("nano", "schedule", None, "rows=1"), PayloadError, "a config is of one task"),
         ((MATMUL, "schedule", None, "colour=3"), SpaceError, "colour"),

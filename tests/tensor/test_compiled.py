@@ -172,7 +172,7 @@ def test_places_are_checked_before_compiled_code_reads_them():
     f = T.compile(lambda table, ids: T.take(table, ids, axis=0))
     np.testing.assert_array_equal(f(X, np.array([4, 0, 4])), X[[4, 0, 4]])
     for wrong in ([5], [-1]):
-        with pytest.raises(T.TensorIndexError, match=r"places in argument 1 must be from 0 to 4, got -?\d"):
+        with pytest.raises(T.TensorIndexError, match=r"indices in argument 1 must be from 0 to 4, got -?\d"):
             f(X, np.array(wrong))
     double = T.compile(lambda table, ids: T.take(table, ids * 2, axis=0))
     np.testing.assert_array_equal(double(X, np.array([1, 9])), X[[2, 4]])

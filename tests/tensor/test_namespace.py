@@ -76,9 +76,9 @@ REFUSED = {
         T.ones((2, 3)), T.ones((2, 3)), axes=1
     ),
     "vecdot must sum over equal sizes, they are 2 and 3 along axis -1": lambda: T.vecdot(T.ones(2), T.ones(3)),
-    "places to take from 2 elements must be from -2 to 1, got -3": lambda: T.take(T.ones(2), np.array([-3])),
-    "places beside others must be whole numbers, they are float32": lambda: T.ones((2, 2))[T.ones(2), 0],
-    "an index beside places must be whole numbers or places": lambda: T.ones((2, 2))[np.array([0]), :],
+    "indices to take from 2 elements must be from -2 to 1, got -3": lambda: T.take(T.ones(2), np.array([-3])),
+    "indices beside others must be whole numbers, they are float32": lambda: T.ones((2, 2))[T.ones(2), 0],
+    "an index beside indices must be whole numbers or indices": lambda: T.ones((2, 2))[np.array([0]), :],
     "operands of bitwise_left_shift must be whole numbers": lambda: T.ones(2) << T.ones(2),
 }
 

@@ -41,7 +41,7 @@ def test_a_bundle_of_a_busy_core_says_so_wherever_it_is_shown():
     )
     busy = describe(replace(bundle, manifest=replace(bundle.manifest, samples=sessions)))
     assert busy.roof_fraction > 1
-    assert "something else worked the core" in busy.unsteady
+    assert "something else used the core" in busy.unsteady
     assert not describe(bundle).unsteady
 
 

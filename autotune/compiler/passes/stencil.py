@@ -1,9 +1,9 @@
-"""Stencils in vectors: element-wise ops that read neighbours, in steps, or at places that repeat or wrap around.
+"""Stencils in vectors: element-wise ops that read neighbours, in steps, or at indices that repeat or wrap around.
 
     y[w : w + 16] = max(x[2 w + 0], x[2 w + 1], ...)   ->   a = x[2 w : 2 w + 16], b = x[2 w + 16 : 2 w + 32];
                                                             y[..] = max(even of (a, b), odd of (a, b), ...)
 
-A schedule marks a tile of the op, with the elements that a vector has. Every place in a tile is known here: what
+A schedule marks a tile of the op, with the elements that a vector has. Every index in a tile is known here: what
 neighbours in a result read lies in a few vectors, of which lanes are chosen. As marked, the script is right: what is
 left as it is becomes plain loops.
 """
@@ -205,7 +205,7 @@ class StencilTile:
         return self.loads[key]
 
     def load(self, wanted: "Read", place: Place, width: int) -> ir.Value:
-        """Neighbours from a place on."""
+        """Neighbours from an index on."""
         key = (wanted.origin, place, width)
         if key not in self.loads:
             kind = ir.VectorType.get([width], wanted.value.type.element_type)
@@ -226,7 +226,7 @@ class Read:
     Attributes:
         value: The operand.
         origin: What it begins with in memory: equal for views that begin at the same element.
-        places: Indices of every lane; `None` where it does not matter what is read.
+        indices: Indices of every lane; `None` where it does not matter what is read.
     """
 
     value: ir.Value

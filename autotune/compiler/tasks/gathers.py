@@ -1,4 +1,4 @@
-"""Gathers: element-wise ops that read a tensor at places which another one holds, such as the rows of an embedding."""
+"""Gathers: element-wise ops that read a tensor at indices which another one holds, such as the rows of an embedding."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ CASTS = ("arith.index_cast", "arith.index_castui")
 
 
 def read_places_by_position(op: ir.Operation) -> None:
-    """Let a body read the places it gathers from where they lie, in place of being given one an iteration; in place.
+    """Let a body read the indices it gathers from where they lie, in place of being given one an iteration; in place.
 
         ins(ids): row = id   ->   row = ids[i]
 
-    Vectors along a row then see that its place is the same for all of them.
+    Vectors along a row then see that its index is the same for all of them.
     """
     if op.name != "linalg.generic":
         return
@@ -46,8 +46,8 @@ def gathered(op: ir.Operation) -> dict[ir.Value, int] | None:
     """Tensors, constants left out, that an op's body reads elements of.
 
     Returns:
-        Each with the bound of what it holds, if that is places, else 0. Empty where there are none; `None` where a
-        place is neither a loop's index nor such an element as it is.
+        Each with the bound of what it holds, if that is indices, else 0. Empty where there are none; `None` where an
+        index is neither a loop's index nor such an element as it is.
     """
     found: dict[ir.Value, int] = {}
     for inner in op.regions[0].blocks[0].operations if op.regions else ():

@@ -1,4 +1,4 @@
-"""Stencils: element-wise ops whose operands are read at neighbouring places, in steps, or at some that repeat."""
+"""Stencils: element-wise ops whose operands are read at neighbouring indices, in steps, or at some that repeat."""
 
 from collections.abc import Sequence
 from math import gcd, lcm, prod
@@ -9,15 +9,15 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import maker
 from autotune.compiler.tasks.vectors import computes_simply, factor_of, vectorizes
 
-PLACES = ("linalg.index", "arith.addi", "arith.muli", "arith.andi", "arith.cmpi")  # of what follows from places alone
+PLACES = ("linalg.index", "arith.addi", "arith.muli", "arith.andi", "arith.cmpi")  # of what follows from indices alone
 WIDEST = 16  # elements of a vector
 MOST_ELEMENTS = 1 << 12  # of a tile, which becomes vectors without loops
 
 
 def periods_of(op: ir.Operation, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Steps of each loop after which a stencil reads as before, so many places further; empty of any other op.
+    """Steps of each loop after which a stencil reads as before, so many indices further; empty of any other op.
 
-    A tile begins at a multiple of these. Where a read wraps around, or the body asks for the place, that is the whole
+    A tile begins at a multiple of these. Where a read wraps around, or the body asks for the index, that is the whole
     loop; an op of which a tile would be more than `MOST_ELEMENTS` is no stencil.
 
     Args:
@@ -48,7 +48,7 @@ def is_stencil(op: ir.Operation) -> bool:
 
 
 def uses_places_well(op: ir.Operation) -> bool:
-    """Tell whether what an op takes of places alone are conditions of selections, or makes more of it."""
+    """Tell whether what an op takes of indices alone are conditions of selections, or makes more of it."""
     if op.name in PLACES and is_known(op.results[0]):
         return True
     known = [number for number, value in enumerate(op.operands) if is_known(value)]
@@ -56,7 +56,7 @@ def uses_places_well(op: ir.Operation) -> bool:
 
 
 def is_known(value: ir.Value) -> bool:
-    """Tell whether a value follows from the place of an element, by whole numbers alone."""
+    """Tell whether a value follows from the index of an element, by whole numbers alone."""
     made_by = maker(value)
     if made_by is None or made_by.name not in PLACES:
         return False
@@ -70,7 +70,7 @@ def is_number(value: ir.Value) -> bool:
 
 
 def is_regular(expr: ir.AffineExpr) -> bool:
-    """Tell whether a place is a sum of loops, of such parts of them, and of what is left of such parts."""
+    """Tell whether an index is a sum of loops, of such parts of them, and of what is left of such parts."""
     if isinstance(expr, ir.AffineDimExpr | ir.AffineConstantExpr):
         return True
     if goes_back(expr):
@@ -82,20 +82,20 @@ def is_regular(expr: ir.AffineExpr) -> bool:
 
 
 def goes_back(expr: ir.AffineExpr) -> bool:
-    """Tell whether a place is that many times another, less than none: upstream cuts no such op into tiles."""
+    """Tell whether an index is that many times another, less than none: upstream cuts no such op into tiles."""
     by = expr.rhs if isinstance(expr, ir.AffineMulExpr) else None
     return isinstance(by, ir.AffineConstantExpr) and by.value < 0
 
 
 def is_linear(expr: ir.AffineExpr) -> bool:
-    """Tell whether a place is a sum of multiples of loops."""
+    """Tell whether an index is a sum of multiples of loops."""
     if isinstance(expr, ir.AffineAddExpr | ir.AffineMulExpr):
         return not goes_back(expr) and is_linear(expr.lhs) and is_linear(expr.rhs)
     return isinstance(expr, ir.AffineDimExpr | ir.AffineConstantExpr)
 
 
 def period(expr: ir.AffineExpr, loop: int, size: int) -> int:
-    """Steps of a loop after which a place is so many places further."""
+    """Steps of a loop after which an index is so many indices further."""
     if isinstance(expr, ir.AffineAddExpr | ir.AffineMulExpr):
         return lcm(period(expr.lhs, loop, size), period(expr.rhs, loop, size))
     if not isinstance(expr, ir.AffineFloorDivExpr | ir.AffineModExpr):
@@ -107,7 +107,7 @@ def period(expr: ir.AffineExpr, loop: int, size: int) -> int:
 
 
 def follows(expr: ir.AffineExpr, loop: int) -> bool:
-    """Tell whether a place moves with a loop."""
+    """Tell whether an index moves with a loop."""
     if isinstance(expr, ir.AffineDimExpr):
         return bool(expr.position == loop)
     return not isinstance(expr, ir.AffineConstantExpr) and (follows(expr.lhs, loop) or follows(expr.rhs, loop))

@@ -37,7 +37,7 @@ def generate(
     seed: Annotated[int, typer.Option(parser=whole, help="Of the draws, and of weights without --weights.")] = 0,
     cache: Annotated[bool, typer.Option("--cache/--no-cache", help="Keep keys and values of earlier tokens.")] = True,
     both: Annotated[
-        bool, typer.Option("--both", help="With the cache, without it, and with it again: the gain.")
+        bool, typer.Option("--both", help="With the cache, without it, and with it again: the speed-up.")
     ] = False,
     bundles: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of bundles; by default tuned/MACHINE/bundles.")

@@ -214,7 +214,7 @@ def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
     of_values = file.whole(f"{config.architecture}.attention.value_length", config.depth)
     if config.depth % 2 or {turned, of_values} != {config.depth}:
         raise UnsupportedError(
-            f"heads must be of one even width and turned whole, keys are {config.depth}, values {of_values}, "
+            f"heads must be of one even width and rotated whole, keys are {config.depth}, values {of_values}, "
             f"turned {turned}; import it from ONNX"
         )
 

@@ -82,7 +82,7 @@ def draw_search(payload: str, rows: pd.DataFrame, roofs: Roofs | None, names: Ma
             found = roofline(shown, roofs) if roofs is not None else None
             if found is not None:
                 yield Picture(f"{name}-roofline", "How far every trial is from what the machine can do.", found)
-        said = f"What became of the trials, in their order: {outcome_counts(rows)}."
+        said = f"Outcomes of trials, in the order of the search: {outcome_counts(rows)}."
         yield Picture(f"{name}-outcomes", said, course.outcomes(shown))
         yield Picture(f"{name}-phases", f"Where the time of the search went: {most_spent(rows)}.", course.phases(shown))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from autotune.core.errors import SpaceError
+from autotune.core.printable import did_you_mean
 from autotune.core.space import Config, Space, Value
 from autotune.core.trial import Reason
 from autotune.registry import LESSONS, SAMPLERS, SPACES, complain, loaded_points, registered
@@ -79,7 +80,8 @@ def check_sampler(name: str) -> None:
         class_of(name.removeprefix(HUB))
     elif name not in samplers() and not is_optunas(name):
         raise SpaceError(
-            f"sampler must be one of {', '.join(samplers())}; got {name!r:.100}; or one of Optuna's: GPSampler"
+            f"sampler must be one of {', '.join(samplers())}; got {name!r:.100}; "
+            f"{did_you_mean(name, samplers()) or 'one of Optuna goes by its name: GPSampler'}"
         )
 
 

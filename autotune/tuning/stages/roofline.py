@@ -42,7 +42,7 @@ def why_above(share: float | None, reference_seconds: float | None, machine: Mac
     if reached < QUIET_SHARE:
         return (
             f"{above}: the FMA kernel beside it reached {reached:.0%} of what it did at the start, so that something "
-            "else worked the core then; measure again when it is quiet"
+            "else used the core then; measure again when it is quiet"
         )
     return (
         f"{above}: the FMA kernel was as slow at the start as beside it, so that the core was busy all along, or the "
@@ -85,7 +85,7 @@ def why_unsteady(
         reached = min(reached, reference_flops(machine) / reference_seconds / roof)
     if reached < STEADY_SHARE:
         return (
-            f"the FMA kernel beside it usually reached {reached:.0%} of its best, so that something else worked the "
+            f"the FMA kernel beside it usually reached {reached:.0%} of its best, so that something else used the "
             "core; measure again when it is quiet, see autotune doctor"
         )
     return why_above(share, reference_seconds, machine, roof) if share is not None and share > ROOF_ERROR else ""

@@ -24,7 +24,7 @@ class CacheAppendOp:
         need(
             (rows.shape[0], rows.shape[2]) == (heads, depth) and rows.shape[1] <= places,
             f"rows must fit a layer of cache, rows is {rows} and cache is {cache}; its last three sizes are heads, "
-            "places and width",
+            "indices and width",
         )
         return (cache,)
 

@@ -64,7 +64,7 @@ WRONG = [
     ({"fields": {"block_count": None}}, "llama.block_count must be one whole number from 1 to 16777216, it is missing"),
     ({"fields": {"attention.head_count_kv": 3}}, "head_count_kv must divide head_count, got 3 and 4"),
     ({"fields": {"expert_count": 8}}, "a model must have one MLP a block"),
-    ({"fields": {"rope.dimension_count": 8}}, "heads must be of one even width and turned whole"),
+    ({"fields": {"rope.dimension_count": 8}}, "heads must be of one even width and rotated whole"),
     ({"tokens": 0}, "tokenizer.ggml.tokens must have the 40 tokens of the embedding, it is missing"),
     ({"tokens": 39}, "tokenizer.ggml.tokens must have the 40 tokens of the embedding, it has 39 tokens"),
     ({"tensors": {"output_norm.weight": None}}, "tensor output_norm.weight must have shape 64, it is missing"),

@@ -1,4 +1,4 @@
-"""Windows over planes whose channels are first and stay so: one element-wise op that reads each place of a window.
+"""Windows over planes whose channels are first and stay so: one element-wise op that reads each position of a window.
 
     y[n, c, h, w] = max over i, j of x[n, c, 2 h + i, 2 w + j]
       ->   y[n, c, h, w] = max(x[n, c, 2 h, 2 w], x[n, c, 2 h, 2 w + 1], ...)
@@ -27,7 +27,7 @@ LEAST_COLUMNS = 8  # of a result: rows of fewer are no vectors
 MOST_COLUMNS = 256  # of a result that is padded: its rows are written in one piece
 MOST_PLACES = 12  # of a window that is read at once
 MOST_SIDE = 25
-MOST_ROWS = 5  # kinds of rows, by which of their windows' places lie inside
+MOST_ROWS = 5  # kinds of rows, by which of their windows' positions lie inside
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Planes:
         return generic(inputs, into, [*maps, ir.AffineMap.get_identity(4)], ["parallel"] * 4, write)
 
     def place_of(self, first: int, i: int, j: int) -> ir.AffineMap:
-        """Where the window at (h, w) of the rows from `first` on has its place (i, j)."""
+        """Where the window at (h, w) of the rows from `first` on has its position (i, j)."""
         n, c, h, w = dims(4)
         row = h * self.down.stride + (self.down.stride * first + self.down.first(i))
         column = w * self.across.stride + self.across.first(j)
@@ -109,7 +109,7 @@ class Planes:
         return ir.AffineMap.get(4, 0, [n, c, row, column])
 
     def leaves(self, j: int) -> bool:
-        """Tell whether some window has its place j across beside a row."""
+        """Tell whether some window has its position j across beside a row."""
         return any(j not in self.across.inside(window) for window in (0, self.across.windows - 1))
 
     def masked(self, x: ir.Value, j: int) -> ir.Value:

@@ -1,4 +1,4 @@
-"""Convolutions and pooling with channels last: what a vector reads lies side by side, places follow each other.
+"""Convolutions and pooling with channels last: what a vector reads lies side by side, positions follow each other.
 
     y[n, f, h, w] += x[n, c, s h + i, s w + j] * k[f, c, i, j]
       ->   X = x, channels last;  Y[n, h, w, f] += X[n, s h + i, s w + j, c] * K[i, j, c, f]
@@ -145,7 +145,7 @@ class Turned:
         return tensor.concat(kind, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands])
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
-        """An element-wise op, where each operand is read along its loops or always at its first place."""
+        """An element-wise op, where each operand is read along its loops or always at its first position."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands
         shape = [op.results[0].type.shape[d] for d in LAST]
@@ -239,7 +239,7 @@ def is_for_windows(pad: ir.Operation) -> bool:
 
 
 def is_whole(amap: ir.AffineMap, rank: int = len(LAST)) -> bool:
-    """Tell whether an operand of so many dimensions is read at the place that is written."""
+    """Tell whether an operand of so many dimensions is read at the position that is written."""
     return bool(amap == ir.AffineMap.get_identity(rank))
 
 

@@ -21,7 +21,7 @@ from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT
 from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, bias_of
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 
-# Ops with windows along lines: the one over planes, and the place of the row in what it reads, and in its kernel.
+# Ops with windows along lines: the one over planes, and the position of the row in what it reads, and in its kernel.
 LINES: dict[str, tuple[Callable[..., ir.Value], int, int]] = {
     "linalg.conv_1d_ncw_fcw": (linalg.conv_2d_nchw_fchw, 2, 2),
     "linalg.conv_1d_nwc_wcf": (linalg.conv_2d_nhwc_hwcf, 1, 0),
@@ -33,7 +33,7 @@ LINES: dict[str, tuple[Callable[..., ir.Value], int, int]] = {
     "linalg.pooling_nwc_sum": (linalg.pooling_nhwc_sum, 1, 0),
 }
 GROUPED = {name: getattr(linalg, name.partition(".")[2]) for name in KERNELS}
-ROW = 2  # its place in (n, c, h, w)
+ROW = 2  # its position in (n, c, h, w)
 LINE_BACK = (2, 1, 0)  # a kernel (j, c, f) as (f, c, j)
 RANK = 3  # of a line (n, c, w)
 COLUMN = 4  # dimensions of a line that was written as a plane of one column, (n, c, w, 1)
@@ -136,7 +136,7 @@ class Rows:
         return flat(GROUPED[conv.name](parts, kernel, outs=[into], **steps(conv)), joined)
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
-        """An element-wise op, where each operand is read along its loops or at its first place."""
+        """An element-wise op, where each operand is read along its loops or at its first position."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands
         shape, loops = with_row(op.results[0].type.shape), dims(COLUMN)
@@ -165,18 +165,18 @@ def with_row(sizes: Sequence[int], one: int = 1) -> list[int]:
 
 
 def with_one(value: ir.Value, place: int) -> ir.Value:
-    """A tensor with a dimension of one more, at a place."""
+    """A tensor with a dimension of one more, at a position."""
     shape = list(value.type.shape)
     return unflat(value, joined_at(place, len(shape)), [*shape[:place], 1, *shape[place:]])
 
 
 def without_one(value: ir.Value, place: int) -> ir.Value:
-    """A tensor without a dimension of one, at a place."""
+    """A tensor without a dimension of one, at a position."""
     return flat(value, joined_at(place, len(value.type.shape) - 1))
 
 
 def joined_at(place: int, rank: int) -> list[list[int]]:
-    """For every dimension those that it is split into, where a dimension of one is added at a place."""
+    """For every dimension those that it is split into, where a dimension of one is added at a position."""
     with_it = min(place, rank - 1)  # the neighbour that it is split off
     return [[d] if d < with_it else [d, d + 1] if d == with_it else [d + 1] for d in range(rank)]
 

@@ -1,4 +1,4 @@
-"""Places along a line, as a map of a loop: in even steps, perhaps held back at both ends."""
+"""Positions along a line, as a map of a loop: in even steps, perhaps held back at both ends."""
 
 from dataclasses import dataclass
 
@@ -6,15 +6,15 @@ from mlir import ir
 
 from autotune.compiler.normalise.types.scalars import Table
 
-MOST_REPEATS = 64  # steps of a loop after which places go on as before
+MOST_REPEATS = 64  # steps of a loop after which positions go on as before
 
 
 @dataclass(frozen=True)
 class PlaceLine:
-    """Places ``(factor * loop + offset) // divisor``, from the `first` to the `last` step of a loop; the same outside.
+    """Positions ``(factor * loop + offset) // divisor`` from the `first` to the `last` step of a loop; clamped outside.
 
     Attributes:
-        table: The place at every step.
+        table: The position at every step.
         factor: See above.
         divisor: See above.
         offset: See above.
@@ -40,15 +40,15 @@ class PlaceLine:
         return {self.first, self.last + 1} - {0, len(self.table)}
 
     def within(self, start: int, length: int) -> bool:
-        """Tell whether a map gives all places of some steps."""
+        """Tell whether a map gives all positions of some steps."""
         return self.still(start, length) or (self.first <= start and start + length - 1 <= self.last)
 
     def still(self, start: int, length: int) -> bool:
-        """Tell whether some steps lead to one place."""
+        """Tell whether some steps lead to one position."""
         return len(set(self.table[start : start + length])) == 1
 
     def place(self, loop: int, start: int, length: int, size: int) -> ir.AffineExpr:
-        """The place of some steps, counted from the first of them; where it is held back, it wraps around `size`."""
+        """The position of some steps, counted from the first of them; where it is held back, it wraps around `size`."""
         if self.still(start, length):
             return ir.AffineConstantExpr.get(self.table[start])
         moved = ir.AffineDimExpr.get(loop) * self.factor + (self.factor * start + self.offset)
@@ -60,7 +60,7 @@ class PlaceLine:
 
 
 def line_of(table: Table) -> PlaceLine | None:
-    """The map of places that a table holds; `None` if there is none."""
+    """The map of positions that a table holds; `None` if there is none."""
     places = tuple(int(place) for place in table)
     if len(set(places)) == 1:
         return PlaceLine(places, 0, 1, places[0], 0, len(places) - 1)
@@ -93,6 +93,6 @@ def stretch(indices: tuple[int, ...], middle: int, divisor: int) -> PlaceLine | 
 
 
 def offsets(indices: tuple[int, ...], step: int, factor: int, divisor: int) -> tuple[int, int]:
-    """The least and the most offset with which a line leads to a place at a step."""
+    """The least and the most offset with which a line leads to a position at a step."""
     least = divisor * indices[step] - factor * step
     return least, least + divisor - 1

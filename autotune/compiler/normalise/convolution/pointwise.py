@@ -1,8 +1,8 @@
-"""Convolutions by kernels of one place whose channels are first and stay so: products with all places of a plane.
+"""Pointwise (1x1) convolutions whose channels are first and stay so: products with all positions of a plane.
 
     y[n, f, h, w] += x[n, c, h, w] * k[f, c, 0, 0]   ->   Y[n, f, p] += K[f, c] * X[n, c, p], of p = (h, w)
 
-Places lie side by side, as many as a plane or a volume has: nothing is turned, and no row ends in a part of a vector.
+Positions lie side by side, as many as a plane or a volume has: nothing is transposed, no row ends in part of a vector.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ LEAST_PLACES = 16  # of fewer, channels make longer vectors
 
 
 def write_volumes_as_products(module: ir.Module) -> None:
-    """Write convolutions over volumes by kernels of one place as products, in place."""
+    """Write pointwise convolutions over volumes as products, in place."""
     found = [op for op in every_op(module) if op.name == VOLUMES]
     changed = False
     for op in found:
@@ -54,7 +54,7 @@ def product_of(op: ir.Operation) -> ir.Value | None:
 
 
 def is_pointwise(op: ir.Operation) -> bool:
-    """Tell whether a convolution reads one place for each that it writes."""
+    """Tell whether a convolution is pointwise: it reads one position for each that it writes."""
     steps = ir.DenseIntElementsAttr(op.attributes["strides"]) if "strides" in op.attributes else ()
     return all(size == 1 for size in op.operands[1].type.shape[2:]) and all(int(step) == 1 for step in steps)
 
@@ -84,7 +84,7 @@ def multiplied(matrix: tuple[ir.Value, bool], x: ir.Value, into: ir.Value) -> ir
 
 
 def reads(loops: int, *places: Sequence[ir.AffineExpr]) -> list[ir.AffineMap]:
-    """Maps of so many loops to the places of each operand."""
+    """Maps of so many loops to the positions of each operand."""
     return [ir.AffineMap.get(loops, 0, list(each)) for each in places]
 
 

@@ -20,8 +20,8 @@ class Window:
     """Steps of an op with windows of two dimensions.
 
     Attributes:
-        strides: Places between one window and the next, down and across.
-        dilations: Places between neighbours in a window, down and across.
+        strides: Positions between one window and the next, down and across.
+        dilations: Positions between neighbours in a window, down and across.
     """
 
     strides: tuple[int, int]
@@ -38,12 +38,12 @@ class WindowAxis:
     """Windows along one dimension.
 
     Attributes:
-        size: Places of what is read.
+        size: Positions of what is read.
         windows: Number of windows.
-        side: Places of a window.
-        stride: Places between one window and the next.
-        dilation: Places between neighbours in a window.
-        before: Places that are added in front of the first, by a pad.
+        side: Positions of a window.
+        stride: Positions between one window and the next.
+        dilation: Positions between neighbours in a window.
+        before: Positions that are added in front of the first, by a pad.
     """
 
     size: int
@@ -54,15 +54,15 @@ class WindowAxis:
     before: int
 
     def first(self, index: int) -> int:
-        """Where the first window has one of its places; less than 0 if in front of what is read."""
+        """Where the first window has one of its positions; less than 0 if in front of what is read."""
         return self.dilation * index - self.before
 
     def inside(self, window: int) -> tuple[int, ...]:
-        """Places of a window that lie in what is read."""
+        """Positions of a window that lie in what is read."""
         return tuple(p for p in range(self.side) if 0 <= self.stride * window + self.first(p) < self.size)
 
     def reaches(self, index: int) -> bool:
-        """Tell whether some window has this place of it inside."""
+        """Tell whether some window has this position of it inside."""
         return any(index in self.inside(window) for window in range(self.windows))
 
     @property
@@ -71,13 +71,13 @@ class WindowAxis:
         return any(len(self.inside(window)) < self.side for window in range(self.windows))
 
     def kinds(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """Neighbouring windows with the same places inside: the first, how many, and these places."""
+        """Neighbouring windows with the same positions inside: the first, how many, and these positions."""
         for places, found in groupby(range(self.windows), self.inside):
             windows = list(found)
             yield windows[0], len(windows), places
 
     def whole(self) -> "WindowAxis":
-        """Windows of one place, which this one's do not go along: all that is read, as it is."""
+        """Windows of one position, which this one's do not go along: all that is read, as it is."""
         return WindowAxis(self.size, self.size, 1, 1, 1, 0)
 
 

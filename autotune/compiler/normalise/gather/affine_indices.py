@@ -1,8 +1,8 @@
-"""Elements read at places that follow from loops alone, such as those of a resize: read by maps, not by arithmetic.
+"""Elements read at indices that follow from loops alone, such as those of a resize: read by maps, not by arithmetic.
 
     y[h, w] = x[floor(h / 2.0), floor(w / 2.0)]   ->   y[h, w] = x[h floordiv 2, w floordiv 2]
 
-What else follows from one loop, such as the share of a neighbour, becomes a table. Places are computed here, for every
+What else follows from one loop, such as the share of a neighbour, becomes a table. Indices are computed here, for every
 loop; where they are held back at a border, rows are ops of their own, and ends of a row are elements read apart.
 """
 
@@ -31,7 +31,7 @@ Part = tuple[tuple[int, int], ...]  # start and length along every loop
 
 
 def read_by_maps(module: ir.Module) -> None:
-    """Rewrite ops that read tensors at such places, in place."""
+    """Rewrite ops that read tensors at such indices, in place."""
     changed = False
     for op in [op for op in every_op(module) if op.name == "linalg.generic"]:
         found = reads_of(op)
@@ -47,12 +47,12 @@ def read_by_maps(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class KnownReads:
-    """An element-wise op without inputs, whose body reads tensors at known places.
+    """An element-wise op without inputs, whose body reads tensors at known indices.
 
     Attributes:
         op: The op.
         sizes: Trip counts of its loops.
-        lines: Loop that each place which is read follows, and how.
+        lines: Loop that each index which is read follows, and how.
     """
 
     op: ir.Operation
@@ -61,7 +61,7 @@ class KnownReads:
 
     @property
     def parts(self) -> list[Part]:
-        """Parts of the loops in which places are maps; rows stay whole."""
+        """Parts of the loops in which indices are maps; rows stay whole."""
         cuts = [{0, size} for size in self.sizes]
         for loop, line in self.lines.values():
             cuts[loop] |= line.breaks if loop < len(self.sizes) - 1 else set()
@@ -132,7 +132,7 @@ class PartWriter:
                 self.add(value, source, [*lines[:-1], ir.AffineConstantExpr.get(edge)])
 
     def place(self, value: ir.Value, size: int) -> ir.AffineExpr:
-        """Where a place of a dimension of so many lies, in this part."""
+        """Where an index of a dimension of so many lies, in this part."""
         loop, line = self.reads.lines[value]
         return line.place(loop, *self.part[loop], size)
 
@@ -179,7 +179,7 @@ class PartWriter:
 
 
 def reads_of(op: ir.Operation) -> KnownReads | None:
-    """An op that reads tensors at known places; `None` of any other."""
+    """An op that reads tensors at known indices; `None` of any other."""
     nest, reads, maps = loop_nest(op), reads_in(op), indexing_maps(op)
     if nest is None or not reads or len(op.operands) != 1 or list(op.regions[0].blocks[0].arguments[0].uses):
         return None
@@ -200,7 +200,7 @@ def reads_of(op: ir.Operation) -> KnownReads | None:
 
 
 def is_inside(found: KnownReads) -> bool:
-    """Tell whether all places lie in what is read."""
+    """Tell whether all indices lie in what is read."""
     for read in reads_in(found.op):
         source, *places = read.operands
         for place, size in zip(places, source.type.shape, strict=True):
