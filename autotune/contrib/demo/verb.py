@@ -51,10 +51,13 @@ def demo(
 
 
 def show_times(console: "Console", result: "TuneResult", found: "Comparison") -> None:
-    """Print what was reached, and what everybody else takes, each by how many times as long."""
+    """Print the winner's time and those of the others, each with its ratio; no number where the core was shared."""
     from autotune.cli.layout import show_sentence
     from autotune.core.console import duration
 
+    if unsteady := found.unsteady or result.unsteady:
+        show_sentence(console, f"{result.payload}: verified; not measurable here and now: {unsteady}")
+        return
     rows = {row.name: row.seconds.estimate for row in found.rows if row.seconds is not None}
     best = rows.pop("best", result.best_seconds)
     share = f", {result.roof_fraction:.0%} of what the multiply-adds of this core allow" if result.roof_fraction else ""

@@ -66,7 +66,7 @@ class GpuRows:
         space = self.space(task, device)
         values = {knob.name: [int(value) for value in knob.values] for knob in space.knobs}
         config = {"rows": nearest(values["rows"], 4), "across": nearest(values["across"], 32), "strided": True}
-        return config if space.broken_law(config) is None else next(space.configs())
+        return config if space.broken_constraint(config) is None else next(space.configs())
 
     def build(self, task: Task, config: Config, device: Device) -> str:
         """The whole transform script of a config."""

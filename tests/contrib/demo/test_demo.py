@@ -7,7 +7,12 @@ import pytest
 from bundle_support import no_care
 
 from autotune.contrib.demo import verb
+from autotune.core.host.machine import Roofs, this_machine
+from autotune.core.stats import Interval
+from autotune.reports.comparison import Comparison, Row
+from autotune.reports.format import out
 from autotune.store.bundle import read_bundle
+from autotune.tuning.result import TuneResult
 
 
 @pytest.fixture
@@ -23,8 +28,9 @@ def shown(autotune, monkeypatch, tmp_path):
 
 def test_it_tells_times_a_loop_and_commands_that_work(shown, autotune, tmp_path):
     assert read_bundle(tmp_path / "d" / "bundle").payload.name == "matmul,m=24,n=32,k=16"
-    assert re.match(r"matmul,m=24,n=32,k=16: [\d.]+ .?s a call", shown)
-    assert re.search(r"^  numpy: .* x as long$", shown, re.M)
+    is_timed = re.match(r"matmul,m=24,n=32,k=16: [\d.]+ .?s a call", shown)
+    assert is_timed or shown.startswith("matmul,m=24,n=32,k=16: verified; not measurable here and now: ")
+    assert bool(is_timed) == bool(re.search(r"^  numpy: .* x as long$", shown, re.M))
     assert "its hot loop, " in shown
     commands = [line.strip() for line in shown.partition("next:")[2].splitlines() if line.strip()]
     assert len(commands) == 3
@@ -36,3 +42,15 @@ def test_it_tells_times_a_loop_and_commands_that_work(shown, autotune, tmp_path)
 def test_it_fits_a_terminal_of_80_columns(shown):
     for line in shown.splitlines():
         assert len(line) <= 80 or "autotune " in line, line
+
+
+@pytest.mark.parametrize("unsteady", ["", "the core was shared"])
+def test_on_a_shared_core_it_shows_no_number_that_cannot_be(unsteady, capsys):
+    machine, roofs = this_machine(), Roofs(1e11, 0.0, 0.0, 0.0, 0.0)
+    row = Row("best", "ok", seconds=Interval(1e-3, 1e-3, 1e-3))
+    found = Comparison("p", machine, roofs, 0.01, (row,), "best", 0, unsteady=unsteady)
+    result = TuneResult("p", machine, roofs, "passes", 0.1, 1e-3, 0.36, {}, None, 0.0, {}, 0, 0.0, 0.0, 0.0, 0.01)
+    verb.show_times(out(), result, found)
+    shown = capsys.readouterr().out
+    assert ("36%" in shown) == (not unsteady)
+    assert ("not measurable here and now" in shown) == bool(unsteady)
