@@ -133,10 +133,15 @@ def measure(only: Only = "", first: First = False) -> None:
             for timed in (False,) if first else (False, True):
                 target = Path(folder) / "found.json"
                 command = [sys.executable, __file__, "one", name, str(target), *(["timed"] if timed else [])]
-                subprocess.run(command, check=True)
+                subprocess.run(command, check=True, env=with_bytecode())
                 took = json.loads(target.read_text())
                 found |= {"warm_seconds": took["cold_seconds"]} if first else took
         keep("torch_backend", name.replace(" ", "_"), {"model": name, **found})
+
+
+def with_bytecode() -> dict[str, str]:
+    """This environment, where Python keeps the bytecode of what it imports, as it does unless it is told otherwise."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def part(folder: Path) -> str:
