@@ -11,7 +11,6 @@ from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import LoopNest
 from autotune.core.plugs.family import Family
-from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
@@ -44,10 +43,6 @@ class Growing(Family):
     def default(self, task: Task, machine: Machine) -> Config:
         """Two vectors, four strands or what there are, two steps."""
         return {"vectors": 2, "strands": min(4, strands_for(task, machine)[-1]), "unroll": 2}
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """It leaves operands as they are."""
-        return Rewrites()
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Find the members of ``%op`` and schedule each, the first that runs last."""

@@ -6,23 +6,21 @@ It covers every structured op of one kind of loop an operand; families that know
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.family import Family
-from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import SUMS
-from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.space import Config, Constraint, Knob
 from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import cut, fitting_vectors, vectors_up_to
-from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.moves import Script
-from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop, pieces, share_outer
+from schedules.shares import outer_loop, pieces
+from schedules.single_op import SingleOp
 
 ROWS = (1, 2, 4)
 MOST_VECTORS = 32  # machine vectors in one tile
 
 
 @dataclass(frozen=True)
-class Vectorize(Family):
+class Vectorize(SingleOp):
     """The family for element-wise ops, row reductions, and whatever no other family covers."""
 
     name: str = "vectorize"
@@ -33,10 +31,15 @@ class Vectorize(Family):
         alone = not task.members and not task.grows and not task.gathers
         return alone and len(task.nest.sizes) > 0 and task.vectorizes
 
-    def space(self, task: Task, machine: Machine) -> Space:
+    def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Rows and vectors of a tile."""
         sizes = task.nest.sizes
         rows = tuple(r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0) or ROWS[:1]
+        return (Knob("rows", rows), Knob("vectors", fitting_vectors(sizes[-1], machine.lanes)))
+
+    def constraints(self, task: Task, machine: Machine) -> tuple[Constraint, ...]:
+        """A tile stays in registers, and rows divide a thread's piece."""
+        sizes = task.nest.sizes
 
         def small(config: Config) -> bool:
             return int(config["rows"]) * int(config["vectors"]) <= MOST_VECTORS
@@ -45,46 +48,29 @@ class Vectorize(Family):
             inner = outer_loop(task.nest, len(sizes) - 1) == len(sizes) - 2
             return not inner or sizes[-2] // pieces(config, "m") % int(config["rows"]) == 0
 
-        small_tile = f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors"
-        shares = knobs_for({"m": outer_counts(task.nest, len(sizes) - 1, machine)})
-        knobs = (Knob("rows", rows), Knob("vectors", fitting_vectors(sizes[-1], machine.lanes)), *function_knobs(task))
-        constraints = (
-            Constraint(small_tile, small),
-            *([Constraint("rows of a tile divide those of a piece", whole)] if shares else []),
-        )
-        return Space((*knobs, *shares), constraints)
+        fits = Constraint(f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors", small)
+        divides = Constraint("rows of a tile divide those of a piece", whole)
+        return (fits, divides) if len(self.counts(task, machine)) > 1 else (fits,)
 
-    def default(self, task: Task, machine: Machine) -> Config:
+    def values(self, task: Task, machine: Machine) -> Config:
         """One row; four vectors, or eight where they are reduced."""
         wanted = 8 if task.nest.iterators[-1] == "reduction" else 4
-        vectors = self.space(task, machine).knobs[1].values
-        shares = outer_default(task.nest, len(task.nest.sizes) - 1, machine)
-        return {"rows": 1, "vectors": vectors_up_to(wanted, vectors), **function_defaults(task), **shares}
+        return {"rows": 1, "vectors": vectors_up_to(wanted, fitting_vectors(task.nest.sizes[-1], machine.lanes))}
 
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Split off what the vectors leave over, then tile and vectorize each part of ``%op``."""
-        space = self.space(task, machine)
-        space.check(config)
-        script = Script(space.knobs, config)
-        choose_functions(script, config, "%op")
-        last = len(task.nest.sizes) - 1
-        op, sizes = share_outer(script, "%op", task.nest, last, config)
-        found = cut(sizes[last], 0, int(config["vectors"]) * machine.lanes, powers_of_two=True)
+    def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
+        """Split off what the vectors leave over, then tile and vectorize each part."""
+        last = len(sizes) - 1
+        found = cut(sizes[last], 0, int(config["vectors"]) * lanes, powers_of_two=True)
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
         multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
         partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.counts
         for piece, part in zip(found, parts, strict=True):
             here, rows = (*sizes[:last], piece.size), int(config["rows"])
-            if partial and (piece.register < piece.size or (multiplies and piece.size >= machine.lanes)):
+            if partial and (piece.register < piece.size or (multiplies and piece.size >= lanes)):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
             else:
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
-        return script.text
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """It leaves operands as they are."""
-        return Rewrites()
 
 
 def reduce_and_vectorize(

@@ -16,7 +16,7 @@ class Family(Protocol):
     """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
 
     Plug-ins register an instance under the entry-point group ``autotune.schedules``. A family inherits from this class,
-    and with it what it leaves as it is: everything behind `rewrites`.
+    and with it what it leaves as it is: `rewrites`, and everything behind it.
     """
 
     @property
@@ -53,8 +53,8 @@ class Family(Protocol):
         ...
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Tell what `build` takes for granted of the op."""
-        ...
+        """Tell what `build` takes for granted of the op: by default nothing, operands are as they are."""
+        return Rewrites()
 
     @property
     def specific(self) -> int:
