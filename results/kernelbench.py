@@ -46,7 +46,9 @@ def measure(
     if folder is None:
         typer.echo("no folder of problems is given, what is recorded stays; pass one", err=True)
         return
-    for number, path in problems(folder, level):
+    if not (there := list(problems(folder, level))):
+        raise typer.BadParameter(f"FOLDER must hold level1/*.py, level2/*.py .., {folder} holds none")
+    for number, path in there:
         name = f"level{number}-{path.stem}"
         known = read(home() / NAME, name)
         left = not known or again in ("all", known["outcome"]) or (times and lacks_times(known))
