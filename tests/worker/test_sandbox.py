@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import pytest
 from test_faults import product
@@ -148,3 +150,11 @@ def test_walls_come_before_the_first_call_of_every_process(worker):
 def test_refused_call_is_an_error_of_who_asked(worker, tmp_path):
     with pytest.raises(PermissionError):
         worker.call(os.mkdir, str(tmp_path / "folder"))
+
+
+def test_both_walls_stand_in_a_process_that_asked_for_nothing_before(tmp_path):
+    (tmp_path / "scratch").touch()
+    code = "from autotune.worker.isolation.sandbox import *; import sys; print(*raise_walls(sys.argv[1], Readable()))"
+    command = [sys.executable, "-c", code, tmp_path / "scratch"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["landlock", "seccomp"], done.stderr

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from autotune.core.host.readable import Readable, readable
-from autotune.worker.isolation.sandbox import available_walls, raise_walls
+from autotune.worker.isolation.sandbox import raise_walls
 
 CPU_SECONDS, MEMORY_BYTES = 120, 8 << 30
 WAIT_NANOSECONDS = 55_000_000_000
@@ -30,7 +30,6 @@ def main(scratch: str, libraries: Sequence[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
-    available_walls()  # finds their libraries, which it could not behind the first of them
     raise_walls(scratch, readable() | Readable(tuple(libraries)))
     source = sys.stdin.buffer
     header = json.loads(read(source, int.from_bytes(read(source, 8), "little")))

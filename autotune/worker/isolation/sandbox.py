@@ -42,6 +42,7 @@ def raise_walls(scratch: str, readable: Readable) -> tuple[Wall, ...]:
     Returns:
         The walls that stand.
     """
+    available_walls()  # finds their libraries, which it could not behind the first of them
     drop_capabilities()
     return walls_that_stand(raise_landlock(scratch, readable), filter_system_calls())
 
