@@ -1,16 +1,20 @@
 """Normalising: each rewrite undoes what importers write, leaves other text as it is, and changes no result."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tuning_support import agrees, contraction_payload, loaded, run, run_tuned
+from tuning_support import agrees, contraction_payload, loaded, product_of, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
+from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.products import share_matrices
+from autotune.compiler.normalise.shapes.reductions import join_reductions
 from autotune.compiler.normalise.shapes.slices import begin_with_earlier, write_inside_borders
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.starts import start_from_constants
@@ -204,6 +208,43 @@ COLLAPSED = """func.func @f(%x: tensor<2x3x8xf32>) -> tensor<6x8xf32> {
   %r = tensor.collapse_shape %y [[0, 1], [2]] : tensor<2x3x8xf32> into tensor<6x8xf32>
   return %r : tensor<6x8xf32>
 }"""
+GATHER = """func.func @f(%places: tensor<7xi64> {autotune.high = 5}, %x: tensor<5x3x6xf32>) -> tensor<7x3x6xf32> {
+  %e = tensor.empty() : tensor<7x3x6xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, a, b) -> (i)>, affine_map<(i, a, b) -> (i, a, b)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%places : tensor<7xi64>) outs(%e : tensor<7x3x6xf32>) {
+  ^bb0(%p: i64, %o: f32):
+    %i = arith.index_cast %p : i64 to index
+    %a = linalg.index 1 : index
+    %b = linalg.index 2 : index
+    %v = tensor.extract %x[%i, %a, %b] : tensor<5x3x6xf32>
+    linalg.yield %v : f32
+  } -> tensor<7x3x6xf32>
+  return %r : tensor<7x3x6xf32>
+}"""
+TWICE = """func.func @f(%x: tensor<4x3x9x5xf32>) -> tensor<9x5xf32> {
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<4x9x5xf32>
+  %z = linalg.fill ins(%low : f32) outs(%e : tensor<4x9x5xf32>) -> tensor<4x9x5xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>,
+                                        affine_map<(a, b, c, d) -> (a, c, d)>],
+                       iterator_types = ["parallel", "reduction", "parallel", "parallel"]}
+    ins(%x : tensor<4x3x9x5xf32>) outs(%z : tensor<4x9x5xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %c = arith.maximumf %v, %o : f32
+    linalg.yield %c : f32
+  } -> tensor<4x9x5xf32>
+  %f = tensor.empty() : tensor<9x5xf32>
+  %y = linalg.fill ins(%low : f32) outs(%f : tensor<9x5xf32>) -> tensor<9x5xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(a, c, d) -> (a, c, d)>, affine_map<(a, c, d) -> (c, d)>],
+                       iterator_types = ["reduction", "parallel", "parallel"]}
+    ins(%m : tensor<4x9x5xf32>) outs(%y : tensor<9x5xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %c = arith.maximumf %v, %o : f32
+    linalg.yield %c : f32
+  } -> tensor<9x5xf32>
+  return %r : tensor<9x5xf32>
+}"""
 CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
@@ -225,6 +266,8 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "pads": (write_inside_borders, PAD, "tensor.pad"),
     "results": (write_results_in_shape, EXPANDED, "expand_shape"),
     "results of fewer dimensions": (write_results_in_shape, COLLAPSED, "tensor.collapse_shape"),
+    "rows of two dimensions": (read_rows_in_one, GATHER, "linalg.index 2"),
+    "reductions of reductions": (join_reductions, TWICE, '"parallel", "reduction"'),
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
     "start of a sum": (
@@ -395,3 +438,17 @@ def test_rows_times_numbers_of_their_own_are_neither_turned_nor_copied_to_anothe
     (task,) = parts.tasks
     assert task.turned is None
     assert "tensor.collapse_shape" not in parts.payload.text
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "role", "count"),
+    [(70, 33, "input", 2), (20, 32, "input", 2), (70, 32, "input", 1), (20, 33, "weight", 1)],
+    ids=["odd sums", "few columns", "in squares", "a weight"],
+)
+def test_a_fresh_operand_is_turned_first_where_its_product_would_turn_it_slowly(n, k, role, count):
+    payload = replace(contraction_payload(18, n, k, b="nk", role_b=role), foreign=True)
+    inputs = payload.make_inputs(0)
+    got, parts = run_tuned(payload, inputs, this_machine())
+    assert len(parts.tasks) == count
+    assert parts.tasks[-1].contraction.transposed_b == (count == 1)
+    agrees(payload, got, [product_of(payload, inputs, b="nk")])

@@ -8,8 +8,10 @@ from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_p
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
+from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.products import drop_one_column, reshape_after_elementwise, share_matrices
+from autotune.compiler.normalise.shapes.reductions import join_reductions
 from autotune.compiler.normalise.shapes.slices import begin_with_earlier, read_elements_of_wholes, write_inside_borders
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.narrow import narrow_floats, read_as_stored
@@ -19,10 +21,12 @@ SIMPLIFY = (
     multiply_powers,
     narrow_floats,
     find_places_apart,
+    join_reductions,
     start_from_constants,
     read_places_before_repeating,
     read_elements_of_wholes,
     read_by_maps,
+    read_rows_in_one,
     make_lines_planes,
     begin_with_earlier,
     turn_channels_last,

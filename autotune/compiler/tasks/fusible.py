@@ -22,6 +22,16 @@ def writes_inside(op: ir.Operation) -> bool:
     return into is not None and into.name == "tensor.extract_slice"
 
 
+def is_reduced_flat(op: ir.Operation, value: ir.Value) -> bool:
+    """Tell whether an op reduces dimensions that were made one of what no other op computes: they are to stay one."""
+    flat = maker(value)
+    if flat is None or flat.name != "tensor.collapse_shape" or value != op.operands[0]:
+        return False
+    source, maps = maker(flat.operands[0]), indexing_maps(op)
+    reduces = bool(maps) and len(maps[-1].results) < maps[-1].n_dims
+    return reduces and (source is None or not source.name.startswith("linalg."))
+
+
 def is_repeated(value: ir.Value) -> bool:
     """Tell whether what is costly to compute would be computed again at every step of a reader's outermost loop.
 

@@ -16,10 +16,11 @@ from autotune.compiler.ir.packs import lower_packs
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
 from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
+from autotune.compiler.normalise.shapes.turned_operands import turn_operands
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy
-from autotune.compiler.tasks.fusible import is_kept, is_repeated, writes_inside
+from autotune.compiler.tasks.fusible import is_kept, is_reduced_flat, is_repeated, writes_inside
 from autotune.compiler.tasks.gathers import gathered, read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
@@ -64,11 +65,13 @@ def partition(payload: Payload) -> Partition:
         if written_by_others:
             write_results_in_shape(module)  # fusing moves what reshapes a result to behind the op that makes it
         function = find_function(module, payload.entry)
+        roles = [argument.role for argument in payload.arguments]
+        if payload.foreign:
+            turn_operands(function, roles)
         tasks: dict[str, Task] = {}
         seen: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         covered: set[ir.Operation] = set()
-        roles = [argument.role for argument in payload.arguments]
         for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
             for unit in (group, *group.alone()):
                 task = make_task(unit, roles)
@@ -97,6 +100,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
         read_places_by_position(op.operation)
         kept = [*op.operation.operands, *op.operation.results] if is_kept(op.operation) else []
         kept += op.operation.operands if writes_inside(op.operation) else []
+        kept += [value for value in op.operation.operands if is_reduced_flat(op.operation, value)]
         kept += [v for v in op.operation.results if is_repeated(v) or any(use.owner.name in RESHAPES for use in v.uses)]
         with ir.InsertionPoint.after(op.operation), op.operation.location:
             for value in dict.fromkeys(kept):

@@ -1,0 +1,91 @@
+"""Gathers of whole rows of several dimensions: rows of one, which are copied in long vectors.
+
+y[i, a, b] = x[place[i], a, b]   ->   Y[i, r] = X[place[i], r], of r = (a, b)
+"""
+
+from mlir import ir
+from mlir.dialects import arith, linalg, tensor
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
+from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.emit import flat, generic, unflat
+
+BODY = {"arith.index_cast", "linalg.index", "tensor.extract", "linalg.yield"}
+
+
+def read_rows_in_one(module: ir.Module) -> None:
+    """Let gathers read the last dimensions of a tensor, where they read them whole, as one; in place."""
+    for op in every_op(module):
+        if op.name != "linalg.generic" or (extract := only_read(op)) is None:
+            continue
+        if (whole := dimensions_read_whole(op, extract)) > 1:
+            rewrite(op, extract, whole)
+
+
+def only_read(op: ir.Operation) -> ir.Operation | None:
+    """The one element that an op's body reads from a tensor and gives as it is; `None` of any other op."""
+    nest = loop_nest(op)
+    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    read = [inner for inner in body if inner.name == "tensor.extract"]
+    if nest is None or nest.reduced or len(op.results) != 1 or len(read) != 1 or {i.name for i in body} - BODY:
+        return None
+    is_plain = indexing_maps(op)[-1] == ir.AffineMap.get_identity(len(nest.sizes))
+    return read[0] if is_plain and body[-1].operands[0] == read[0].results[0] else None
+
+
+def dimensions_read_whole(op: ir.Operation, extract: ir.Operation) -> int:
+    """How many of the last dimensions of what is read are those of what is written, in the same order."""
+    source, *places = extract.operands
+    written, read = op.results[0].type.shape, source.type.shape
+    inputs = {d for amap in indexing_maps(op)[:-1] for d in dimensions(amap)}
+    count, rank = 0, len(written)
+    while count < min(len(places), rank):
+        loop = rank - 1 - count
+        if loop_of(places[-1 - count]) != loop or written[loop] != read[-1 - count] or loop in inputs:
+            break
+        count += 1
+    used = {loop_of(place) for place in places[: len(places) - count]}
+    return count if used.isdisjoint(range(rank - count, rank)) else 0
+
+
+def loop_of(place: ir.Value) -> int | None:
+    """The loop that a place counts; `None` where it is another number."""
+    made_by = maker(place)
+    is_index = made_by is not None and made_by.name == "linalg.index"
+    return int(ir.IntegerAttr(made_by.attributes["dim"]).value) if made_by is not None and is_index else None
+
+
+def rewrite(op: ir.Operation, extract: ir.Operation, whole: int) -> None:
+    """Write an op again with so many of its last loops in one, in place."""
+    source, *places = extract.operands
+    shape, lead = list(op.results[0].type.shape), len(op.results[0].type.shape) - whole
+    groups = [*([d] for d in range(lead)), list(range(lead, lead + whole))]
+    first = len(places) - whole
+    arguments = list(op.regions[0].blocks[0].arguments)
+    *inputs, _ = op.operands
+
+    def read(*elements: ir.Value) -> ir.Value:
+        known = dict(zip(arguments, elements, strict=True))
+        at = [place_again(place, known) for place in places[:first]]
+        return tensor.extract(rows, [*at, linalg.IndexOp(lead).result])
+
+    with ir.InsertionPoint(op), op.location:
+        rows = flat(source, [*([d] for d in range(first)), list(range(first, len(places)))])
+        into = flat(tensor.empty(shape, op.results[0].type.element_type), groups)
+        read_by = [ir.AffineMap.get(lead + 1, 0, list(amap.results)) for amap in indexing_maps(op)[:-1]]
+        maps = [*read_by, ir.AffineMap.get_identity(lead + 1)]
+        result = unflat(generic(inputs, into, maps, ["parallel"] * (lead + 1), read), groups, shape)
+    op.results[0].replace_all_uses_with(result)
+    op.erase()
+
+
+def place_again(place: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+    """A place that a body reads at, in another body; `known` has the elements of that one."""
+    if (loop := loop_of(place)) is not None:
+        return linalg.IndexOp(loop).result
+    made_by = maker(place)
+    if made_by is not None and made_by.name == "arith.index_cast":
+        held = made_by.operands[0]
+        return arith.index_cast(ir.IndexType.get(), known.get(held, held))
+    return known.get(place, place)

@@ -1,0 +1,64 @@
+"""Reductions of reductions: one over all of their dimensions, which is one dimension where these are neighbours.
+
+r[i] = max over j of x[i, j];  m = max over i of r[i]   ->   X = x, flat;  m = max over p of X[p]
+"""
+
+from itertools import groupby
+
+from mlir import ir
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.convolution.channels_last import Body
+from autotune.compiler.normalise.emit import dims, flat, generic, unflat
+from autotune.compiler.normalise.starts import reduced_by
+
+
+def join_reductions(module: ir.Module) -> None:
+    """Let a reduction of what the same operation reduced before read what that reduced, in place."""
+    for op in every_op(module):
+        if op.name != "linalg.generic" or (first := reduced_before(op)) is None:
+            continue
+        x, kept = first.operands[0], kept_of(first, op)
+        groups = [list(run) for _, run in groupby(range(len(x.type.shape)), kept.__contains__)]
+        loops, left = dims(len(groups)), [at for at, group in enumerate(groups) if group[0] in kept]
+        shape = op.results[0].type.shape
+        apart = [[kept.index(d) for d in groups[at]] for at in left]
+        maps = [ir.AffineMap.get_identity(len(groups)), ir.AffineMap.get(len(groups), 0, [loops[at] for at in left])]
+        iterators = ["parallel" if at in left else "reduction" for at in range(len(groups))]
+        with ir.InsertionPoint(op), op.location:
+            into = flat(op.operands[1], apart)
+            result = unflat(generic([flat(x, groups)], into, maps, iterators, Body(op).copy), apart, shape)
+        op.results[0].replace_all_uses_with(result)
+        op.erase()
+        first.erase()
+
+
+def reduced_before(op: ir.Operation) -> ir.Operation | None:
+    """The reduction that made what another reads, for that alone, by the same operation; `None` where none did."""
+    name = reduced_by(op)
+    first = maker(op.operands[0]) if name else None
+    if first is None or first.name != "linalg.generic" or reduced_by(first) != name:
+        return None
+    if len(list(first.results[0].uses)) != 1 or first.operands[0].type.element_type != op.results[0].type.element_type:
+        return None
+    return first if all(map(keeps_order, (first, op))) else None
+
+
+def keeps_order(op: ir.Operation) -> bool:
+    """Tell whether a reduction reads a tensor as it lies, and writes the dimensions that it keeps in their order."""
+    read, written = indexing_maps(op)
+    kept = dimensions(written)
+    return read == ir.AffineMap.get_identity(read.n_dims) and None not in kept and kept == sorted(filter_known(kept))
+
+
+def filter_known(places: list[int | None]) -> list[int]:
+    """The loops among places."""
+    return [place for place in places if place is not None]
+
+
+def kept_of(first: ir.Operation, second: ir.Operation) -> list[int]:
+    """Dimensions of what the first of two reductions reads that are left after the second."""
+    left, again = (filter_known(dimensions(indexing_maps(op)[1])) for op in (first, second))
+    return [left[d] for d in again]

@@ -1,0 +1,51 @@
+"""Operands that products read the wrong way round, turned as a whole first where reading them so costs more.
+
+    C[b, m, n] += A[b, m, k] * B[b, n, k]   ->   T[b, k, n] = B[b, n, k];  C[b, m, n] += A[b, m, k] * T[b, k, n]
+
+A product turns blocks of B itself as it copies them into panels, in squares whose side divides k; of an odd k that is
+element by element, and there are no panels of a narrow B.
+"""
+
+from collections.abc import Sequence
+
+from mlir import ir
+
+from autotune.compiler.ir.extents import open_dimensions
+from autotune.compiler.ir.nests import describe_contraction, indexing_maps, loop_nest, structured_ops
+from autotune.compiler.normalise.emit import permuted
+from autotune.compiler.tasks.weights import weight_behind
+from autotune.core.ops.loop_nest import Contraction
+
+LEAST_ROWS = 16  # that share what is turned
+NARROW, SIDE = 64, 4  # columns of a B without panels; side of a square that is turned in registers
+
+
+def turn_operands(function: ir.OpView, roles: Sequence[str]) -> None:
+    """Turn every fresh B that its product would turn slowly, in place.
+
+    Args:
+        function: Entry function of a payload.
+        roles: Role of each of its arguments.
+    """
+    for view, _ in list(structured_ops(function.regions[0].blocks[0])):
+        op = view.operation
+        nest = loop_nest(op)
+        contraction = describe_contraction(op, nest) if nest is not None else None
+        if contraction is None or not is_turned_slowly(contraction):
+            continue
+        b = op.operands[1]
+        if open_dimensions(b) or weight_behind(b, roles) is not None:
+            continue
+        rank = len(b.type.shape)
+        with ir.InsertionPoint(op), op.location:
+            op.operands[1] = permuted(b, [*range(rank - 2), rank - 1, rank - 2])
+        maps = indexing_maps(op)
+        *lead, n, k = maps[1].results
+        maps[1] = ir.AffineMap.get(maps[1].n_dims, 0, [*lead, k, n])
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+
+
+def is_turned_slowly(c: Contraction) -> bool:
+    """Tell whether a product had better read its B turned beforehand."""
+    is_f32 = c.dtype == "f32" and not c.stored_b
+    return is_f32 and c.transposed_b and c.m >= LEAST_ROWS and c.n > 1 and (c.k % SIDE > 0 or c.n < NARROW)
