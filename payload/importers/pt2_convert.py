@@ -29,6 +29,7 @@ from payload.importers.pt2_division import compare_with_real, divide, is_equal, 
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_origins import drop_settings, name_places
+from payload.importers.pt2_phases import write_phases
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_sizes import at_sizes
 from payload.importers.pt2_softmax import write_guards
@@ -78,6 +79,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: computing what it gives, by the program as it was exported")
     check_program(exported, [data[0][node.name] for node in inputs], results[0], weights)
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
+    write_phases(graph, weights)
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
     said = {argument.name: argument for argument in given}
     said |= {name: weight_argument(name, weights[name]) for name in names if name not in said}

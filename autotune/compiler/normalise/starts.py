@@ -66,7 +66,9 @@ def reduced_by(op: ir.Operation) -> str:
         return ""
     name = body[0].name if set(body[0].operands) == set(block.arguments) else ""
     reduces = indexing_maps(op)[0] != indexing_maps(op)[1] and body[1].operands[0] == body[0].results[0]
-    return name if reduces and NEUTRAL.get(name) == ir.FloatAttr(start.attributes["value"]).value else ""
+    if not reduces or name not in NEUTRAL:
+        return ""
+    return name if NEUTRAL[name] == ir.FloatAttr(start.attributes["value"]).value else ""
 
 
 def start_like(reduction: ir.Operation, number: ir.Value) -> ir.Value:

@@ -1,0 +1,115 @@
+"""Transposed convolutions of exported programs, written as dense ones, as `payload.importers.onnx_phases` does."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.phases import Phases, arranged, phases_of
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+TRANSPOSED = 6  # its place among the arguments of a convolution
+
+
+def write_phases(graph: "Graph", weights: dict[str, Array]) -> None:
+    """Write transposed convolutions by weights as dense ones, in place; weights that nobody reads then are given up.
+
+    Args:
+        graph: Graph of a program, whose sizes are fixed.
+        weights: Arrays of placeholders that are weights, by name.
+    """
+    for node in list(graph.nodes):
+        if "aten.convolution.default" in str(node.target) and node.args[TRANSPOSED]:
+            write_dense(graph, node, weights)
+    for node in list(graph.nodes):
+        if node.op == "placeholder" and not node.users and node.name in weights:
+            graph.erase_node(node)
+            del weights[node.name]
+
+
+def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None:
+    """Write one as a dense convolution, where that may be."""
+    x, kernel, bias, strides, pads, dilations, _, added, groups = node.args
+    held = weights.get(kernel.name)
+    if held is None or held.dtype != np.float32 or set(dilations) != {1} or (bias and bias.name not in weights):
+        return
+    rank, given = held.ndim - 2, list(x.meta["val"].shape)[2:]
+    steps, cut, more = (list(each) * (rank // len(each)) for each in (strides, pads, added))
+    found = [phases_of(given[d], held.shape[2 + d], steps[d], (cut[d], cut[d]), more[d]) for d in range(rank)]
+    axes = [each for each in found if each is not None]
+    if len(axes) < rank:
+        return
+    writer = ProgramWriter(graph, node)
+    inputs = [writer.weight(f"{kernel.name}_phases", arranged(held, axes, groups), weights), bias]
+    phases = prod(axis.stride for axis in axes)
+    if bias is not None and phases > 1:
+        inputs[1] = writer.weight(f"{bias.name}_phases", np.repeat(weights[bias.name], phases), weights)
+    result = spread(writer, x, inputs, axes, groups)
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
+
+
+class ProgramWriter:
+    """Writes nodes before another, in whose place they compute.
+
+    Args:
+        graph: Graph that nodes are added to.
+        node: Node that is replaced; new ones have its origin.
+    """
+
+    def __init__(self, graph: "Graph", node: "Node") -> None:
+        self._graph, self._node = graph, node
+
+    def add(self, op: Any, shape: Sequence[int], *arguments: object) -> "Node":  # noqa: ANN401 - an op of PyTorch
+        """A call of an op, which gives a tensor of a shape."""
+        with self._graph.inserting_before(self._node):
+            return self._described(self._graph.call_function(op, arguments), shape)
+
+    def weight(self, name: str, array: Array, weights: dict[str, Array]) -> "Node":
+        """A placeholder for an array, which is added to the weights."""
+        last = [each for each in self._graph.nodes if each.op == "placeholder"][-1]
+        with self._graph.inserting_after(last):
+            node = self._graph.placeholder(name)
+        weights[node.name] = array
+        return self._described(node, array.shape)
+
+    def _described(self, node: "Node", shape: Sequence[int]) -> "Node":
+        node.meta = {name: value for name, value in self._node.meta.items() if name != "tensor_meta"}
+        node.meta["val"] = self._node.meta["val"].new_empty(list(shape))
+        return node
+
+
+def spread(
+    writer: ProgramWriter, x: "Node", inputs: Sequence["Node | None"], axes: Sequence[Phases], groups: int
+) -> "Node":
+    """A dense convolution, whose channels are then spread over the places of a group, and what is too much cut off."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    aten, rank, strides = torch.ops.aten, len(axes), [axis.stride for axis in axes]
+    n, channels, *given = x.meta["val"].shape
+    kernel = inputs[0]
+    filters = kernel.meta["val"].shape[0] if kernel is not None else 0
+    made, places = filters // prod(strides), [axis.groups for axis in axes]
+    around = [size for axis in reversed(axes) for size in axis.pads]
+    wide = [size + sum(axis.pads) for size, axis in zip(given, axes, strict=True)]
+    padded = writer.add(aten.constant_pad_nd.default, [n, channels, *wide], x, around, 0.0) if any(around) else x
+    ones = [1] * rank
+    steps = (ones, [0] * rank, ones, False, [0] * rank, groups)
+    result = writer.add(aten.convolution.default, [n, filters, *places], padded, *inputs, *steps)
+    if prod(strides) > 1:
+        apart = [n, made, *strides, *places]
+        order = [0, 1, *(2 + d + of_group for d in range(rank) for of_group in (rank, 0))]
+        result = writer.add(aten.view.default, apart, result, apart)
+        result = writer.add(aten.permute.default, [apart[d] for d in order], result, order)
+        places = [axis.groups * axis.stride for axis in axes]
+        result = writer.add(aten.reshape.default, [n, made, *places], result, [n, made, *places])
+    for d, axis in enumerate(axes):
+        if places[d] != axis.size:
+            places[d] = axis.size
+            bounds = (2 + d, axis.skipped, axis.skipped + axis.size)
+            result = writer.add(aten.slice.Tensor, [n, made, *places], result, *bounds)
+    return result
