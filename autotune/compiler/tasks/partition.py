@@ -16,7 +16,6 @@ from autotune.compiler.ir.packs import lower_packs
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
 from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
-from autotune.compiler.normalise.shapes.turned_operands import turn_operands
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy
@@ -26,6 +25,7 @@ from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.outline import EXTENT, outline, start_value
 from autotune.compiler.tasks.softmax import find_plan
 from autotune.compiler.tasks.stencils import periods_of
+from autotune.compiler.tasks.turned_operands import turn_operands
 from autotune.compiler.tasks.uncovered import uncovered_ops
 from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
