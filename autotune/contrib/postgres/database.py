@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy
 from optuna.exceptions import DuplicatedStudyError
@@ -21,10 +21,6 @@ from autotune.store.header import HEADER, check_header
 from autotune.store.locks import Locks, place
 from autotune.store.log import LogEntry
 from autotune.store.room import Pause
-from autotune.store.server import Servers
-
-if TYPE_CHECKING:
-    from autotune.reports.overview import Overview
 
 T = TypeVar("T")
 BATCH = 500  # trials of one transaction of a copy
@@ -196,13 +192,3 @@ def storage_of(server: Server, *, create: bool) -> RDBStorage:
     url = server.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     options = {"poolclass": NullPool, "connect_args": libpq_options(server.url)}
     return RDBStorage(url, options, skip_table_creation=not create)
-
-
-def overview_of(location: str, payload: str | None, top: int) -> "Overview":
-    """The overview of a store; imports what reports need."""
-    from autotune.contrib.postgres.overview import overview
-
-    return overview(location, payload, top)
-
-
-SERVERS = Servers(open_postgres, overview_of)
