@@ -76,18 +76,18 @@ class Steps:
     """A plan of so many steps, the last of which rounds nothing; counts what is measured."""
 
     def __init__(self, steps, enough):
-        self.places, self.steps, self.enough, self.measured = [0], steps, enough, []
+        self.positions, self.steps, self.enough, self.measured = [0], steps, enough, []
 
     @property
     def is_rounded(self):
-        return self.places[0] < self.steps
+        return self.positions[0] < self.steps
 
     def step_back(self):
-        self.places[0] += 1
+        self.positions[0] += 1
 
     def measure(self):
-        self.measured.append(self.places[0])
-        return Spent(0.1, self.places[0]) if self.places[0] >= self.enough else None
+        self.measured.append(self.positions[0])
+        return Spent(0.1, self.positions[0]) if self.positions[0] >= self.enough else None
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 18])
@@ -95,7 +95,7 @@ def test_no_more_steps_are_taken_than_must_be_and_few_are_measured(steps):
     for enough in range(steps + 1):
         plan = Steps(steps, enough)
         spent = fewest_steps(plan, plan.measure)
-        assert plan.places == [enough]
+        assert plan.positions == [enough]
         assert spent == (Spent(0.1, enough) if enough < steps else None)
         assert len(set(plan.measured)) == len(plan.measured) <= 2 * (enough + 1).bit_length() + 1
 
