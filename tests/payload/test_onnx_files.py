@@ -8,6 +8,7 @@ import pytest
 from model_zoo import FLOAT, helper, numpy_helper, save
 
 from autotune.core.errors import PayloadError
+from autotune.core.plugs.imported import Importer
 from autotune.worker.loading.imports import folder_of
 from autotune.worker.loading.reading import open_payload
 from payload.comparators.onnxruntime import OrtModel
@@ -67,6 +68,22 @@ def test_every_tensor_of_a_model_may_lie_in_a_file(tmp_path):
         after = folder_of(str(tmp_path / "model.onnx"))
         assert before != after
         before = after
+
+
+def test_a_model_is_imported_anew_by_an_importer_whose_code_changed(tmp_path, monkeypatch):
+    (tmp_path / "model.toy").touch()
+    package = tmp_path / "toys"
+    package.mkdir()
+    for name in ("__init__", "reading"):
+        (package / f"{name}.py").write_text("def read(path, folder, sizes): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from toys import read
+
+    monkeypatch.setattr("autotune.worker.loading.imports.importer_of", lambda spec: Importer(read))
+    before = folder_of(str(tmp_path / "model.toy"))
+    assert folder_of(str(tmp_path / "model.toy")) == before
+    (package / "reading.py").write_text("def read(path, folder, sizes): write(folder)\n")
+    assert folder_of(str(tmp_path / "model.toy")) != before
 
 
 @pytest.mark.parametrize("location", ["/etc/hostname", "../secret.bin", "sub/../../secret.bin", "link.bin", "gone.bin"])

@@ -12,9 +12,7 @@ from autotune.contrib.torch_backend.kept import Kept, read_kept
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion
 from autotune.core.host.machine import this_machine
-from autotune.registry import DISTRIBUTION
-
-GENERATION = 1  # of what a region becomes
+from autotune.registry import DISTRIBUTION, importer_of
 
 
 def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int) -> str:
@@ -23,7 +21,7 @@ def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int)
     digest = hashlib.sha256()
     versions = [f"{name} {version_of(name)}" for name in (DISTRIBUTION, "torch", "torch-mlir")]
     facts = [machine.fingerprint, machine.pages, compiler_version(), compilation(threads), *versions]
-    for part in (str(GENERATION), region.text(), *facts):
+    for part in (importer_of("region.pt2").source_hash, region.text(), *facts):
         digest.update(f"{len(part)}\0{part}".encode())
     for constant in constants:
         digest.update(repr((constant.dtype, tuple(constant.shape))).encode())

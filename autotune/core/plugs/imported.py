@@ -1,6 +1,7 @@
 """Imported models: what the files of a folder are called, and what ``payload.json`` says of the model's arguments."""
 
 import hashlib
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,16 @@ class Importer:
 
     read: Callable[[Path, Path, Mapping[str, int]], None]
     files: Callable[[Path], Sequence[Path]] = no_others
+
+    @property
+    def source_hash(self) -> str:
+        """Hex sha256 of the sources of the importer's package, or of its module: what it writes changes with them."""
+        module = inspect.getmodule(self.read)
+        if module is None or module.__file__ is None:
+            return ""
+        file = Path(module.__file__)
+        sources = sorted(file.parent.glob("*.py")) if module.__package__ else [file]
+        return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 def hash_model(path: Path, others: Sequence[Path]) -> str:

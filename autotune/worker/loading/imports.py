@@ -1,4 +1,4 @@
-"""Imports: the folders of models' files that were imported on the way, one for each file and its sizes.
+"""Imports: the folders of models' files that were imported on the way, one for a file, its sizes, and an importer.
 
 model.onnx --importer, a process of its own--> folder: text, weights, recorded results --reading--> Payload
 """
@@ -12,8 +12,6 @@ from autotune.core.errors import PayloadError
 from autotune.core.plugs.imported import DESCRIPTION, hash_model
 from autotune.registry import import_file, importer_of
 from autotune.worker.loading.paths import cache
-
-GENERATION = 5  # of what importers write: 1 took ops for those of any domain, 2 dropped guards, 4 NaNs of quotients
 
 
 def import_once(spec: str) -> Path:
@@ -63,10 +61,11 @@ def folder_of(spec: str) -> Path:
     if not os.path.isfile(path):
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
     try:
-        digest = hash_model(path, importer_of(spec).files(path))
+        importer = importer_of(spec)
+        parts = importer.source_hash, hash_model(path, importer.files(path)), spec.partition(",")[2]
     except OSError as error:
         raise PayloadError(f"a model must be a readable file, {path} is not: {error.strerror}") from error
-    key = hashlib.sha256("\0".join((str(GENERATION), digest, spec.partition(",")[2])).encode()).hexdigest()
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return imports() / f"{path.stem}-{key[:16]}"
 
 
