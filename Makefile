@@ -5,7 +5,7 @@
 # make regress  check nano's recorded bundle: slower, or wrong?
 # make figures  record the bundles and figures again (two hours); make docs  write them into docs/results.md and the README,
 #               the commands into docs/
-# make mutations  break a thousand schedules (the tests break 60): none may be accepted with a wrong result; and a million
+# make mutations  break a thousand schedules (the tests break 50): none may be accepted with a wrong result; and a million
 #               answers of processes (the tests 10,000): none may be anything but data
 # make notebooks  run the notebooks and save them with what they show; make site  build the documentation into build/site
 # Each target makes .venv and installs what it needs and no more: with uv where there is one, else (or with UV=) with pip.

@@ -32,7 +32,7 @@ SHOWN = (
     "make",
 )  # for people who have this repository, a machine, a package
 
-MOST_TRIALS = 6
+MOST_TRIALS = 4
 TRIALS = re.compile(r"(?<=trials[ =])\d+")
 
 SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal --bundle mine.bundle\n"

@@ -13,7 +13,7 @@ from autotune.core.host.machine import this_machine
 from autotune.worker.worker import Worker
 
 SECONDS = 20.0
-MUTATIONS = int(os.environ.get("MUTATIONS", "60"))  # `make mutations` draws more
+MUTATIONS = int(os.environ.get("MUTATIONS", "50"))  # `make mutations` draws more
 OUTCOMES: Counter[str] = Counter()
 
 

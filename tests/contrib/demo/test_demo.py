@@ -15,18 +15,13 @@ from autotune.store.bundle import read_bundle
 from autotune.tuning.result import TuneResult
 
 
-@pytest.fixture
-def shown(autotune, monkeypatch, tmp_path):
+def test_it_tells_times_a_loop_and_commands_that_work(autotune, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(verb, "KERNEL", "matmul,m=24,n=32,k=16")
     monkeypatch.setattr(verb, "TRIALS", 2)
     with no_care():
-        code, out, _ = autotune("demo", "--output", "d")
+        code, shown, _ = autotune("demo", "--output", "d")
     assert code == 0
-    return out
-
-
-def test_it_tells_times_a_loop_and_commands_that_work(shown, autotune, tmp_path):
     assert read_bundle(tmp_path / "d" / "bundle").payload.name == "matmul,m=24,n=32,k=16"
     is_timed = re.match(r"matmul,m=24,n=32,k=16: [\d.]+ .?s a call", shown)
     assert is_timed or shown.startswith("matmul,m=24,n=32,k=16: verified; not measurable here and now: ")
@@ -37,9 +32,6 @@ def test_it_tells_times_a_loop_and_commands_that_work(shown, autotune, tmp_path)
     for command in commands[:2]:
         assert autotune(*shlex.split(command)[1:])[0] == 0
     assert (tmp_path / "report.html").is_file()
-
-
-def test_it_fits_a_terminal_of_80_columns(shown):
     for line in shown.splitlines():
         assert len(line) <= 80 or "autotune " in line, line
 

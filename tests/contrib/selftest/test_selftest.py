@@ -89,7 +89,7 @@ def test_crashes_leak_nothing(cold_keepers):
 
 
 def test_tuner_killed_at_random_moments_loses_nothing_and_repeats_nothing(short_lives):
-    lost, again = check_kills(Amounts(kills=12))
+    lost, again = check_kills(Amounts(kills=8))
     assert (lost.value, again.value, lost.holds, again.holds) == (0, 0, True, True)
     assert not lost.detail.endswith(", 0 trials finished")
 
@@ -103,7 +103,7 @@ def test_isolation_is_compared_over_the_same_trials(worker):
 @pytest.mark.usefixtures("quickly")
 def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    few = Amounts(crashes=2, trials=2, kills=2, pairs=1, sweeps=1, sweep_trials=2, checks=0)
+    few = Amounts(crashes=2, trials=2, kills=1, pairs=1, sweeps=1, sweep_trials=2, checks=0)
     monkeypatch.setattr(promises, "FULL", few)
     code, out, said = autotune("doctor", "--self", "--json")
     found = json.loads(out)
@@ -128,7 +128,7 @@ def test_command_prints_every_promise_and_keeps_its_report(autotune, tmp_path, m
 def test_quick_command_prints_a_table_and_keeps_nothing(autotune, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        promises, "QUICK", Amounts(crashes=1, trials=1, kills=2, pairs=1, sweeps=1, sweep_trials=1, checks=0)
+        promises, "QUICK", Amounts(crashes=1, trials=1, kills=1, pairs=1, sweeps=1, sweep_trials=1, checks=0)
     )
     code, out, _ = autotune("doctor", "--self", "--quick")
     assert code == int("BROKEN" in out)
