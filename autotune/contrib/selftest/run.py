@@ -2,6 +2,7 @@
 
 import os
 import random
+import select
 import signal
 import statistics
 import tempfile
@@ -48,6 +49,9 @@ SLOWER = 1.05
 QUIET_EFFORT = Effort(samples=60, seconds=6.0, sample_seconds=0.003)
 NEAR = 1.25  # trials that took longer, over the best, are not measured again
 LIVES = 5  # of tuners on one store; the next five get a new one
+WAIT_FOR_FIRST = (
+    30.0  # seconds; half of the tuners are killed after the trial that they finish first, the others at any moment
+)
 LONGEST_LIVES = ((Direct, 3.0), (Instant, 1.0))  # seconds until a tuner is killed, by how it evaluates
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -118,7 +122,8 @@ def check_kills(amounts: Amounts) -> list[Figure]:
             evaluator, longest = LONGEST_LIVES[number % len(LONGEST_LIVES)]
             path = Path(folder) / f"{evaluator.__name__}{number // (LIVES * len(LONGEST_LIVES))}"
             work = partial(tune_for_ever, path, task, machine, evaluator())
-            told = keys_told_before_death(work, dice.uniform(0.0, longest))
+            wait = WAIT_FOR_FIRST if number // len(LONGEST_LIVES) % 2 else 0.0
+            told = keys_told_before_death(work, dice.uniform(0.0, longest), wait)
             with Store.open(path) as store:
                 keys = Counter(trial.key for sweep in store.sweeps() for trial in sweep.recorded)
             lost |= told - set(keys)
@@ -143,8 +148,8 @@ def tune_for_ever(
                 tell(stepped[0].key)
 
 
-def keys_told_before_death(work: Callable[[Callable[[str], object]], None], seconds: float) -> set[str]:
-    """Let a forked process work, and kill it after a while; the lines it told."""
+def keys_told_before_death(work: Callable[[Callable[[str], object]], None], seconds: float, wait: float) -> set[str]:
+    """Kill a forked process some seconds after its first line, which is awaited for `wait` seconds; its lines."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -152,6 +157,7 @@ def keys_told_before_death(work: Callable[[Callable[[str], object]], None], seco
             work(lambda key: pipe.write(f"{key}\n".encode()))
         os._exit(0)
     os.close(write)
+    select.select([read], [], [], wait)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
