@@ -56,8 +56,8 @@ def corpus(monkeypatch):
 
 @pytest.mark.parametrize("name", emulated(*TARGETS))
 def test_kernels_are_right_on_every_machine(name, corpus, worker):
-    """A quarter of the corpus on each, another quarter on the next; all on all is `results/targets.py measure`."""
-    for spec in corpus[list(TARGETS).index(name) % 4 :: 4]:
+    """A sixth of the corpus on each, another sixth on the next; all on all is `results/targets.py measure`."""
+    for spec in corpus[list(TARGETS).index(name) % 6 :: 6]:
         check = verify_emulated(compile_default(open_payload(spec), TARGETS[name], worker), worker)
         assert check.is_right, f"{spec}: {check.diagnostic}"
         assert check.max_error < 1e-4
@@ -208,9 +208,8 @@ def test_doctor_writes_a_machine_that_compiles(tmp_path, autotune):
 
 
 def test_list_shows_targets(autotune):
-    code, out, _ = autotune("list")
+    code, out, _ = autotune("list", "targets")
     assert code == 0
-    assert "targets:" in out
     assert all(name in out for name in TARGETS)
 
 
