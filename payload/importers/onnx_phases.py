@@ -1,10 +1,10 @@
-"""Transposed convolutions of ONNX models, written as dense ones: one for every phase of the stride, all in one.
+"""Transposed convolutions of ONNX models, written as dense ones: one for the phases of the stride, all in one.
 
     y[s q + r] = sum over j of x[q - j] w[s j + r]   ->   a convolution by s channels a channel, spread over places
 
 torch-mlir puts zeros between the places of what is read and turns the kernel around in every call; here nothing is
-multiplied by a zero but where the stride does not divide the kernel, and kernels, which must be weights, lie as they
-are read.
+multiplied by a zero, and kernels, which must be weights, lie as they are read. Where the stride does not divide the
+kernel, each phase is a convolution of its own.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import numpy as np
 from autotune.core.payload import Array
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
 from payload.importers.onnx_weighted import rewrite_weighted
-from payload.importers.phases import Phases, arranged, phases_of
+from payload.importers.phases import Dense, Phases, dense_convolutions, phases_of, spread_order
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -53,41 +53,41 @@ def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weig
     axes = [each for each in found if each is not None]
     if len(axes) < rank:
         return False
-    write_spread(writer, node, [n, *given], arranged(kernel, axes, group), bias, axes)
+    write_spread(writer, node, n, dense_convolutions(kernel, axes, group), bias, axes)
     return True
 
 
 def write_spread(  # noqa: PLR0917 - each is of another kind
-    writer: NodeWriter,
-    node: "NodeProto",
-    given: Sequence[int],
-    kernel: Array,
-    bias: Array | None,
-    axes: Sequence[Phases],
+    writer: NodeWriter, node: "NodeProto", n: int, parts: Sequence[Dense], bias: Array | None, axes: Sequence[Phases]
 ) -> None:
-    """A dense convolution, whose channels are then spread over the places of a group, and what is too much cut off."""
-    rank, phases = len(axes), prod(axis.stride for axis in axes)
-    made = kernel.shape[0] // phases
-    inputs = [node.input[0], writer.constant(kernel)]
-    if bias is not None:
-        inputs.append(writer.constant(np.repeat(bias, phases)))
-    around = [axis.pads[side] for side in (0, 1) for axis in axes]
+    """Dense convolutions, whose channels are then spread over the places of a group, and what is too much cut off."""
+    rank, strides, groups = len(axes), [axis.stride for axis in axes], [axis.groups for axis in axes]
     is_whole = all(axis.skipped == 0 and axis.groups * axis.stride == axis.size for axis in axes)
     into = node.output[0]
-    dense = writer.add(
-        "Conv",
-        *inputs,
-        into=into if phases == 1 and is_whole else "",
-        kernel_shape=list(kernel.shape[2:]),
-        pads=around,
-        group=of(node, "group", 1),
-    )
-    if phases > 1:
-        apart = writer.reshape(dense, given[0], made, *(axis.stride for axis in axes), *(axis.groups for axis in axes))
-        order = [0, 1, *(2 + d + of_group for d in range(rank) for of_group in (rank, 0))]
-        turned = writer.add("Transpose", apart, perm=order)
+    dense = []
+    for part in parts:
+        inputs = [node.input[0], writer.constant(part.kernel)]
+        if bias is not None:
+            inputs.append(writer.constant(np.repeat(bias, part.phases)))
+        dense.append(
+            writer.add(
+                "Conv",
+                *inputs,
+                into=into if is_whole and prod(strides) == 1 else "",
+                kernel_shape=list(part.kernel.shape[2:]),
+                pads=[pads[side] for side in (0, 1) for pads in part.pads],
+                group=of(node, "group", 1),
+            )
+        )
+    whole = dense[0]
+    if prod(strides) > 1:
+        made = parts[0].kernel.shape[0] // parts[0].phases
+        is_joined = len(dense) > 1
+        joined = writer.add("Concat", *dense, axis=1) if is_joined else whole
+        apart = writer.reshape(joined, n, *(*strides, made) if is_joined else (made, *strides), *groups)
+        turned = writer.add("Transpose", apart, perm=spread_order(rank, is_joined=is_joined))
         sizes = [axis.groups * axis.stride for axis in axes]
-        dense = writer.reshape(turned, given[0], made, *sizes, into=into if is_whole else "")
+        whole = writer.reshape(turned, n, made, *sizes, into=into if is_whole else "")
     if not is_whole:
         bounds = [[axis.skipped for axis in axes], [axis.skipped + axis.size for axis in axes], range(2, 2 + rank)]
-        writer.add("Slice", dense, *(writer.numbers(*each) for each in bounds), into=into)
+        writer.add("Slice", whole, *(writer.numbers(*each) for each in bounds), into=into)

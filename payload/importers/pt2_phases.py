@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.phases import Phases, arranged, phases_of
+from payload.importers.phases import Phases, dense_convolutions, phases_of, spread_order
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -43,13 +43,17 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
     axes = [each for each in found if each is not None]
     if len(axes) < rank:
         return
-    writer = ProgramWriter(graph, node)
-    inputs = [writer.weight(f"{kernel.name}_phases", arranged(held, axes, groups), weights), bias]
-    phases = prod(axis.stride for axis in axes)
-    if bias is not None and phases > 1:
-        inputs[1] = writer.weight(f"{bias.name}_phases", np.repeat(weights[bias.name], phases), weights)
-    result = spread(writer, x, inputs, axes, groups)
-    node.replace_all_uses_with(result)
+    writer, dense = ProgramWriter(graph, node), []
+    parts = dense_convolutions(held, axes, groups)
+    places = [axis.groups for axis in axes]
+    for number, part in enumerate(parts):
+        added_bias = bias
+        if bias is not None and part.phases > 1:
+            repeated = np.repeat(weights[bias.name], part.phases)
+            added_bias = writer.weight(f"{bias.name}_phases", repeated, weights)
+        filters = writer.weight(f"{kernel.name}_phases{number}", part.kernel, weights)
+        dense.append(convolution(writer, x, (filters, added_bias), part.pads, places, groups))
+    node.replace_all_uses_with(spread(writer, dense, axes))
     graph.erase_node(node)
 
 
@@ -83,33 +87,49 @@ class ProgramWriter:
         return node
 
 
-def spread(
-    writer: ProgramWriter, x: "Node", inputs: Sequence["Node | None"], axes: Sequence[Phases], groups: int
+def convolution(  # noqa: PLR0917 - each is of another kind
+    writer: ProgramWriter,
+    x: "Node",
+    inputs: "tuple[Node, Node | None]",
+    pads: Sequence[tuple[int, int]],
+    places: list[int],
+    groups: int,
 ) -> "Node":
-    """A dense convolution, whose channels are then spread over the places of a group, and what is too much cut off."""
+    """A dense convolution with steps of one."""
     import torch  # noqa: PLC0415 - comes with an extra
 
-    aten, rank, strides = torch.ops.aten, len(axes), [axis.stride for axis in axes]
+    aten, rank = torch.ops.aten, len(places)
     n, channels, *given = x.meta["val"].shape
-    kernel = inputs[0]
-    filters = kernel.meta["val"].shape[0] if kernel is not None else 0
-    made, places = filters // prod(strides), [axis.groups for axis in axes]
-    around = [size for axis in reversed(axes) for size in axis.pads]
-    wide = [size + sum(axis.pads) for size, axis in zip(given, axes, strict=True)]
+    around = [size for each in reversed(pads) for size in each]
+    wide = [size + sum(each) for size, each in zip(given, pads, strict=True)]
     padded = writer.add(aten.constant_pad_nd.default, [n, channels, *wide], x, around, 0.0) if any(around) else x
     ones = [1] * rank
     steps = (ones, [0] * rank, ones, False, [0] * rank, groups)
-    result = writer.add(aten.convolution.default, [n, filters, *places], padded, *inputs, *steps)
+    filters = inputs[0].meta["val"].shape[0]
+    return writer.add(aten.convolution.default, [n, filters, *places], padded, *inputs, *steps)
+
+
+def spread(writer: ProgramWriter, dense: "list[Node]", axes: Sequence[Phases]) -> "Node":
+    """The channels of dense convolutions spread over the places of a group, and what is too much cut off."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    aten, rank, strides = torch.ops.aten, len(axes), [axis.stride for axis in axes]
+    is_joined, result = len(dense) > 1, dense[0]
+    n, channels, *places = result.meta["val"].shape
     if prod(strides) > 1:
-        apart = [n, made, *strides, *places]
-        order = [0, 1, *(2 + d + of_group for d in range(rank) for of_group in (rank, 0))]
+        made = channels if is_joined else channels // prod(strides)
+        if is_joined:
+            result = writer.add(aten.cat.default, [n, channels * len(dense), *places], dense, 1)
+        apart = [n, *((*strides, made) if is_joined else (made, *strides)), *places]
+        order = spread_order(rank, is_joined=is_joined)
         result = writer.add(aten.view.default, apart, result, apart)
         result = writer.add(aten.permute.default, [apart[d] for d in order], result, order)
         places = [axis.groups * axis.stride for axis in axes]
+        channels = made
         result = writer.add(aten.reshape.default, [n, made, *places], result, [n, made, *places])
     for d, axis in enumerate(axes):
         if places[d] != axis.size:
             places[d] = axis.size
             bounds = (2 + d, axis.skipped, axis.skipped + axis.size)
-            result = writer.add(aten.slice.Tensor, [n, made, *places], result, *bounds)
+            result = writer.add(aten.slice.Tensor, [n, channels, *places], result, *bounds)
     return result

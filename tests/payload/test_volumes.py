@@ -22,6 +22,7 @@ def test_planes_give_what_volumes_do(kernel, strides, dilation, pads, groups):
     group, channels, biased = groups
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, group * channels, 5, 6, 7)).astype(np.float32)
+    x.flat[[0, x.size // 2]] = np.nan, np.inf
     weights = {"w": rng.standard_normal((4, channels, *kernel)).astype(np.float32)}
     if biased:
         weights["b"] = rng.standard_normal(4).astype(np.float32)
