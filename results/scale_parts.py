@@ -16,6 +16,7 @@ from fleet import Parts
 from own_cluster import COMMAND, processes
 from own_postgres import own_postgres
 
+from autotune.contrib.cluster.slot import SlotRequest
 from autotune.contrib.spaces.rerun import Ground
 from autotune.core.evaluator import Job
 from autotune.core.scripts.assembly import write_step
@@ -25,7 +26,6 @@ from autotune.store.recording import Recording
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.samplers.search import Search
 from autotune.tuning.stages.task_search import SEARCH_EFFORT
-from autotune.worker.remote.slot import SlotRequest
 
 TRIALS, SHARE = 60, 0.95  # of a search; the best that is looked for: this share of the speed of the best
 MESSAGES, ALONE = 400, 40  # that are carried at once, and one by one

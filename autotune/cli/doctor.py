@@ -1,7 +1,6 @@
 """`autotune doctor`: what this machine can do."""
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,6 @@ from autotune.store.places import home
 if TYPE_CHECKING:
     from autotune.core.host.machine import Roofs
     from autotune.worker.doctor import Diagnosis
-    from autotune.worker.remote.cluster_doctor import MemberDiagnosis
 
 F32_ROOFS = ("flops", "dram_bytes", "l2_bytes")  # rates that every machine has
 
@@ -24,25 +22,15 @@ def doctor(
         typer.Option("--noise", help="Measure noise for a minute, and keep the floor for `tune`."),
     ] = False,
     threads: Threads = 1,
-    cluster: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="List the machines of a cluster: tcp://HOST:8786, a scheduler file.")
-    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure this machine's roofs and noise, say what is missing and what to change. Exit 1 if something is missing.
-
-    With --cluster, do so for every machine of a cluster, and say which are not used and why.
 
     Example: autotune doctor
     """
     from autotune.worker.bench.noise import write_floor
     from autotune.worker.doctor import A_A_PAIRS, MANY_PAIRS, examine
 
-    if cluster:
-        if noise:
-            raise typer.BadParameter("--noise is of this machine; those of a cluster measure theirs when they join")
-        examine_machines(cluster, threads, as_json=as_json)
-        return
     if noise:
         home().mkdir(parents=True, exist_ok=True)  # before minutes are spent
     found = examine(MANY_PAIRS if noise else A_A_PAIRS, threads)
@@ -57,21 +45,6 @@ def doctor(
         raise typer.Exit(1)
 
 
-def examine_machines(address: str, threads: int, *, as_json: bool) -> None:
-    """List the machines of a cluster; exit 1 if there is none, or something is wrong with one."""
-    from autotune.worker.remote.cluster import Cluster
-    from autotune.worker.remote.cluster_doctor import examine_cluster
-
-    with Cluster.open(address, threads) as opened:
-        found = examine_cluster(opened)
-    if as_json:
-        typer.echo(json.dumps([each.to_json() for each in found]))
-    else:
-        show_members(found)
-    if not found or any(each.wrong for each in found):
-        raise typer.Exit(1)
-
-
 def dot_roofs(roofs: "Roofs") -> str:
     """Roofs of dot products of narrower values, each beside that of f32.
 
@@ -82,36 +55,6 @@ def dot_roofs(roofs: "Roofs") -> str:
     """
     rates = {name: rate for name, rate in roofs.known.items() if name not in F32_ROOFS}
     return ", ".join(f"{name} {rate / 1e9:.1f} Gop/s ({rate / roofs.flops:.2f} x FMA)" for name, rate in rates.items())
-
-
-def show_members(found: "Sequence[MemberDiagnosis]") -> None:
-    """Print what every machine of a cluster is, and what is wrong with it."""
-    from autotune.cli.layout import show_facts, show_sentence
-    from autotune.reports.format import out, plural
-
-    console = out()
-    for each in found:
-        facts = {"worker": f"{each.address} on {each.host}"}
-        if each.machine is not None:
-            m = each.machine
-            facts["cpu"] = f"{m.cpu} ({m.microarchitecture}), {m.isa}, core(s) {', '.join(map(str, each.cores))}"
-        if each.roofs is not None and each.machine is not None:
-            roofs = each.roofs
-            facts["FMA roof"] = f"{roofs.flops / 1e9:.1f} GFLOP/s, {plural(each.machine.threads, 'core')}, f32"
-            facts["memory roof"] = (
-                f"{roofs.dram_bytes / 1e9:.1f} GB/s from memory, {roofs.l2_bytes / 1e9:.1f} GB/s from L2"
-            )
-        if each.slot is not None:
-            facts["noise floor"] = f"{each.slot.noise_floor:.2%} (A/A, 95 of 100)"
-            facts["software"] = each.slot.software
-            facts["fingerprint"] = each.slot.fingerprint
-        show_facts(console, facts)
-        for sentence in each.wrong:
-            show_sentence(console, f"wrong: {sentence}", 2)
-        for sentence in each.advice:
-            show_sentence(console, f"advice: {sentence}", 2)
-    used = sum(not each.wrong for each in found)
-    show_sentence(console, f"{plural(len(found), 'slot')}, {used} can be used")
 
 
 def facts_of_features() -> dict[str, str]:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -20,10 +20,11 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
     if not options:
         return function
     added = {parameter.name: parameter for option in options for parameter in option.parameters}
+    by_value_first = sorted(options, key=lambda option: bool(option.parameters))  # a folder of sizes is no payload
 
     @wraps(function)
     def run(**arguments: Any) -> None:  # noqa: ANN401 - whatever the verb takes
-        taker = next((option for option in options if option.takes(arguments)), None)
+        taker = next((option for option in by_value_first if option.takes(arguments)), None)
         if taker is not None:
             check_alone(taker, options, arguments)
             taker.run(arguments)
@@ -39,10 +40,17 @@ def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arg
     Raises:
         BadParameter: There is one.
     """
-    others = [each for option in options if option is not taker for each in option.parameters]
-    given = [f"--{each.name.replace('_', '-')}" for each in others if arguments[each.name] != each.default]
+    others = [each for option in options for each in option.parameters if each not in taker.parameters]
+    given = [flag_of(each) for each in others if arguments[each.name] != each.default]
     if given:
         raise typer.BadParameter(f"{given[0]} runs something else than the other options ask for; drop one of them")
+
+
+def flag_of(parameter: inspect.Parameter) -> str:
+    """What is typed for a parameter."""
+    (info,) = get_args(parameter.annotation)[1:]
+    names = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str)]
+    return next((name for name in names if name.startswith("--")), f"--{parameter.name.replace('_', '-')}")
 
 
 def with_sections(function: Callable[..., object], sections: Mapping[str, PageSection]) -> Callable[..., object]:

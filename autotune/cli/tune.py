@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,14 +13,31 @@ import typer
 from autotune.cli.options import AsJson, Payloads, StorePath, with_tune_options
 from autotune.cli.say import complain
 from autotune.core.host.machine import this_machine
-from autotune.core.plugs.verb import Arguments
+from autotune.core.plugs.verb import Arguments, option
 from autotune.store.places import home
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from autotune.tuning.options import TuneOptions
     from autotune.tuning.result import TuneResult
+    from autotune.tuning.stages.workplace import Workplace
 
 ELSEWHERE = "Other machines"
+# Of features that tune for other machines.
+FOR = option(
+    "kind",
+    Annotated[
+        str,
+        typer.Option(
+            "--for",
+            rich_help_panel=ELSEWHERE,
+            metavar="FINGERPRINT|all|MACHINE",
+            help="Machines of a cluster to tune for; without --cluster a machine to choose for by models alone.",
+        ),
+    ],
+    "",
+)
 PAUSE_SECONDS = 10.0  # between looks at a full disk
 
 
@@ -28,23 +46,6 @@ def tune(
     payloads: Payloads,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
-    cluster: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=ELSEWHERE,
-            metavar="ADDRESS",
-            help="Machines that measure: tcp://HOST:8786, a scheduler file, local:N.",
-        ),
-    ] = "",
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--for",
-            rich_help_panel=ELSEWHERE,
-            metavar="FINGERPRINT|all|MACHINE",
-            help="Machines of a cluster to tune for; without --cluster a machine to choose for by models alone.",
-        ),
-    ] = "",
     as_json: AsJson = False,
     **words: Any,  # noqa: ANN401 - the fields of TuneOptions, by `with_tune_options`
 ) -> None:
@@ -63,11 +64,7 @@ def tune(
 
     With --error or --agreement, tasks may compute in int16, bf16 or int8 as far as outputs keep it, on fresh inputs.
 
-    With --for MACHINE, a shipped machine or a file of `doctor --write`, models alone choose: nothing is measured.
-
     With --objective seconds,joules, configs are kept that none beats in both; --weight chooses among them.
-
-    With --cluster, machines of one kind measure as many candidates at once as there are slots; finalists race on one.
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
@@ -76,11 +73,8 @@ def tune(
 
     check_folder(payloads, bundle)
     options = options_given(words)
-    if kind and not cluster:
-        raise typer.BadParameter(f"--for names machines of a cluster, got {kind!r} alone; give --cluster too")
-    check_machine(options, cluster)
     check_names(options)
-    tune_by_measuring(payloads, options, cluster, kind, store=store, bundle=bundle, as_json=as_json)
+    tune_by_measuring(payloads, options, store=store, bundle=bundle, as_json=as_json)
 
 
 def check_folder(payloads: Sequence[str], bundle: Path | None) -> None:
@@ -115,15 +109,22 @@ def check_modelled(options: "TuneOptions", arguments: Arguments, word: str, othe
 def tune_by_measuring(
     payloads: Sequence[str],
     options: "TuneOptions",
-    cluster: str,
-    kind: str,
+    elsewhere: "AbstractContextManager[Workplace] | None" = None,
     *,
     store: str | None,
     bundle: Path | None,
     as_json: bool,
 ) -> None:
-    """Search by measuring, on this machine or on those of a cluster, and write a bundle for every payload."""
-    from autotune.cli.machines import open_machines
+    """Search by measuring, and write a bundle for every payload.
+
+    Args:
+        payloads: Specs of the payloads.
+        options: Options of the run.
+        elsewhere: Machines that measure in place of this one.
+        store: Store of trials; by default the one of this folder.
+        bundle: Folder to write to; by default one below ``tuned/``.
+        as_json: Print JSON.
+    """
     from autotune.cli.reading import read_payloads
     from autotune.core.progress import ProgressLine
     from autotune.registry import rewriter
@@ -137,43 +138,27 @@ def tune_by_measuring(
     with ProgressLine() as line:
         loaded = [replace(payload, rules=wanted) for payload in read_payloads(payloads, line)]
     with (
-        open_machines(cluster, kind, options.threads, options.timeout) as team,
+        elsewhere or nullcontext() as workplace,
         Store.open(store or home() / "store.journal", pause=wait_for_room) as opened,
     ):
-        machine = team.machine if team is not None else this_machine(options.threads)
+        machine = this_machine(options.threads) if workplace is None else workplace.machine
         for message in opened.messages:
             complain(message)
         for payload in loaded:
             for note in payload.notes:
                 complain(note)
             start = start_of(payload, options, script, machine)
-            if team is not None:
-                start = replace(start, least_floor=max(m.slot.noise_floor for m in team.members if m.slot))
+            if workplace is not None:
+                start = replace(start, least_floor=workplace.noise_floor)
             if start.known and start.script is None:
                 complain(f"{len(start.known)} recorded configs are known; --cold ignores them")
             with ProgressLine(payload.name, options.trials) as line:
                 folder = bundle or folder_of(payload, options, start, machine)
-                result = tune(payload, opened, folder, options, line, team=team, start=start)
+                result = tune(payload, opened, folder, options, line, elsewhere=workplace, start=start)
             if as_json:
                 typer.echo(json.dumps(result.to_json()))
             else:
                 show_result(result)
-
-
-def check_machine(options: "TuneOptions", cluster: str) -> None:
-    """Refuse options of this machine, and of its families, beside another machine.
-
-    Raises:
-        BadParameter: There are both.
-    """
-    if cluster and options.jobs > 1:
-        raise typer.BadParameter("--jobs is of this machine, a cluster has a job a slot: give --cluster or --jobs")
-    if cluster and options.goal.has_joules:
-        raise typer.BadParameter("--objective with joules is of this machine, --cluster measures on others: give one")
-    if cluster and options.backends:
-        raise typer.BadParameter("--backend makes code for this machine, --cluster measures on others: give one")
-    if cluster and (options.error or options.agreement):
-        raise typer.BadParameter("--error or --agreement chooses families here, --cluster measures elsewhere: give one")
 
 
 def wait_for_room(sentence: str) -> None:

@@ -16,7 +16,6 @@ from autotune.cli import (
     doctor,
     import_model,
     inspect,
-    join,
     list_names,
     regress,
     replay,
@@ -58,7 +57,6 @@ VERBS: dict[str, Verb] = {
         instead="replay KEY --store STORE",
     ),
     "doctor": Verb(doctor.doctor, "Machines", "Say what this machine can do: roofs, noise, sandbox."),
-    "join": Verb(join.join, "Machines", "Let this machine measure for a cluster.", group=LAB),
     "copy": Verb(store.copy, "Machines", "Copy a store of trials, into a file or a database.", group=LAB),
 }
 

@@ -5,6 +5,7 @@ open_run --Run--> search --Searched--> choose --Winners--> prove --Proof--> summ
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,6 @@ from autotune.tuning.stages.user_script import dry_run_all, parts_of, read_own
 from autotune.tuning.stages.workplace import Workplace, check_means, open_workplace
 from autotune.worker.bench.noise import PAIRS
 from autotune.worker.kept_roofs import limits_of
-from autotune.worker.remote.team import Team
 
 
 def tune(
@@ -52,7 +52,7 @@ def tune(
     options: TuneOptions,
     listener: Listener = SILENT,
     *,
-    team: Team | None = None,
+    elsewhere: Workplace | None = None,
     start: Start = NOTHING_KNOWN,
 ) -> TuneResult:
     """Tune one payload.
@@ -63,7 +63,7 @@ def tune(
         bundle: Folder to write the winner to.
         options: Options of the run.
         listener: Notified of stages and trials.
-        team: Slots of a cluster that measure; `None` for this machine.
+        elsewhere: Machines that measure in place of this one.
         start: What is known before the first trial.
 
     Returns:
@@ -73,17 +73,21 @@ def tune(
         ScheduleError: A family, back end or baseline is not installed, or the script cannot be tuned.
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
         RuleError: The payload's rules cannot be applied, or change what it computes.
-        MachineError: No machine of the team is left; the same command resumes. Or energy cannot be read.
+        MachineError: No machine is left to measure; the same command resumes. Or energy cannot be read.
         ProofError: What was recorded does not hold when it is read and verified again; the trials are kept.
         KeyboardInterrupt: Passed on; what was recorded stays.
     """
     began = time.perf_counter()
-    allowed = check_request(payload, options, has_team=team is not None)
+    allowed = check_request(payload, options, is_here=elsewhere is None)
     with_room(partial(check_target, bundle), bundle, store.pause)
     load_baseline(options.baseline)
     own = read_own(payload, start.script, options.task, family=options.family)
     with (
-        open_workplace(options.threads, options.timeout, team, options.jobs) as workplace,
+        (
+            open_workplace(options.threads, options.timeout, options.jobs)
+            if elsewhere is None
+            else nullcontext(elsewhere)
+        ) as workplace,
         rivals().open(options.backends, options.timeout) as others,
     ):
         run, roofs, notes = open_run(payload, options, workplace, listener, own=own, least_floor=start.least_floor)
@@ -223,10 +227,10 @@ def prove(run: Run, winners: Winners, workplace: Workplace) -> Proof:
     return Proof(timed, assembly, measure_sessions(run, assembly, timed.candidate, workplace.another))
 
 
-def check_request(payload: Payload, options: TuneOptions, *, has_team: bool) -> Allowed:
+def check_request(payload: Payload, options: TuneOptions, *, is_here: bool) -> Allowed:
     """Refuse what cannot be done, before anything is measured; gives what rounding may do to the outputs."""
     check_names(options)
-    check_means(payload, 0 if has_team else options.jobs, options.goal)
+    check_means(payload, options.jobs if is_here else 0, options.goal)
     allowed = Allowed(options.error, options.agreement)
     allowed.check(payload)
     return allowed

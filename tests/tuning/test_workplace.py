@@ -19,7 +19,7 @@ from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.workplace import open_workplace
 from autotune.tuning.tune import tune
 from autotune.worker.bench import claims
-from autotune.worker.remote.crew import Crew
+from autotune.worker.crew import Crew
 
 TWO = physical_cores()[-2:]
 needs_two = pytest.mark.skipif(len(TWO) < 2, reason="needs two cores")

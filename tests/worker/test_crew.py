@@ -21,8 +21,8 @@ from autotune.tuning.stages.opening import open_searches
 from autotune.tuning.stages.running import run_on_slots
 from autotune.worker.bench import measuring_core
 from autotune.worker.bench.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of
+from autotune.worker.crew import Crew
 from autotune.worker.loading.reading import partition
-from autotune.worker.remote.crew import Crew
 from autotune.worker.worker import Worker
 
 CORES = (physical_cores() * 2)[-2:]  # twice the only one of a machine that has no more

@@ -17,6 +17,7 @@ from tuning_support import contraction_payload
 
 from autotune.compiler.lowering.stages import Stage
 from autotune.compiler.tasks.partition import partition
+from autotune.contrib.cluster.slot import METHODS, SlotRequest
 from autotune.core.arena_plan import place
 from autotune.core.errors import AnswerError, CompileError
 from autotune.core.evaluator import Evaluation
@@ -42,7 +43,6 @@ from autotune.worker.isolation.answers import (
     write_moment,
 )
 from autotune.worker.isolation.typed_json import DTYPES, LENGTH, MOST_JSON, codec, dump, load
-from autotune.worker.remote.slot import METHODS, SlotRequest
 
 MUTATIONS = int(os.environ.get("ANSWERS", "10000"))
 SEED = int(os.environ.get("ANSWERS_SEED", "0"))

@@ -27,7 +27,7 @@ def choose_by_cost(arguments: Arguments) -> None:
 
     check_folder(arguments["payloads"], arguments["bundle"])
     cost, options = open_cost(arguments["cost"]), options_given(arguments)
-    check_modelled(options, arguments, f"--cost {cost.name}", ("store", "kind", "cluster"))
+    check_modelled(options, arguments, f"--cost {cost.name}", ("store",))
     tune_with_cost(arguments["payloads"], cost, options, folder=arguments["bundle"], as_json=arguments["as_json"])
 
 

@@ -31,7 +31,7 @@ def choose_kernel(arguments: Arguments) -> None:
     device = find_device(arguments["target"])
     check_folder(arguments["payloads"], arguments["bundle"])
     options = options_given(arguments)
-    check_modelled(options, arguments, f"--target {device.name}", ("store", "kind", "cluster"))
+    check_modelled(options, arguments, f"--target {device.name}", ("store",))
     with ProgressLine() as line:
         loaded = read_payloads(arguments["payloads"], line)
     tune_kernels(loaded, device, options, folder=arguments["bundle"], as_json=arguments["as_json"])

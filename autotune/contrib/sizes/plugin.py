@@ -56,7 +56,7 @@ def tune_sizes(arguments: Arguments) -> None:
     from autotune.tuning.options import options_given
 
     folders, options = arguments["payloads"], options_given(arguments)
-    others = [f"--{name}" for name in ("bundle", "cluster", "kind", "as_json") if arguments[name]]
+    others = [f"--{name}" for name in ("bundle", "as_json") if arguments[name]]
     others += ["--schedule"] * bool(options.schedule) + ["--threads"] * (options.threads > 1)
     if len(folders) > 1 or others:
         what = ", ".join(others) or "other payloads"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.tune import check_folder, check_modelled
+from autotune.cli.tune import FOR, check_folder, check_modelled
 from autotune.core.errors import MachineError
 from autotune.plugins import Arguments, Listing, VerbOption, option
 from autotune.store.places import OUTPUT, slug
@@ -171,7 +171,7 @@ def summaries() -> dict[str, str]:
 
 
 TARGETS = Listing(summaries)
-TUNE = VerbOption("tune", (), lambda given: bool(given["kind"]) and not given["cluster"], choose_for)
+TUNE = VerbOption("tune", (FOR,), lambda given: bool(given["kind"]) and not given.get("cluster"), choose_for)
 REPLAY = VerbOption(
     "replay",
     (

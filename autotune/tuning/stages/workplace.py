@@ -12,10 +12,8 @@ from autotune.core.objective import Objective
 from autotune.core.payload import Payload
 from autotune.worker.bench.claims import CoreClaim
 from autotune.worker.bench.energy import find_counters
+from autotune.worker.crew import Crew
 from autotune.worker.isolation.limits import check_memory
-from autotune.worker.remote.crew import Crew
-from autotune.worker.remote.remote import RemoteBench
-from autotune.worker.remote.team import Team
 from autotune.worker.worker import Worker
 
 
@@ -29,6 +27,7 @@ class Workplace:
         benches: A bench a slot, the calmest first: a race is run on one of them, races of several tasks on all.
         another: Function that gives a bench on the same machine with a fresh process, for so many seconds a job.
         notes: Sentences on what is not as it was asked for.
+        noise_floor: What is known of its noise already: relative differences below it are ties.
     """
 
     machine: Machine
@@ -36,16 +35,16 @@ class Workplace:
     benches: Callable[[], Sequence[Bench]]
     another: Callable[[float], AbstractContextManager[Bench]]
     notes: tuple[str, ...] = ()
+    noise_floor: float = 0.0
 
 
 @contextmanager
-def open_workplace(threads: int, timeout: float, team: Team | None = None, jobs: int = 1) -> Iterator[Workplace]:
-    """Workers of this machine, or a team of a cluster.
+def open_workplace(threads: int, timeout: float, jobs: int = 1) -> Iterator[Workplace]:
+    """Workers of this machine.
 
     Args:
         threads: Threads that programs may use.
         timeout: Seconds that one candidate may take.
-        team: Team; `None` for this machine.
         jobs: Candidates of this machine that are worked on at once in the search, of a core each.
 
     Yields:
@@ -53,16 +52,7 @@ def open_workplace(threads: int, timeout: float, team: Team | None = None, jobs:
 
     Raises:
         OptionError: This machine has not as many cores.
-        MachineError: No machine of the team is left.
     """
-    if team is not None:
-        yield Workplace(
-            team.machine,
-            lambda: nullcontext(team),
-            lambda: [RemoteBench(team, member.address) for member in team.members],
-            lambda seconds: RemoteBench(team, team.members[0].address).another(seconds),
-        )
-        return
     threads, notes = threads_or_why(threads)
     with Worker(timeout, threads=threads) as worker, ExitStack() as stack:
         cores = stack.enter_context(claimed(jobs)) if jobs > 1 else ()

@@ -216,7 +216,7 @@ def test_the_verb_writes_the_choice_and_its_pictures(tmp_path):
         (["--cost", "gpu"], "cost must be one of mesh"),
         (["--cost", "mesh:4x4", "--threads", "2"], "measures nothing"),
         (["--cost", "mesh:4x4", "--store", "s.journal"], "measures nothing"),
-        (["--cost", "mesh:4x4", "--for", "neoverse-n1"], "measures nothing"),
+        (["--cost", "mesh:4x4", "--for", "neoverse-n1"], "--for runs something else"),
     ],
 )
 def test_what_cannot_be_is_refused(words, law, tmp_path, monkeypatch):

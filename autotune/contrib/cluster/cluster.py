@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from autotune.contrib.cluster.open_slot import software
+from autotune.contrib.cluster.slot import PRELOAD, QUIET_CONFIG, Slot, SlotRequest, Untyped, environment, facts, perform
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.host.closing import Closing
 from autotune.core.host.cores import physical_cores
 from autotune.core.host.files import read_file
-from autotune.worker.remote.open_slot import software
-from autotune.worker.remote.slot import QUIET_CONFIG, Slot, SlotRequest, Untyped, environment, facts, perform
 
 LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
 CONNECT_SECONDS = 20.0
@@ -59,7 +59,7 @@ class ClusterMember:
     def fault(self) -> str:
         """Reason why it gets no candidate of this tuner; empty if it does."""
         if self.slot is None:
-            return "it announces no slot; start it by `autotune lab join`, or with --preload autotune.cluster"
+            return f"it announces no slot; start it by `autotune lab join`, or with --preload {PRELOAD}"
         if self.slot.software != (mine := software(self.slot.threads)):
             return f"it must have the software of the tuner, {mine}; it has {self.slot.software}; install the same"
         return ""
@@ -138,7 +138,7 @@ class Cluster(Closing):
                 dashboard_address=None,
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,
-                preload=["autotune.cluster"],
+                preload=[PRELOAD],
                 env=environment(threads),
                 security=True,  # for this process alone: others on this machine have no key
             )

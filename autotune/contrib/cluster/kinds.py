@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 
+from autotune.contrib.cluster.cluster import Cluster, ClusterMember
+from autotune.contrib.cluster.slot import Slot
+from autotune.contrib.cluster.team import Team
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.host.machine import Machine
-from autotune.worker.remote.cluster import Cluster, ClusterMember
-from autotune.worker.remote.slot import Slot
-from autotune.worker.remote.team import Team
 
 WAIT_SECONDS = 60.0  # for the first machine; one that is joined by hand takes some ten to be there
 LOOK_SECONDS = 1.0

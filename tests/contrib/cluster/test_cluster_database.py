@@ -14,8 +14,8 @@ from autotune.worker.loading.reading import partition
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 
-from autotune.worker.remote.cluster import Cluster
-from autotune.worker.remote.kinds import open_team
+from autotune.contrib.cluster.cluster import Cluster
+from autotune.contrib.cluster.kinds import open_team
 
 PAYLOAD = load_payload("matmul,m=32,n=32,k=32")
 

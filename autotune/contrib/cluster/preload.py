@@ -1,4 +1,4 @@
-"""What makes a slot of a Dask worker: ``dask worker ADDRESS --nthreads 1 --preload autotune.cluster``.
+"""What makes a slot of a Dask worker: ``dask worker ADDRESS --nthreads 1 --preload autotune.contrib.cluster.preload``.
 
 Dask calls `dask_setup` before the worker joins its scheduler and `dask_teardown` when it leaves. A worker whose slot
 cannot be opened joins nevertheless, so that `autotune doctor --cluster` can say what is wrong with it. Threads of a
@@ -8,9 +8,9 @@ slot are Dask's setting ``autotune.threads``: ``DASK_AUTOTUNE__THREADS=2`` in th
 import asyncio
 import logging
 
+from autotune.contrib.cluster.open_slot import open_slot
+from autotune.contrib.cluster.slot import HERE, THREADS_SETTING, Untyped
 from autotune.core.errors import AutotuneError
-from autotune.worker.remote.open_slot import open_slot
-from autotune.worker.remote.slot import HERE, THREADS_SETTING, Untyped
 
 LOG = logging.getLogger("distributed.worker")  # where whoever started the worker looks
 
@@ -21,7 +21,7 @@ async def dask_setup(worker: Untyped) -> None:
     Args:
         worker: Dask's worker, not yet joined.
     """
-    import dask.config  # noqa: PLC0415 - comes with an extra
+    import dask.config
 
     HERE.address = worker.address
     try:

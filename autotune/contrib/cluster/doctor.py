@@ -3,11 +3,11 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from autotune.contrib.cluster.cluster import Cluster, ClusterMember
+from autotune.contrib.cluster.slot import Slot, SlotRequest, read_delivery
+from autotune.contrib.cluster.team import compare
 from autotune.core.host.machine import Machine, Roofs
 from autotune.worker.isolation.answers import Returned
-from autotune.worker.remote.cluster import Cluster, ClusterMember
-from autotune.worker.remote.slot import Slot, SlotRequest, read_delivery
-from autotune.worker.remote.team import compare
 
 ROOFS_SECONDS = 180.0  # of all machines, at the same time; a candidate that runs there ends first
 

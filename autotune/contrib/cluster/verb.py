@@ -8,6 +8,7 @@ from autotune.cli.options import Threads, whole
 from autotune.core.errors import MachineError
 from autotune.core.host.cores import MOST_THREADS
 from autotune.core.options import check_whole
+from autotune.plugins import LAB, Verb
 
 
 def join(
@@ -17,16 +18,16 @@ def join(
 ) -> None:
     """Let this machine measure for a cluster, until Ctrl-C.
 
-    It is Dask's own `dask worker ADDRESS --nworkers SLOTS --nthreads 1 --preload autotune.cluster`: give that any
-    other option of Dask, and DASK_AUTOTUNE__THREADS in the environment for slots of several threads.
+    It is Dask's own `dask worker ADDRESS --nworkers SLOTS --nthreads 1 --preload autotune.contrib.cluster.preload`:
+    give that any other option of Dask, and DASK_AUTOTUNE__THREADS in the environment for slots of several threads.
 
     Example: autotune lab join tcp://192.168.0.2:8786
     """
     from importlib.util import find_spec
 
-    from autotune.worker.joining import run_slots
-    from autotune.worker.remote.cluster import Cluster, check_scheduler
-    from autotune.worker.remote.slot import environment
+    from autotune.contrib.cluster.cluster import Cluster, check_scheduler
+    from autotune.contrib.cluster.joining import run_slots
+    from autotune.contrib.cluster.slot import PRELOAD, environment
 
     check_whole("slots", slots, 1, MOST_THREADS)
     check_scheduler("ADDRESS", cluster)
@@ -37,5 +38,8 @@ def join(
     Cluster.open(cluster).close()  # where nobody answers Dask's worker says so in thirty lines
     place = [cluster] if "://" in cluster else ["--scheduler-file", cluster]
     options = ["--nworkers", str(slots), "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
-    if code := run_slots([*place, *options, "--preload", "autotune.cluster"], environment(threads)):
+    if code := run_slots([*place, *options, "--preload", PRELOAD], environment(threads)):
         raise typer.Exit(code if code > 0 else 1)
+
+
+VERB = Verb(join, "Machines", "Let this machine measure for a cluster.", after="doctor", group=LAB)

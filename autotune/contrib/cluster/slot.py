@@ -19,6 +19,7 @@ from autotune.worker.isolation import typed_json
 from autotune.worker.isolation.answers import Raised, Returned, joined, kind_of, read_answer, write_answer
 
 Untyped: TypeAlias = Any  # what Dask gives, and what goes through it
+PRELOAD = "autotune.contrib.cluster.preload"  # what makes a slot of a Dask worker
 KIND = "autotune"  # the resource that a candidate takes: this word, fingerprint and software
 THREADS, NOISE, COMPUTE, MEMORY, ISA = "threads", "noise floor", "compute seconds", "memory seconds", "isa "
 THREADS_SETTING = "autotune.threads"  # of Dask: threads of a slot that is opened
@@ -177,7 +178,7 @@ class Here:
     def __init__(self) -> None:
         self.open: OpenSlot | None = None
         self.address = ""
-        self.why_not = "it was not started with --preload autotune.cluster"
+        self.why_not = f"it was not started with --preload {PRELOAD}"
         self.lock = Lock()  # one program at a time, whatever is asked
 
 

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from autotune.compiler.codegen.openmp import threads_or_why
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import compilation
+from autotune.contrib.cluster.slot import OpenSlot, Slot
 from autotune.core.errors import MachineError
 from autotune.core.host.cores import physical_cores
 from autotune.core.host.machine import this_machine
@@ -19,7 +20,6 @@ from autotune.worker.bench.claims import lock_of, own_folder
 from autotune.worker.bench.disturbance import advise
 from autotune.worker.bench.noise import floor_of, time_twins
 from autotune.worker.doctor import find_missing
-from autotune.worker.remote.slot import OpenSlot, Slot
 from autotune.worker.worker import Worker
 
 DISTRIBUTION = "mlir-schedule-autotune"

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.contrib.cluster.cluster import ClusterMember
+from autotune.contrib.cluster.kinds import kinds_of, open_team
+from autotune.contrib.cluster.open_slot import software, take_cores
+from autotune.contrib.cluster.slot import HERE, Slot, SlotRequest, perform, read_delivery
+from autotune.contrib.cluster.team import Team, compare
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.evaluator import Evaluation
 from autotune.core.trial import Samples
-from autotune.worker.remote.cluster import ClusterMember
-from autotune.worker.remote.kinds import kinds_of, open_team
-from autotune.worker.remote.open_slot import software, take_cores
-from autotune.worker.remote.slot import HERE, Slot, SlotRequest, perform, read_delivery
-from autotune.worker.remote.team import Team, compare
 
 SLOT = Slot("92578e66aa00bb11", software(1), "avx512f", 1, 0.012, 1.1e-4, 3.2e-4)
 
@@ -85,8 +85,8 @@ def test_a_kind_is_named_where_there_are_several_and_other_software_is_refused()
 
 
 def test_where_nobody_can_be_used_one_line_says_why(monkeypatch):
-    monkeypatch.setattr("autotune.worker.remote.kinds.WAIT_SECONDS", 0.0)
-    monkeypatch.setattr("autotune.worker.remote.kinds.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("autotune.contrib.cluster.kinds.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("autotune.contrib.cluster.kinds.LOOK_SECONDS", 0.01)
     for there, words in (
         ([], "none joined; join one by `autotune lab join tcp://head:8786`"),
         ([member("c", software="old")], "tcp://c:0: it must have the software"),
@@ -111,7 +111,7 @@ def test_two_slots_never_take_the_same_core_and_give_cores_back():
 
 def test_cores_of_a_process_that_is_killed_are_free():
     code = (
-        "import contextlib, time; from autotune.worker.remote.open_slot import take_cores; "
+        "import contextlib, time; from autotune.contrib.cluster.open_slot import take_cores; "
         "stack = contextlib.ExitStack(); take_cores((900003,), 1, stack); print('taken', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
@@ -134,6 +134,6 @@ def test_a_process_without_a_slot_says_so_whatever_is_asked():
 
 
 def test_names_of_a_cluster_load_neither_dask_nor_mlir():
-    code = "import sys, autotune.worker.remote.slot; print({'distributed', 'dask', 'mlir'} & set(sys.modules))"
+    code = "import sys, autotune.contrib.cluster.slot; print({'distributed', 'dask', 'mlir'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

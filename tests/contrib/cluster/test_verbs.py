@@ -2,8 +2,8 @@
 
 import pytest
 
-from autotune.cli.machines import sweep_each
-from autotune.worker.remote.slot import Slot
+from autotune.contrib.cluster.plugin import sweep_each
+from autotune.contrib.cluster.slot import Slot
 
 SLOTS = [Slot(name, "software", "avx2", 1, 0.01, 1e-4, 1e-4) for name in ("0ff0", "92578e66")]
 

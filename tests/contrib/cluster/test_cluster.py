@@ -25,10 +25,10 @@ from autotune.worker.loading.reading import partition
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 
-from autotune.worker.remote.cluster import Cluster
-from autotune.worker.remote.cluster_doctor import examine_cluster
-from autotune.worker.remote.kinds import open_team
-from autotune.worker.remote.remote import RemoteBench
+from autotune.contrib.cluster.bench import RemoteBench
+from autotune.contrib.cluster.cluster import Cluster
+from autotune.contrib.cluster.doctor import examine_cluster
+from autotune.contrib.cluster.kinds import open_team
 from autotune.worker.worker import Worker
 
 PAYLOAD = load_payload("matmul,m=32,n=32,k=32")
@@ -108,7 +108,7 @@ def test_doctor_lists_machines_and_says_what_is_wrong(running):
     assert good.slot.noise_floor > 0
     assert not good.wrong
     assert bad.slot is None
-    assert "--preload autotune.cluster" in bad.wrong[0]
+    assert "--preload autotune.contrib.cluster.preload" in bad.wrong[0]
 
 
 def test_kind_that_is_not_there_is_refused_with_those_that_are(running):
@@ -163,7 +163,7 @@ def test_scheduler_that_is_killed_ends_the_sweep_with_one_line_and_all_that_was_
 
 
 def test_scheduler_that_does_not_answer_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("autotune.worker.remote.cluster.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("autotune.contrib.cluster.cluster.CONNECT_SECONDS", 0.5)
     start = time.monotonic()
     with pytest.raises(MachineError, match="start one: dask scheduler"):
         Cluster.open("tcp://127.0.0.1:1")
@@ -198,7 +198,7 @@ def test_more_slots_than_cores_are_refused():
 def test_semaphores_of_a_tuner_that_is_killed_go_without_a_word():
     program = """
 import multiprocessing, os, signal
-from autotune.worker.remote.cluster import start_resource_tracker
+from autotune.contrib.cluster.cluster import start_resource_tracker
 start_resource_tracker()
 held = multiprocessing.get_context("spawn").Semaphore()
 os.kill(os.getpid(), signal.SIGKILL)
@@ -213,7 +213,7 @@ def test_what_dask_logs_about_a_scheduler_that_is_gone_is_not_printed():
 import logging
 from autotune.cli.interrupt import SENTENCE
 from autotune.core.errors import MachineError
-from autotune.worker.remote import cluster
+from autotune.contrib.cluster import cluster
 cluster.CONNECT_SECONDS = 0.2
 try:
     cluster.Cluster.open("tcp://127.0.0.1:1")
@@ -239,7 +239,7 @@ def test_a_machine_that_is_told_to_leave_says_no_more_and_leaves_nothing_behind(
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(refused, monkeypatch, tmp_path):
-    monkeypatch.setattr("autotune.worker.remote.cluster.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("autotune.contrib.cluster.cluster.CONNECT_SECONDS", 0.5)
     refused("lab", "join", "tcp://127.0.0.1:9", words="a scheduler must answer at tcp://127.0.0.1:9, none does")
     stale = tmp_path / "scheduler.json"
     stale.write_text('{"type": "Scheduler", "address": "tcp://127.0.0.1:9", "workers": {}}')

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from math import inf
 from queue import Empty, SimpleQueue
 
+from autotune.contrib.cluster.cluster import Cluster, ClusterMember, one_reason
+from autotune.contrib.cluster.slot import Delivery, Slot, SlotRequest, Untyped, read_delivery
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import Machine
 from autotune.worker.isolation.answers import Raised, evaluations, no_evaluation
-from autotune.worker.remote.cluster import Cluster, ClusterMember, one_reason
-from autotune.worker.remote.slot import Delivery, Slot, SlotRequest, Untyped, read_delivery
 
 LOOK_SECONDS = 2.0  # between looks at who is there
 LONELY_SECONDS = 120.0  # without any machine, before a sweep ends: a worker that is started anew takes some ten

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from autotune.contrib.cluster.slot import SlotRequest, Untyped
+from autotune.contrib.cluster.team import LOOK_SECONDS, Team, value_of
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import Machine, Roofs
 from autotune.worker.isolation.answers import check_roofs, evaluations, no_evaluation
-from autotune.worker.remote.slot import SlotRequest, Untyped
-from autotune.worker.remote.team import LOOK_SECONDS, Team, value_of
 
 A = TypeVar("A")
 T = TypeVar("T")

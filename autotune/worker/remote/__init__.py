@@ -1,1 +1,0 @@
-"""Many slots: crews of this machine, teams of a cluster's machines, and the core that one may measure on."""
