@@ -67,7 +67,7 @@ class Dense:
     """A dense convolution that gives some phases of a transposed one.
 
     Attributes:
-        kernel: Its kernel, ``(M phases, C / group, taps..)``.
+        kernel: Weights, ``(M phases, C / group, taps..)``.
         phases: Number of phases that it gives.
         pads: Zeros before and behind what it reads, of each dimension.
     """
@@ -97,7 +97,8 @@ def dense_convolutions(kernel: Array, axes: Sequence[Phases], group: int) -> lis
         return [Dense(arranged(kernel, strides, group), prod(strides), [axis.pads for axis in axes])]
     parts = []
     for phases in np.ndindex(*strides):
-        part = kernel[(..., *(slice(phase, None, stride) for phase, stride in zip(phases, strides, strict=True)))]
+        elements = tuple(slice(phase, None, stride) for phase, stride in zip(phases, strides, strict=True))
+        part = kernel[:, :, *elements]
         fewer = [-(-axis.kernel // axis.stride) - taps for axis, taps in zip(axes, part.shape[2:], strict=True)]
         pads = [(axis.pads[0] - less, axis.pads[1]) for axis, less in zip(axes, fewer, strict=True)]
         parts.append(Dense(arranged(part, [1] * len(axes), group), 1, pads))
