@@ -25,7 +25,7 @@ SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_comma
 
 ifneq ($(UV),)
 INSTALL := uv pip install --quiet --python $(BIN)/python
-NEW := uv venv --quiet --python '$(PYTHON)' $(VENV)
+NEW := uv venv --quiet --seed --python '$(PYTHON)' $(VENV)
 else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 NEW := '$(PYTHON)' -m venv $(VENV)

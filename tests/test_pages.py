@@ -79,7 +79,7 @@ def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warmly, tmp_path
         (tmp_path / name).write_text(text)
     steps = [(language, text) for language, name, text in blocks if language in RUN and not name]
     if any(re.search("^import torch$", text, re.M) for _, text in steps) and find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed: pip install 'mlir-schedule-autotune[test,torch]'")
+        pytest.skip("PyTorch is not installed: pip install '.[test,torch]'")
     if not steps:
         pytest.skip("nothing on this page runs")
     if steps[0] == ("sh", SHARED):

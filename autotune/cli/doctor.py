@@ -68,7 +68,7 @@ def facts_of_features() -> dict[str, str]:
 def show_diagnosis(found: "Diagnosis") -> None:
     """Print what this machine is, what is missing, and what would make numbers steadier."""
     from autotune.cli.layout import show_facts, show_sentence
-    from autotune.compiler.codegen.openmp import MISSING
+    from autotune.compiler.codegen.openmp import missing_runtime
     from autotune.core.host.matrix_unit import describe_unit
     from autotune.core.host.pages import HUGE_BYTES, gives_huge_pages
     from autotune.reports.format import out, plural
@@ -91,7 +91,7 @@ def show_diagnosis(found: "Diagnosis") -> None:
         "noise floor": f"{found.noise_floor:.2%} (A/A, 95 of 100)",
         "pages": f"{m.pages}, for arrays from {HUGE_BYTES >> 20} MiB{kernel}",
         "sandbox": f"{', '.join(found.walls) or 'none'}; {tried}",
-        "threads": f"{found.physical} core(s) for a thread each; {forks}{found.openmp or MISSING}",
+        "threads": f"{found.physical} core(s) for a thread each; {forks}{found.openmp or missing_runtime()}",
         "energy": found.energy,
         "compiler": found.compiler,
         "fingerprint": m.fingerprint,

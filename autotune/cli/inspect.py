@@ -140,11 +140,10 @@ def check_parquet() -> None:
     from importlib.util import find_spec
 
     from autotune.core.errors import MachineError
+    from autotune.core.host.extras import install_command
 
     if find_spec("pyarrow") is None:
-        raise MachineError(
-            "--parquet needs pyarrow, it is not installed; pip install 'mlir-schedule-autotune[parquet]', or use --csv"
-        )
+        raise MachineError(f"--parquet needs pyarrow, it is not installed; {install_command('parquet')}, or use --csv")
 
 
 def save(pictures: "Iterable[Picture]", folder: Path) -> None:

@@ -14,6 +14,7 @@ from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
+from autotune.core.host.extras import install_command
 from autotune.core.host.machine import Machine
 from autotune.core.listener import Listener
 from autotune.core.partition import Partition
@@ -128,7 +129,7 @@ def library_contender(
     absent = [module for module in comparator.modules if not is_installed(module)]
     if not absent:
         return Contender(comparator.name, Entry(comparator.name, payload, comparator, seed, threads))
-    why = f"{' and '.join(absent)} must be installed; pip install 'mlir-schedule-autotune[{comparator.extra}]'"
+    why = f"{' and '.join(absent)} must be installed; {install_command(comparator.extra)}"
     listener.note(f"{comparator.name} is missing: {why}")
     return Contender(comparator.name, None, diagnostic=why)
 

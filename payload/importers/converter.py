@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from autotune.core.errors import PayloadError
+from autotune.core.host.extras import install_command
 from autotune.core.listener import tell_stage
 from payload.importers.linalg import UnsupportedError
 
@@ -40,7 +41,7 @@ def start_converter(
     if missing:
         raise PayloadError(
             f"to import {path} {', '.join(missing)} must be installed, it is not; "
-            f"run pip install 'mlir-schedule-autotune[{','.join(sorted(set(packages.values())))}]'"
+            f"run {install_command(*packages.values())}"
         )
     if not path.is_file():
         raise PayloadError(f"a model must be a file, {path} is none; check the path")

@@ -237,7 +237,7 @@ def test_inspect_refuses_a_file_in_a_missing_folder(refused, kind):
 def test_inspect_without_pyarrow_names_the_extra_that_brings_it(refused, monkeypatch):
     fill("s")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused("inspect", "--store", "s", "--parquet", "t.parquet", words="mlir-schedule-autotune[parquet]")
+    refused("inspect", "--store", "s", "--parquet", "t.parquet", words="[parquet]'")
 
 
 def test_inspect_refuses_a_missing_store(refused):

@@ -13,6 +13,7 @@ from compare_support import (
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError
+from autotune.core.host.extras import install_command
 from autotune.core.host.machine import Roofs, this_machine
 from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.stats import Interval, median_interval
@@ -102,7 +103,7 @@ def test_missing_library_is_announced_and_has_a_row(autotune, monkeypatch):
     code, out, said = autotune("compare", TINY, "--against", "onnxruntime", "--baseline", "none")
     assert code == 0
     assert [line for line in said.splitlines() if "onnxruntime is missing" in line] == [
-        "autotune: onnxruntime is missing: onnxruntime must be installed; pip install 'mlir-schedule-autotune[compare]'"
+        f"autotune: onnxruntime is missing: onnxruntime must be installed; {install_command('compare')}"
     ]
     (row,) = [line for line in out.splitlines() if line.startswith("onnxruntime")]
     assert row.split()[1] == "missing"

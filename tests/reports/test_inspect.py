@@ -25,8 +25,8 @@ from autotune.reports.importance import knob_importance
 from autotune.reports.overview import overview_of, seconds_so_far
 from autotune.reports.pictures.gallery import draw_all, save_all, to_svg
 from autotune.reports.pictures.style import DARK, HEIGHT, INK, MOST_BARS, OUTCOME_COLOURS, WIDTH, shorten
-from autotune.reports.pictures.whole import budget, gains
-from autotune.reports.pictures.winner import draw_budget, draw_gains, draw_rivals, draw_times
+from autotune.reports.pictures.whole import budget, speedups
+from autotune.reports.pictures.winner import draw_budget, draw_rivals, draw_speedups, draw_times
 from autotune.reports.winner import read_winner
 from autotune.store.frames import to_frame
 
@@ -200,7 +200,7 @@ def test_a_bundle_is_read_at_a_glance(tmp_path):
 
 
 def test_pictures_of_tasks_name_every_task():
-    figures = [budget("p", [("a", 2, 1e-3), ("b", 1, 3e-3)], 5e-3), gains("p", [("a", 2.0), ("b", 30.0)], "passes")]
+    figures = [budget("p", [("a", 2, 1e-3), ("b", 1, 3e-3)], 5e-3), speedups("p", [("a", 2.0), ("b", 30.0)], "passes")]
     for figure in figures:
         (axes,) = figure.axes
         assert {text.get_text().partition(",")[0] for text in axes.get_yticklabels()} == {"a", "b"}
@@ -226,7 +226,7 @@ def test_all_pictures_are_of_one_size(holdings):
     pictures = [
         *draw_all(holdings),
         *draw_budget("p", 1e-2, few),
-        *draw_gains("p", "passes", [("a", 2.0), ("b", 1.0)]),
+        *draw_speedups("p", "passes", [("a", 2.0), ("b", 1.0)]),
         *draw_rivals("p", [("best", spread, "1 s"), ("torch", spread, "2x")], "best"),
         *draw_times("p", sessions, "passes"),
     ]
@@ -236,13 +236,13 @@ def test_all_pictures_are_of_one_size(holdings):
 
 
 def test_of_one_task_or_hardly_any_sample_there_is_no_picture():
-    assert list(draw_budget("p", 1e-3, [("a", 1, 1e-3)])) == list(draw_gains("p", "passes", [("a", 2.0)])) == []
+    assert list(draw_budget("p", 1e-3, [("a", 1, 1e-3)])) == list(draw_speedups("p", "passes", [("a", 2.0)])) == []
     assert list(draw_times("p", [((1e-3,), (1e-2,))], "passes")) == []
 
 
 def test_names_in_pictures_are_left_as_they_are_and_colours_follow_the_page():
     name = 'style="fill: #0072b2" id="x" $y_{z}$'
-    (picture,) = draw_gains(name, "passes", [(name, 2.0), ("b", 3.0)])
+    (picture,) = draw_speedups(name, "passes", [(name, 2.0), ("b", 3.0)])
     svg = to_svg(picture.figure, "p1-")
     assert name in svg
     drawn = svg.replace(name, "")

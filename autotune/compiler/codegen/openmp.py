@@ -10,13 +10,16 @@ from pathlib import Path
 
 from autotune.core.errors import CompileError
 from autotune.core.host.cores import check_threads, physical_cores
+from autotune.core.host.extras import install_command
 
 NAMES = ("libiomp5.so", "libomp.so", "libomp.so.5")
 SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/llvm-*/lib")
-MISSING = (
-    "parallel loops need an OpenMP runtime, libomp or libiomp5, none is installed; "
-    "pip install 'mlir-schedule-autotune[threads]'"
-)
+
+
+def missing_runtime() -> str:
+    """What a machine without an OpenMP runtime lacks, and the command that installs it."""
+    lacks = "parallel loops need an OpenMP runtime, libomp or libiomp5, none is installed"
+    return f"{lacks}; {install_command('threads')}"
 
 
 @cache
@@ -41,7 +44,7 @@ def openmp_libraries() -> list[str]:
     """
     found = find_openmp()
     if found is None:
-        raise CompileError("jit", MISSING)
+        raise CompileError("jit", missing_runtime())
     return [found]
 
 
@@ -59,4 +62,4 @@ def threads_or_why(wanted: int) -> tuple[int, tuple[str, ...]]:
         OptionError: There are not as many cores.
     """
     check_threads(wanted)
-    return (1, (f"one thread: {MISSING}",)) if wanted > 1 and find_openmp() is None else (wanted, ())
+    return (1, (f"one thread: {missing_runtime()}",)) if wanted > 1 and find_openmp() is None else (wanted, ())

@@ -13,6 +13,7 @@ from typing import Any
 
 from autotune.contrib.backends.computation import DescribedTask
 from autotune.core.errors import CompileError
+from autotune.core.host.extras import install_command
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.printable import first_lines
@@ -31,7 +32,7 @@ class Tvm:
         """TVM, where it is not installed."""
         if find_spec("tvm") is not None:
             return ""
-        return f"back end {NAME} needs {PACKAGE}, it is not installed; pip install 'mlir-schedule-autotune[{EXTRA}]'"
+        return f"back end {NAME} needs {PACKAGE}, it is not installed; {install_command(EXTRA)}"
 
     def version(self) -> str:
         """Version of the package, and the processor that it compiles for."""

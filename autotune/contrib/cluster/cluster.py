@@ -26,6 +26,7 @@ from autotune.contrib.cluster.slot import PRELOAD, QUIET_CONFIG, Slot, SlotReque
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.host.closing import Closing
 from autotune.core.host.cores import physical_cores
+from autotune.core.host.extras import install_command
 from autotune.core.host.files import read_file
 
 LOCAL = re.compile(r"local:([1-9][0-9]{0,3})")
@@ -105,8 +106,7 @@ class Cluster(Closing):
             distributed = import_module("distributed")
         except ImportError as error:
             raise MachineError(
-                "--cluster needs the package distributed, which is missing; "
-                "pip install 'mlir-schedule-autotune[cluster]'"
+                f"--cluster needs the package distributed, which is missing; {install_command('cluster')}"
             ) from error
         silence_logs()
         import_module("dask").config.set(QUIET_CONFIG)  # a scheduler that is started here

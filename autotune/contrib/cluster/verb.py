@@ -28,13 +28,12 @@ def join(
     from autotune.contrib.cluster.cluster import Cluster, check_scheduler
     from autotune.contrib.cluster.joining import run_slots
     from autotune.contrib.cluster.slot import PRELOAD, environment
+    from autotune.core.host.extras import install_command
 
     check_whole("slots", slots, 1, MOST_THREADS)
     check_scheduler("ADDRESS", cluster)
     if find_spec("distributed") is None:
-        raise MachineError(
-            "join needs the package distributed, which is missing; pip install 'mlir-schedule-autotune[cluster]'"
-        )
+        raise MachineError(f"join needs the package distributed, which is missing; {install_command('cluster')}")
     Cluster.open(cluster).close()  # where nobody answers Dask's worker says so in thirty lines
     place = [cluster] if "://" in cluster else ["--scheduler-file", cluster]
     options = ["--nworkers", str(slots), "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]

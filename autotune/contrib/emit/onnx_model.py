@@ -5,6 +5,7 @@ from pathlib import Path
 from autotune.contrib.emit.c_library import write_library
 from autotune.contrib.emit.c_source import SharedLibrary
 from autotune.core.errors import BundleError
+from autotune.core.host.extras import install_command
 
 DOMAIN = "autotune"
 # ONNX's TensorProto.DataType
@@ -27,8 +28,7 @@ def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
         import onnx
     except ImportError as error:
         raise BundleError(
-            "--as onnx writes a model with the package onnx, it is not installed; "
-            "pip install 'mlir-schedule-autotune[import]'"
+            f"--as onnx writes a model with the package onnx, it is not installed; {install_command('import')}"
         ) from error
     inputs = [(a, name) for a, name in library.given if a.role in READ]
     outputs = [(a, name + AFTER if a.role == "state" else name) for a, name in library.given if a.role in WRITTEN]

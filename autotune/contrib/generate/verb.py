@@ -139,12 +139,13 @@ def open_tokenizer(path: Path) -> Any:  # noqa: ANN401 - an extra has its class
         GenerationError: The library is not installed, or the file is no tokenizer.
     """
     from autotune.core.errors import GenerationError
+    from autotune.core.host.extras import install_command
 
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise GenerationError(
-            "--tokenizer needs the tokenizers library, it is not installed; pip install 'mlir-schedule-autotune[text]'"
+            f"--tokenizer needs the tokenizers library, it is not installed; {install_command('text')}"
         ) from error
     try:
         return Tokenizer.from_file(str(path))

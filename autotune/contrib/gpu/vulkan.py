@@ -20,6 +20,7 @@ import numpy as np
 
 from autotune.contrib.gpu.kernel import Kernel
 from autotune.core.errors import KernelError, MachineError
+from autotune.core.host.extras import install_command
 from autotune.core.payload import Array
 from autotune.core.printable import first_lines
 from autotune.worker.isolation.cause import name_of
@@ -74,10 +75,7 @@ def missing_parts() -> list[str]:
 
 def way_out() -> str:
     """What brings it."""
-    return (
-        f"apt-get install {PACKAGES}, or unpack them and set {FOLDER} to the folder; pip install "
-        "'mlir-schedule-autotune[gpu]'"
-    )
+    return f"apt-get install {PACKAGES}, or unpack them and set {FOLDER} to the folder; {install_command('gpu')}"
 
 
 @cache

@@ -15,13 +15,13 @@ from sqlalchemy.pool import NullPool
 from autotune.contrib.postgres.address import libpq_options, read_address
 from autotune.contrib.postgres.outage import is_away, with_server
 from autotune.core.errors import StoreError
+from autotune.core.host.extras import install_command
 from autotune.store.address import shown
 from autotune.store.locks import place
 from autotune.store.room import Pause
 
 T = TypeVar("T")
 LEAST_VERSION = (13,)  # the oldest that is tried; older ones are no longer maintained
-EXTRA = "a store in PostgreSQL needs psycopg, it is not installed; pip install 'mlir-schedule-autotune[postgres]'"
 NUMBER = bindparam("number", type_=BigInteger)
 TAKE, RELEASE = (select(of(NUMBER)) for of in (func.pg_try_advisory_lock, func.pg_advisory_unlock))
 
@@ -46,7 +46,9 @@ class Server:
                 connect_args=libpq_options(self.url),
             )
         except ImportError as error:
-            raise StoreError(EXTRA) from error
+            raise StoreError(
+                f"a store in PostgreSQL needs psycopg, it is not installed; {install_command('postgres')}"
+            ) from error
         self._options = {} if writable else {"postgresql_readonly": True}
         self._connection: Connection | None = None
         self._claims: set[int] = set()

@@ -10,6 +10,7 @@ import numpy as np
 
 from autotune.contrib.sizes.bounds import Bounds, Sizes
 from autotune.core.errors import PayloadError
+from autotune.core.host.extras import install_command
 from autotune.core.payload import Array
 
 ONNX, PROGRAM = ".onnx", ".pt2"
@@ -234,8 +235,5 @@ def open_model(path: Path, bounds: Sequence[Bounds]) -> OpenModel:
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
     package, extra = PACKAGES[path.suffix]
     if find_spec(package) is None:
-        raise PayloadError(
-            f"to import {path} {package} must be installed, it is not; "
-            f"run pip install 'mlir-schedule-autotune[{extra}]'"
-        )
+        raise PayloadError(f"to import {path} {package} must be installed, it is not; run {install_command(extra)}")
     return OnnxModel(path, bounds) if path.suffix == ONNX else ExportedModel(path, bounds)

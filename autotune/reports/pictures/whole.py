@@ -47,24 +47,24 @@ def budget(payload: str, tasks: Sequence[tuple[str, int, float]], whole: float) 
     return figure
 
 
-def gains(payload: str, tasks: Sequence[tuple[str, float]], baseline: str) -> Figure:
-    """How much faster every task is than the baseline, in the payload's order; the largest gains if there are many.
+def speedups(payload: str, tasks: Sequence[tuple[str, float]], baseline: str) -> Figure:
+    """How much faster every task is than the baseline, in the payload's order; the largest if there are many.
 
     Args:
         payload: Name of the payload.
         tasks: Name, and seconds of the baseline over seconds of the winner.
-        baseline: Name of the pass pipeline.
+        baseline: Name of the naive lowering.
     """
     kept = sorted(tasks, key=lambda task: -task[1])[:MOST_BARS]
     shown = [task for task in tasks if task in kept]
     figure, ((axes,),) = figure_of()
-    widths = [gain - 1 for _, gain in shown]
+    widths = [factor - 1 for _, factor in shown]
     draw_bars(axes, shorten(n for n, _ in shown), widths, [f"{g:.3g}x" for _, g in shown], colour_of(2), start=1.0)
     axes.axvline(1.0, color=INK, lw=0.8)
     axes.margins(x=0.2)
     scale_log(axes.xaxis)
-    said = f"time of {baseline} / time of the winner, tasks timed alone"
-    label(axes, f"Speed-up of every task of {shorten([payload], 40)[0]}", said, "")
+    title = f"Speed-up over the naive lowering: {shorten([payload], 40)[0]}"
+    label(axes, title, f"time of {baseline} / time of the winner, tasks timed alone", "")
     return figure
 
 

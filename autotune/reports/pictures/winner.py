@@ -8,7 +8,7 @@ import matplotlib as mpl
 from autotune.core.stats import Interval
 from autotune.reports.pictures.gallery import Picture, plain_name
 from autotune.reports.pictures.style import SETTINGS
-from autotune.reports.pictures.whole import budget, every_time, gains, rivals
+from autotune.reports.pictures.whole import budget, every_time, rivals, speedups
 
 FEWEST_SAMPLES = 5  # of one process, that a picture of them says something
 
@@ -38,7 +38,7 @@ class Timed(Protocol):
 
 
 def draw_winner(payload: str, seconds: float, baseline: str, tasks: Sequence[Timed]) -> Iterator[Picture]:
-    """Where a call's time goes and what every task gained; nothing for a single task.
+    """Where a call's time goes and the speed-up of every task; nothing for a single task.
 
     Args:
         payload: Name of the payload.
@@ -49,7 +49,7 @@ def draw_winner(payload: str, seconds: float, baseline: str, tasks: Sequence[Tim
     timed = [(task.name, task.count, task.seconds.estimate) for task in tasks if task.seconds]
     gained = [(t.name, t.baseline_seconds / t.seconds.estimate) for t in tasks if t.seconds and t.baseline_seconds]
     yield from draw_budget(payload, seconds, timed)
-    yield from draw_gains(payload, baseline, gained)
+    yield from draw_speedups(payload, baseline, gained)
 
 
 def draw_budget(payload: str, whole: float, tasks: Sequence[tuple[str, int, float]]) -> Iterator[Picture]:
@@ -67,8 +67,8 @@ def draw_budget(payload: str, whole: float, tasks: Sequence[tuple[str, int, floa
             yield Picture(f"{plain_name(payload)}-budget", said, budget(payload, tasks, whole))
 
 
-def draw_gains(payload: str, baseline: str, tasks: Sequence[tuple[str, float]]) -> Iterator[Picture]:
-    """What every task gained over the baseline; nothing for a single task.
+def draw_speedups(payload: str, baseline: str, tasks: Sequence[tuple[str, float]]) -> Iterator[Picture]:
+    """How many times as fast as the baseline every task is; nothing for a single task.
 
     Args:
         payload: Name of the payload.
@@ -76,10 +76,10 @@ def draw_gains(payload: str, baseline: str, tasks: Sequence[tuple[str, float]]) 
         tasks: Name, and time of the baseline over time of the winner.
     """
     if len(tasks) > 1:
-        name, gain = max(tasks, key=lambda task: task[1])
-        said = f"How much faster than {baseline} every task is, alone. Most, {gain:.3g}x: {name}."
+        name, factor = max(tasks, key=lambda task: task[1])
+        said = f"Speed-up of every task over the naive lowering ({baseline}), timed alone. Most, {factor:.3g}x: {name}."
         with mpl.rc_context(SETTINGS):
-            yield Picture(f"{plain_name(payload)}-gains", said, gains(payload, tasks, baseline))
+            yield Picture(f"{plain_name(payload)}-speed-ups", said, speedups(payload, tasks, baseline))
 
 
 def draw_times(

@@ -12,7 +12,7 @@ from autotune.reports.compared import RecordedComparison, RecordedRow
 from autotune.reports.format import bounds, clocked, roof_text, size, time_span, times
 from autotune.reports.headline import best_rival
 from autotune.reports.pictures.gallery import Picture, draw_history
-from autotune.reports.pictures.winner import draw_gains, draw_rivals, draw_times
+from autotune.reports.pictures.winner import draw_rivals, draw_speedups, draw_times
 from autotune.reports.sections.blocks import (
     Block,
     DataTable,
@@ -192,7 +192,7 @@ def evidence(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None) -
     tasks = [(t.name, t.baseline_seconds, t.seconds) for t in winner.tasks]
     gained = [(name, base / seconds.estimate) for name, base, seconds in tasks if base and seconds]
     return [
-        *draw_gains(winner.payload, winner.baseline, gained),
+        *draw_speedups(winner.payload, winner.baseline, gained),
         *draw_times(winner.payload, sessions, winner.baseline),
         *(draw_history(checks) if checks is not None else ()),
     ]

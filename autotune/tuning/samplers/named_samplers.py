@@ -22,6 +22,7 @@ from optuna.distributions import IntDistribution
 from optuna.samplers import BaseSampler
 
 from autotune.core.errors import MachineError, SpaceError
+from autotune.core.host.extras import install_command
 from autotune.core.printable import one_line
 from autotune.tuning.samplers.optuna_adapter import Asking
 
@@ -113,8 +114,7 @@ def fetch(package: str) -> ModuleType:
     """
     if find_spec("optunahub") is None:
         raise MachineError(
-            "samplers of OptunaHub need the package optunahub, which is missing; "
-            "pip install 'mlir-schedule-autotune[optunahub]'"
+            f"samplers of OptunaHub need the package optunahub, which is missing; {install_command('optunahub')}"
         )
     try:
         module: ModuleType = import_module("optunahub").load_module(package)
