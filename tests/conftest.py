@@ -16,6 +16,7 @@ from pathlib import Path
 import kept_bytecode  # noqa: F401 - loaded first, for what it does
 import pytest
 from golden_files import GOLDEN
+from hypothesis import settings
 from postgres_support import NoServerError, execute, own_postgres
 from warm_pythons import COLD, CONVERTER, KEEPER, WarmPython
 
@@ -23,6 +24,8 @@ from autotune import cli
 
 DATABASES = count()
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+settings.register_profile("untimed", deadline=None)  # no test is about its own time
+settings.load_profile("untimed")
 LONG = ("test_wheel.py", "test_pages.py")  # half a minute each: begun last, they would keep one process busy alone
 
 

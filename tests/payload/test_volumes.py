@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from import_support import one_node_model, run_onnx
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     kernel=st.tuples(*[st.integers(1, 3)] * 3),
     strides=st.tuples(*[st.integers(1, 3)] * 3),

@@ -120,7 +120,7 @@ def test_family_names_differ():
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("name", ["matmul", "vectorize"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes=st.tuples(SIZES, SIZES, SIZES), batch=st.sampled_from([0, 1, 12]), turned=st.sampled_from(range(4)))
 def test_contraction_of_any_size_has_a_default_that_writes_a_valid_script(name, machine, sizes, batch, turned):
     layout = {"transposed_a": bool(turned & 1), "transposed_b": bool(turned & 2)}
@@ -130,7 +130,7 @@ def test_contraction_of_any_size_has_a_default_that_writes_a_valid_script(name, 
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes=st.lists(SIZES, min_size=1, max_size=4), last=st.sampled_from(["parallel", "reduction"]))
 def test_row_wise_op_of_any_size_has_a_default_that_writes_a_valid_script(machine, sizes, last):
     nest = LoopNest(tuple(sizes), (*["parallel"] * (len(sizes) - 1), last))

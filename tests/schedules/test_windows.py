@@ -82,7 +82,7 @@ def run_windows(payload, inputs, machine, seed=None, groups=1):
     return got
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_convolution_is_what_numpy_computes(data, tmp_path):
     draw = data.draw
@@ -144,7 +144,7 @@ def test_what_follows_a_convolution_is_computed_with_it(name, filters, columns):
         agrees(payload, got, [expected(whole.transpose(0, 2, 3, 1), inside)])
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     shape=st.tuples(st.just(1), st.integers(1, 40), st.just(11), st.sampled_from([9, 21])),
     window=st.tuples(SIDES, SIDES, st.integers(0, 1)),

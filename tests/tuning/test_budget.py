@@ -66,7 +66,7 @@ TASK = st.tuples(st.tuples(POSITIVE, POSITIVE, POSITIVE), st.tuples(POSITIVE, PO
 TASKS = st.lists(TASK, min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tasks=TASKS, error=st.floats(1e-3, 3.0), surprise=st.sampled_from([0.5, 1.0, 4.0]))
 def test_what_is_chosen_keeps_the_budget_and_is_never_slower_than_exact(tasks, error, surprise):
     choices, errors = whole(tasks, surprise)

@@ -68,7 +68,7 @@ tasks = st.builds(
     st.floats(0, 60),
 )
 models = st.lists(tasks, min_size=1, max_size=6)
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 
 
 @few

@@ -105,7 +105,7 @@ class TestEverySampler:
         search = Search(space, only, sampler=sampler)
         assert [search.ask(), search.ask(), search.ask()] == [only, None, None]
 
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3), seed=st.integers(0, 99))
     def test_any_small_space_is_exhausted_exactly(self, sampler, sizes, seed):
         knobs = tuple(Knob(f"k{i}", tuple(range(size))) for i, size in enumerate(sizes))

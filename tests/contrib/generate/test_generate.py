@@ -27,7 +27,7 @@ def test_greedy_takes_the_likeliest_and_the_first_of_equals():
     assert choose_token(np.array([1, 5, 5, 2.0]), Sampling(), rng()) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 8), st.integers(0, 99))
 def test_top_k_draws_among_the_k_likeliest(k, seed):
     logits = np.random.default_rng(seed).standard_normal(20)
@@ -57,7 +57,7 @@ def test_top_p_looks_at_all_of_a_flat_vocabulary_if_it_must():
     assert nucleus(soften(peaked, 1.0), 0.99).tolist() == [7, 9]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 60), st.floats(0.01, 1), st.integers(0, 99))
 def test_top_k_then_top_p_keep_what_sorting_everything_keeps(k, p, seed):
     logits = np.random.default_rng(seed).standard_normal(60).astype(np.float32)
