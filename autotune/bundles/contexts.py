@@ -7,12 +7,14 @@ A large array of results lies on memory that an earlier result of the same call 
 memory of the system is zeroed page by page, which takes as long as a program that only writes it.
 """
 
-import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
+from sys import getrefcount
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -24,7 +26,7 @@ from autotune.core.arrays import Accepted, is_frozen
 from autotune.core.errors import PayloadError
 from autotune.core.host.cores import physical_cores
 from autotune.core.host.machine import Machine
-from autotune.core.host.pages import Pages, aligned_empty, empty_bytes
+from autotune.core.host.pages import Pages, aligned_array, aligned_empty
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 
 C = TypeVar("C")
@@ -156,7 +158,7 @@ class CallContext:
         self._slots = dict(zip((a.name for a in payload.arguments), self._bound.slots, strict=False))
         self._panel_slots = self._bound.slots[len(payload.arguments) :]
         written = [a.name for a in payload.written]
-        self._results = tuple(Results(*results[name], pages) for name in written)
+        self._make, *self._make_more = (Results(*results[name], pages).maker() for name in written)
         self._outputs = [Accepted(name, *results[name]) for name in written]
         self._states = [(number, a.name) for number, a in enumerate(payload.written) if a.role == "state"]
         self._plan: CallPlan | None = None
@@ -174,9 +176,13 @@ class CallContext:
         """
         if plan is not self._plan:
             self._adopt(plan)
-        written = [results.empty() for results in self._results]
+        written = [self._make()]  # most have one result, and a comprehension takes as long as making that
+        for make in self._make_more:
+            written.append(make())
         if self._is_plain and len(arrays) == plan.needed:
-            self._call.run((*arrays, *written))
+            given = (*arrays, *written)
+            if (wrong := self._direct(*given)) != self._count:
+                self._call.run_from(wrong, given)
             return written
         copies = self._call.point((*arrays[: plan.needed], *written))
         starts = self._more(plan, arrays, copies)
@@ -192,6 +198,7 @@ class CallContext:
         needed = plan.takes[: plan.needed]
         wanted = [*needed, *self._outputs]
         self._call = ArrayCall(self._bound, [self._slots[each.name] for each in wanted], wanted)
+        self._direct, self._count = self._call.direct, self._call.count
         self._packing = []
         for name, array in plan.held.items():
             self._slots[name].value = array.ctypes.data
@@ -311,12 +318,15 @@ def shape_of(argument: Argument) -> Array:
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), argument.shape, rows.strides[1:])
 
 
-LEAST_BYTES = 1 << 20  # smaller ones come from the heap, which hands out memory again by itself
-MOST_FREE = 2  # one is computed while the caller still has the one before
+LEAST_BYTES = 1 << 16  # the heap gives memory from about there on back to the system, and gets it zeroed
+MOST_KEPT = 2  # one is computed while the caller still has the one before
 
 
 class Results:
     """Makes the arrays of one result; from any number of threads.
+
+    Memory of an array lies in an owner, which whatever sees the memory refers to. Where nobody but this object refers
+    to it any more, it is used again.
 
     Args:
         shape: Shape of the result.
@@ -327,38 +337,29 @@ class Results:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], pages: Pages) -> None:
         self._shape, self._dtype, self._pages = shape, dtype, pages
         self._bytes = prod(shape) * dtype.itemsize
-        self._free: list[Array] = []
-        self._block = block_type(self._bytes) if self._bytes >= LEAST_BYTES else None
+        self._kept: deque[tuple[Array, object, int]] = deque(maxlen=MOST_KEPT)
+
+    def maker(self) -> Callable[[], Array]:
+        """What makes arrays of undefined elements that nobody else has."""
+        return self.empty if self._bytes >= LEAST_BYTES else partial(np.empty, self._shape, self._dtype)
 
     def empty(self) -> Array:
-        """An array of undefined elements that nobody else has; its memory is used again when no view of it is left."""
-        if self._block is None:
-            return np.empty(self._shape, self._dtype)
-        try:
-            memory = self._free.pop()
-        except IndexError:
-            memory = empty_bytes(self._bytes, self._pages)
-        block = self._block.from_address(memory.ctypes.data)
-        block.memory, block.free = memory, self._free
-        return np.frombuffer(block, self._dtype).reshape(self._shape)
+        """An array of undefined elements that nobody else has, on memory that is kept."""
+        for _ in range(MOST_KEPT):
+            try:
+                kept = self._kept.popleft()
+            except IndexError:
+                break
+            array = kept[0].view() if getrefcount(kept[1]) == kept[2] else None
+            self._kept.append(kept)
+            if array is not None:
+                return array
+        return self._keep()
 
-
-def block_type(size: int) -> Any:  # noqa: ANN401 - a class of ctypes, of which type checkers know no size
-    """A class of so many bytes somewhere: what all views of an array hold on to, and what knows when none is left."""
-
-    class Block(ctypes.c_char * size):  # type: ignore[misc]
-        """Bytes of a result.
-
-        Attributes:
-            memory: Array that owns them.
-            free: List that takes the memory when nothing refers to the block any more.
-        """
-
-        memory: Array
-        free: list[Array]
-
-        def __del__(self) -> None:
-            if len(self.free) < MOST_FREE:
-                self.free.append(self.memory)
-
-    return Block
+    def _keep(self) -> Array:
+        """An array on fresh memory, which is kept; that of the oldest one is not any more."""
+        array = aligned_array(self._shape, self._dtype, self._pages)
+        kept = (array, array.base)  # which every view of it has as its base, too
+        references = getrefcount(kept[1])
+        self._kept.append((*kept, references))
+        return array.view()

@@ -135,7 +135,7 @@ class SessionFunction:
                 f"inputs of {self.payload.name} must be {', '.join(self._inputs)}; got {', '.join(inputs) or 'none'}"
             )
         try:
-            self._call.run(tuple([inputs[name] for name in self._inputs]))
+            self._call.run(*[inputs[name] for name in self._inputs])
         except PayloadError as error:
             raise GenerationError(str(error)) from error
         return self._outputs

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from autotune.bundles.contexts import LEAST_BYTES, MOST_FREE, Results
+from autotune.bundles.contexts import LEAST_BYTES, MOST_KEPT, Results
 
 SHAPE = (4, LEAST_BYTES // 16)
 FLOAT = np.dtype(np.float32)
@@ -45,11 +45,23 @@ def test_memory_is_left_alone_while_a_view_of_it_is_alive(results, view):
     assert results.empty().ctypes.data == before
 
 
+def test_what_was_changed_of_a_dropped_array_is_not_seen_again(results):
+    array = results.empty()
+    array.shape = (-1,)
+    array.flags.writeable = False
+    address = array.ctypes.data
+    del array
+    other = results.empty()
+    assert other.ctypes.data == address
+    assert other.shape == SHAPE
+    assert other.flags.writeable
+
+
 def test_little_memory_is_kept_back(results):
     arrays = [results.empty() for _ in range(5)]
     assert len({array.ctypes.data for array in arrays}) == 5
     arrays.clear()
-    assert len(results._free) == MOST_FREE
+    assert len(results._kept) == MOST_KEPT
 
 
 def test_an_array_outlives_what_made_it():

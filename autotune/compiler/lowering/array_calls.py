@@ -3,13 +3,13 @@
 Python takes half a microsecond for each array to do so, this code some nanoseconds; it is compiled once a process.
 
 Where CPython and NumPy keep what this code reads of a tuple of arrays is fixed by both ABIs: extensions read it through
-macros that are compiled into them.
+macros that are compiled into them. Python calls it as it calls functions of extensions, without ctypes between.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from mlir.execution_engine import ExecutionEngine
@@ -25,7 +25,11 @@ SLOT, OF, RANKS, LENGTHS, BITS, ELEMENTS, LOW, SPAN, ROW = range(9)
 WIDTHS = (8, 32, 64)  # bits of whole numbers that have bounds
 FEW = 1024  # whole numbers that this code, which is compiled in a hurry, looks at sooner than NumPy
 NEVER = -1  # a rank that no array has: Python looks at each
-ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
+POINT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
+FASTCALL = 0x80  # METH_FASTCALL: arguments lie in an array, their number comes with it
+NEW = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
 
 
 class ArrayCall:
@@ -35,29 +39,39 @@ class ArrayCall:
         bound: The program; whatever it is not given here it finds in slots that are filled already.
         slots: Addresses of the arrays' elements, as the program reads them.
         wanted: What the array of each slot must be.
+
+    Attributes:
+        count: How many arrays a call takes.
+        direct: The same as `run` but that it gives the number of the first array that cannot be read as it lies, and
+            computes nothing then; `count` where there is none.
     """
 
     def __init__(self, bound: BoundProgram, slots: Sequence[ctypes.c_void_p], wanted: Sequence[Accepted]) -> None:
-        self._bound, self._slots, self._wanted, self._count = bound, slots, wanted, len(wanted)
+        self._bound, self._slots, self._wanted, self.count = bound, slots, wanted, len(wanted)
         self._sizes = [np.array(each.shape, np.int64) for each in wanted]
         rows = [row(*each) for each in zip(slots, wanted, self._sizes, strict=True)]
-        numbers = (bound.code, bound.given, self._count, *(number for each in rows for number in each))
+        numbers = (bound.code, bound.given, self.count, *(number for each in rows for number in each))
         self._numbers = np.array([number % (1 << 64) for number in numbers], np.uint64)
         self._plan = self._numbers.ctypes.data
-        self._engine, self._point, self._run = entries()
+        self._code = entries()
+        self.direct = NEW(ctypes.addressof(self._code.run), self._numbers, None)
 
-    def run(self, arrays: tuple[object, ...]) -> None:
+    def run(self, *arrays: object) -> None:
         """Compute once, on an array for each slot.
 
         Raises:
             AutotuneError: An array is of another shape or kind, or out of range; nothing is run.
             NotExactlyError: An array is for another program.
         """
-        wrong = self._run(arrays, self._plan, 0)
-        if wrong != self._count:
-            copies = self._convert(arrays, wrong)
-            self._bound.run()
-            del copies  # which the program has read by now
+        wrong = self.direct(*arrays)
+        if wrong != self.count:
+            self.run_from(wrong, arrays)
+
+    def run_from(self, wrong: int, arrays: tuple[object, ...]) -> None:
+        """Compute once, where `direct` gave the number of an array that cannot be read as it lies."""
+        copies = self._convert(arrays, wrong)
+        self._bound.run()
+        del copies  # which the program has read by now
 
     def point(self, arrays: tuple[object, ...]) -> list[Array]:
         """Point to arrays as `run` does, and compute nothing.
@@ -69,15 +83,15 @@ class ArrayCall:
             AutotuneError: An array is of another shape or kind, or out of range.
             NotExactlyError: An array is for another program.
         """
-        return self._convert(arrays, self._point(arrays, self._plan, 0))
+        return self._convert(arrays, self._code.point(arrays, self._plan, 0))
 
     def _convert(self, arrays: tuple[object, ...], wrong: int) -> list[Array]:
         """Point to a copy of an array that cannot be read as it lies, and to the arrays behind it."""
         copies: list[Array] = []
-        while wrong != self._count:
+        while wrong != self.count:
             copies.append(self._wanted[wrong].convert(arrays[wrong]))
             self._slots[wrong].value = copies[-1].ctypes.data
-            wrong = self._point(arrays, self._plan, wrong + 1)
+            wrong = self._code.point(arrays, self._plan, wrong + 1)
         return copies
 
 
@@ -90,27 +104,49 @@ def row(slot: ctypes.c_void_p, wanted: Accepted, sizes: Array) -> tuple[int, ...
     return (ctypes.addressof(slot), id(wanted.dtype), rank, sizes.ctypes.data, bits, elements, low, high - low)
 
 
-@lru_cache(1)
-def entries() -> tuple[ExecutionEngine, Any, Any]:
-    """The code, and its two functions: the first points to arrays, the other calls the program after that.
+class Method(ctypes.Structure):
+    """A function of an extension, `PyMethodDef`."""
 
-    Both take a tuple, the address of a plan, and the number of the array to begin with; they give the number of the
-    first array that cannot be read as it lies, or is out of bounds: how many there are, if all can.
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("code", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The code; each of its functions gives the number of the first array that cannot be read, or how many there are.
+
+    Attributes:
+        engine: Owns the code.
+        point: Takes a tuple, the address of a plan, and the number of the array to begin with; points to arrays.
+        run: Takes arrays, and has a plan as what it is bound to; points to them, then calls the program.
     """
+
+    engine: ExecutionEngine
+    point: Callable[[tuple[object, ...], int, int], int]
+    run: Method
+
+
+@lru_cache(1)
+def entries() -> Entries:
+    """The code, compiled."""
     with context(all_dialects=False):
         engine, find = link(parse(module(), "calls on arrays"), entry="find", level=0)  # the others take thrice as long
     found = (ctypes.c_void_p * 2)()
     into = ctypes.c_void_p(ctypes.addressof(found))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(find)((ctypes.c_void_p * 1)(ctypes.addressof(into)))
     point, run = found
-    return engine, ENTRY(point or 0), ENTRY(run or 0)
+    return Entries(engine, POINT(point or 0), Method(b"run", run, FASTCALL, None))
 
 
 def module() -> str:
     """The code, in the LLVM dialect."""
     cases = ", ".join(f"{bits}: ^of_{bits}" for bits in WIDTHS)
     return f"""
-llvm.func @point(%arrays: !llvm.ptr, %plan: !llvm.ptr, %first: i64) -> i64 {{
+llvm.func @look(%items: !llvm.ptr, %held: i64, %plan: !llvm.ptr, %first: i64) -> i64 {{
   %none = llvm.mlir.constant(0 : i64) : i64
   %one = llvm.mlir.constant(1 : i64) : i64
   %row_length = llvm.mlir.constant({ROW} : i64) : i64
@@ -118,9 +154,7 @@ llvm.func @point(%arrays: !llvm.ptr, %plan: !llvm.ptr, %first: i64) -> i64 {{
   %plain = llvm.mlir.constant({PLAIN} : i32) : i32
   %array_type = llvm.mlir.constant({id(np.ndarray)} : i64) : i64
   {load("wanted", "plan", COUNT)}
-  {field("held", "arrays", HEAD)}
   %count = llvm.intr.umin(%wanted, %held) : (i64, i64) -> i64
-  %items = llvm.getelementptr %arrays[{ITEMS}] : (!llvm.ptr) -> !llvm.ptr, i8
   %rows = llvm.getelementptr %plan[{ROWS}] : (!llvm.ptr) -> !llvm.ptr, i64
   llvm.br ^each(%first : i64)
 ^each(%n: i64):
@@ -177,18 +211,32 @@ llvm.func @point(%arrays: !llvm.ptr, %plan: !llvm.ptr, %first: i64) -> i64 {{
 ^end:
   llvm.return %n : i64
 }}
-llvm.func @run(%arrays: !llvm.ptr, %plan: !llvm.ptr, %first: i64) -> i64 {{
-  %right = llvm.call @point(%arrays, %plan, %first) : (!llvm.ptr, !llvm.ptr, i64) -> i64
+llvm.func @point(%arrays: !llvm.ptr, %plan: !llvm.ptr, %first: i64) -> i64 {{
+  {field("held", "arrays", HEAD)}
+  %items = llvm.getelementptr %arrays[{ITEMS}] : (!llvm.ptr) -> !llvm.ptr, i8
+  %right = llvm.call @look(%items, %held, %plan, %first) : (!llvm.ptr, i64, !llvm.ptr, i64) -> i64
+  llvm.return %right : i64
+}}
+llvm.func @run(%plan_array: !llvm.ptr, %items: !llvm.ptr, %held: i64) -> !llvm.ptr {{
+  {field("plan", "plan_array", DATA, "!llvm.ptr")}
+  %first = llvm.mlir.constant(0 : i64) : i64
+  %right = llvm.call @look(%items, %held, %plan, %first) : (!llvm.ptr, i64, !llvm.ptr, i64) -> i64
   {load("count", "plan", COUNT)}
   %is_right = llvm.icmp "eq" %right, %count : i64
   llvm.cond_br %is_right, ^call, ^end
 ^call:
   {load("code", "plan", CODE, "!llvm.ptr")}
   {load("given", "plan", GIVEN, "!llvm.ptr")}
+  {of_python("leave", "PyEval_SaveThread")}
+  {of_python("come_back", "PyEval_RestoreThread")}
+  %thread = llvm.call %leave() : !llvm.ptr, () -> !llvm.ptr
   llvm.call %code(%given) : !llvm.ptr, (!llvm.ptr) -> ()
+  llvm.call %come_back(%thread) : !llvm.ptr, (!llvm.ptr) -> ()
   llvm.br ^end
 ^end:
-  llvm.return %right : i64
+  {of_python("number", "PyLong_FromLongLong")}
+  %object = llvm.call %number(%right) : !llvm.ptr, (i64) -> !llvm.ptr
+  llvm.return %object : !llvm.ptr
 }}
 llvm.func @find(%into: !llvm.ptr) {{
   %point = llvm.mlir.addressof @point : !llvm.ptr
@@ -199,6 +247,13 @@ llvm.func @find(%into: !llvm.ptr) {{
   llvm.return
 }}
 """
+
+
+def of_python(name: str, function: str) -> str:
+    """The address of a function of Python's C interface."""
+    address = ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value
+    whole = f"%{name}_address = llvm.mlir.constant({address} : i64) : i64"
+    return f"{whole}\n  %{name} = llvm.inttoptr %{name}_address : i64 to !llvm.ptr"
 
 
 def load(name: str, base: str, number: int, kind: str = "i64") -> str:

@@ -6,8 +6,9 @@ A choice of the run, the same for every contender: `AUTOTUNE_PAGES=small` in the
 import mmap
 import os
 from contextlib import suppress
+from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import psutil
@@ -64,7 +65,16 @@ def empty_bytes(count: int, pages: Pages) -> "np.ndarray[tuple[int], np.dtype[np
 
 
 def aligned_empty(argument: Argument, pages: Pages) -> Array:
-    """Uninitialised array for an argument, on a cache-line boundary so that times do not depend on the allocator."""
-    buffer = empty_bytes(argument.bytes + ALIGNMENT, pages)
+    """Uninitialised array for an argument; see `aligned_array`."""
+    return aligned_array(argument.shape, DTYPES[argument.dtype], pages)
+
+
+def aligned_array(shape: tuple[int, ...], dtype: "np.dtype[Any]", pages: Pages) -> Array:
+    """Uninitialised array on a cache-line boundary, so that times do not depend on the allocator.
+
+    All views of it have the array as their base that owns its memory, and so has it.
+    """
+    size = prod(shape) * dtype.itemsize
+    buffer = empty_bytes(size + ALIGNMENT, pages)
     offset = -buffer.ctypes.data % ALIGNMENT
-    return buffer[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)
+    return buffer[offset : offset + size].view(dtype).reshape(shape)
