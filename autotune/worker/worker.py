@@ -182,11 +182,11 @@ class Worker(Closing):
         """
         for left in reversed(range(TRIES)):
             open(self._around.log, "wb").close()  # anew
-            process, deadline = self._ready_process(), time.monotonic() + time_limits.seconds
+            process = self._ready_process()
             self._timeline = CallTimeline(busy=process.busy_seconds)
             oom_kills = count_oom_kills()
             try:
-                answer = self._converse(process, call, time_limits, deadline)
+                answer = self._converse(process, call, time_limits)
             except BaseException:
                 self._end_cell()
                 raise
@@ -195,7 +195,7 @@ class Worker(Closing):
             if answer is not None:
                 value: T = answer.value
                 return value
-            cause = self._find_end(process, time_limits, deadline, oom_kills)
+            cause = self._find_end(process, time_limits, oom_kills)
             if not cause.is_foreign or self._is_ending:
                 break
             if not left:
@@ -205,15 +205,13 @@ class Worker(Closing):
             cause.outcome, diagnostic=f"in {phase}: {cause.diagnostic}", phases=dict(self._timeline.phases)
         )
 
-    def _converse(
-        self, process: IsolatedProcess, call: Call, time_limits: TimeLimits, deadline: float
-    ) -> Returned | Raised | None:
+    def _converse(self, process: IsolatedProcess, call: Call, time_limits: TimeLimits) -> Returned | Raised | None:
         """Make a call and hear where it is; its answer, or `None` if it takes too long or ends its process."""
         read = read_answer if self._around.sandboxed else read_trusted
         kind = kind_of(call.function)
         try:
-            process.channel.send([pickle.dumps(call)], deadline)
-            while time.monotonic() < (until := min(deadline, self._timeline.deadline(time_limits))):
+            process.channel.send([pickle.dumps(call)], self._timeline.whole_deadline(time_limits))
+            while time.monotonic() < (until := self._timeline.deadline(time_limits)):
                 ready = wait([process.channel.fileno(), process.gone], max(0.0, until - time.monotonic()))
                 if process.channel.fileno() in ready:
                     said = read(process.channel.receive(until), kind)
@@ -242,28 +240,25 @@ class Worker(Closing):
         diagnostic = f"{said}; that is a fault of autotune, please report it"
         return Evaluation("crashed", diagnostic=diagnostic, phases=self._phases())
 
-    def _find_end(
-        self, process: IsolatedProcess, time_limits: TimeLimits, deadline: float, oom_kills: int
-    ) -> ExitCause:
+    def _find_end(self, process: IsolatedProcess, time_limits: TimeLimits, oom_kills: int) -> ExitCause:
         """Why a call ended its process, or took too long.
 
         Args:
             process: The process.
             time_limits: Limits of the call.
-            deadline: Time at which the whole call must end, in seconds of the monotonic clock.
             oom_kills: Processes that the kernel had killed for want of memory when the call began.
         """
-        now = time.monotonic()
-        late = now >= min(deadline, self._timeline.deadline(time_limits)) and not wait([process.gone], 0)
+        now, whole = time.monotonic(), self._timeline.whole_deadline(time_limits)
+        late = now >= self._timeline.deadline(time_limits) and not wait([process.gone], 0)
         if not late:  # its channel is closed: it is on its way out
-            late = not wait([process.gone], max(1.0, deadline - now))
+            late = not wait([process.gone], max(1.0, whole - now))
         self._timeline.settle(time.monotonic())
         code = self._end_cell()
         if code is None:
             return KEEPER_KILLED
         if late:
             phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
-            return overdue(phase, time_limits, whole=now >= deadline)
+            return overdue(phase, time_limits, whole=now >= whole)
         with open(self._around.log, errors="replace") as file:
             said = file.read(LOG_BYTES)
         return find_cause(code, said, memory_ran_out=count_oom_kills() > oom_kills)

@@ -85,18 +85,19 @@ def test_compile_phases_share_one_bound_and_candidates_do_not():
     assert timeline.deadline(time_limits) == float("inf")
 
 
+@pytest.mark.parametrize("limits", [TimeLimits(compile_seconds=5.0), TimeLimits(seconds=5.0)], ids=["phase", "call"])
 @pytest.mark.parametrize(
     ("share", "ends"),
     [(1.0, 5.0), (2.0, 5.0), (0.5, 10.0), (0.25, 20.0), (0.0, MOST_DISTURBED * 5.0)],
     ids=["alone", "two-threads", "two-share", "four-share", "sleeps"],
 )
-def test_a_phase_is_limited_in_processor_time(share, ends, monkeypatch):
+def test_a_phase_and_a_call_are_limited_in_processor_time(share, ends, limits, monkeypatch):
     """A process that gets a share of a core ends when that adds up to its limit; one that only waits, later."""
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     timeline = CallTimeline(busy=lambda: share * now)
     timeline.enter(Moment("transform"))
-    while now < (until := timeline.deadline(TimeLimits(compile_seconds=5.0))):
+    while now < (until := timeline.deadline(limits)):
         now = until
     assert now - 100.0 == pytest.approx(ends)
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import inf
 
 import numpy as np
 import psutil
@@ -95,6 +94,8 @@ class CallTimeline:
         group_since: Time when the group of phases began that a limit holds for, in seconds of the monotonic clock.
         busy: Gives the processor time that the process has used, in seconds; by default all time counts as such.
         group_busy: Processor time that had been used when the group began, in seconds.
+        begun: Time when the call was made, in seconds of the monotonic clock.
+        begun_busy: Processor time that had been used then, in seconds.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
@@ -103,6 +104,12 @@ class CallTimeline:
     group_since: float = 0.0
     busy: Callable[[], float] = time.monotonic
     group_busy: float = 0.0
+    begun: float = field(init=False)
+    begun_busy: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begun = time.monotonic()
+        self.begun_busy = self.busy()
 
     def enter(self, moment: Moment) -> None:
         """Record another moment."""
@@ -122,16 +129,23 @@ class CallTimeline:
             self.phases[self.moment.phase] = self.phases.get(self.moment.phase, 0.0) + now - self.since
 
     def deadline(self, time_limits: TimeLimits) -> float:
-        """When the time of the present phase ends, as far as it is known now; whatever is left for the whole call.
+        """When the present phase or the whole call ends, whichever is first, as far as it is known now.
 
         What others took of the processor is given back: a compilation of a second takes three on a busy machine.
         """
+        whole = self.whole_deadline(time_limits)
         bound = time_limits.bound(self.moment.phase) if self.moment is not None else None
-        if bound is None:
-            return inf
-        end, now = self.group_since + bound, time.monotonic()
-        left = bound - (self.busy() - self.group_busy)
-        return end if now < end or left <= 0 else min(now + left, self.group_since + MOST_DISTURBED * bound)
+        return whole if bound is None else min(whole, self._end(bound, self.group_since, self.group_busy))
+
+    def whole_deadline(self, time_limits: TimeLimits) -> float:
+        """When the whole call ends, as far as it is known now."""
+        return self._end(time_limits.seconds, self.begun, self.begun_busy)
+
+    def _end(self, bound: float, since: float, busy_before: float) -> float:
+        """When so many seconds of processor time are used, if all of the processor is ours from now on."""
+        end, now = since + bound, time.monotonic()
+        left = bound - (self.busy() - busy_before)
+        return end if now < end or left <= 0 else min(now + left, since + MOST_DISTURBED * bound)
 
 
 def learn_time_limits(trials: Sequence[Trial]) -> TimeLimits:
