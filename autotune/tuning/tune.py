@@ -95,7 +95,7 @@ def tune(
         as_asked = recorded(options, start, run.payload)
         stands = standing_result(run, searched, store, bundle, as_asked, least_floor=start.least_floor)
         if stands is not None:
-            listener.note(f"nothing left to run: {bundle} stands; --anew measures it again")
+            listener.note(f"nothing left to run: {stands.bundle} stands; --anew measures it again")
             return replace(stands, evaluated=0, seconds=time.perf_counter() - began)
         winners = choose(run, searched.searches, workplace, allowed)
         run = replace(

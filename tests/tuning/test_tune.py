@@ -1,6 +1,7 @@
 """Tuning end to end, on payloads so small that it takes seconds: search, store, resume, bundle, replay."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -11,6 +12,7 @@ from listener_support import Recorder
 from tuning_support import contraction_payload
 
 from autotune.bundles.replay import replay
+from autotune.cli.tune import show_result
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
@@ -24,8 +26,10 @@ from autotune.store.sessions import recorded_figures
 from autotune.store.store import Store, trials
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.result import TuneResult
+from autotune.tuning.stages.replacing import slower_folder
 from autotune.tuning.stages.roofline import share_of_roof
 from autotune.tuning.stages.run import Run
+from autotune.tuning.stages.sessions import measure_sessions
 from autotune.tuning.stages.standing import standing_result
 from autotune.tuning.stages.summary import Ran, Searched
 from autotune.tuning.tune import tune
@@ -163,18 +167,54 @@ def test_with_nothing_left_to_run_the_recorded_result_stands_and_nothing_is_meas
     ],
 )
 def test_a_recorded_result_stands_only_where_all_is_as_it_was(copied, tuned, spoil):
-    asked, payload = TuneOptions(trials=TRIALS, cold=True), load_payload(SPEC)
-    run = Run(payload, partition(payload), this_machine(), None, asked, 0.0, SILENT)
-    nothing_run = Searched([], Ran(0, 0.0, 0.0), 0)
-
-    def standing(asked):
-        with Store.open(copied / "store.journal") as store:
-            return standing_result(run, nothing_run, store, copied / "bundle", asked, least_floor=1e-6)
-
+    asked = TuneOptions(trials=TRIALS, cold=True)
     steady_summary(copied, trials={}, noise_floor=0.1)
-    assert standing(replace(asked, trials=3, jobs=1, cold=False)).best_seconds == tuned[1].best_seconds
+    assert standing(copied, replace(asked, trials=3, jobs=1, cold=False)).best_seconds == tuned[1].best_seconds
     spoilt = spoil(copied, asked)
-    assert standing(spoilt if isinstance(spoilt, TuneOptions) else asked) is None
+    assert standing(copied, spoilt if isinstance(spoilt, TuneOptions) else asked) is None
+
+
+def test_a_result_whose_bundle_lies_beside_a_faster_one_stands(copied):
+    """A run whose bundle was slower than the one that its folder held is not measured again, either."""
+    asked = TuneOptions(trials=TRIALS, cold=True)
+    steady_summary(copied, trials={}, noise_floor=0.1)
+    slower = slower_folder(copied / "bundle")
+    slower.parent.mkdir()
+    (copied / "bundle").rename(slower)
+    assert standing(copied, asked) is None  # nothing is faster any more: it goes to its folder
+    shutil.copytree(slower, copied / "bundle")
+    (copied / "bundle" / "manifest.json").write_text("{}")
+    assert standing(copied, asked).bundle == str(slower)
+
+
+@pytest.mark.parametrize(("rounds", "factor"), [(2, 4.0), (0, 1000.0)])
+def test_tune_on_a_busy_core_shows_no_number_that_cannot_be(copied, monkeypatch, capsys, rounds, factor):
+    """A stand-in for a core that other work shares: its reference kernel is so many times as slow after some rounds."""
+
+    def shared(session):
+        reference = session.reference_seconds
+        slow = tuple(seconds * (factor if index >= rounds else 1.0) for index, seconds in enumerate(reference))
+        return replace(session, reference_seconds=slow)
+
+    monkeypatch.setattr("autotune.tuning.tune.measure_sessions", lambda *args: [*map(shared, measure_sessions(*args))])
+    result, _ = tune_into(copied, load_payload(SPEC), anew=True)
+    show_result(result)
+    out = capsys.readouterr().out
+    head, _, rest = out.partition("verified")
+    assert "not measurable here and now" in head
+    assert not re.search(r"\d+ (ns|us|ms|s)\b|times as fast", head)
+    assert "the naive lowering" not in rest
+    assert all(float(share) <= 100 for share in re.findall(r"([\d.]+)%", out))
+    assert read_winner(copied / "bundle").unsteady
+
+
+def standing(folder, asked):
+    """The result that stands where nothing was run."""
+    payload = load_payload(SPEC)
+    run = Run(payload, partition(payload), this_machine(), None, asked, 0.0, SILENT)
+    with Store.open(folder / "store.journal") as store:
+        nothing_run = Searched([], Ran(0, 0.0, 0.0), 0)
+        return standing_result(run, nothing_run, store, folder / "bundle", asked, least_floor=1e-6)
 
 
 def test_more_trials_run_only_the_new_ones(copied, tuned):

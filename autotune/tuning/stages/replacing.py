@@ -10,9 +10,7 @@ from autotune.store.bundle import PAYLOAD
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes
 from autotune.store.sessions import recorded_figures, recorded_quiet
 
-SLOWER = (
-    "slower"  # folder beside a bundle's, one level down: verbs that take the newest bundle of a folder do not see it
-)
+SLOWER = "slower"  # folder beside a bundle's, one level down: verbs that take a folder's newest bundle do not see it
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,13 @@ def choose_target(folder: Path, new: Manifest, *, unsteady: str, floor: float, a
     if anew or not is_same_work(old, new) or not is_faster(then, now, unsteady, floor):
         return BundleTarget(folder, f"replaces {folder}, a bundle of {old.payload} with {was}")
     here = "cannot be timed here and now" if unsteady else f"takes {duration(recorded_figures(new).best_seconds)}"
-    kept = folder.parent / SLOWER / folder.name
+    kept = slower_folder(folder)
     return BundleTarget(kept, f"{folder} stays, with {was}; the new bundle {here} and goes to {kept}; --anew replaces")
+
+
+def slower_folder(folder: Path) -> Path:
+    """Where a bundle goes that is slower than the one its folder holds."""
+    return folder.parent / SLOWER / folder.name
 
 
 def time_of(manifest: Manifest, quiet: float | None) -> WinnerTime:

@@ -1,7 +1,7 @@
 """A result that stands: a resume that has nothing left to run need not measure what was measured and recorded."""
 
 from collections import Counter
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, parse_command
 from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.record import versions
+from autotune.tuning.stages.replacing import slower_folder
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.summary import Searched
 
@@ -40,27 +41,35 @@ def standing_result(
     """
     if options.anew or searched.ran.evaluated:
         return None
-    summary = summary_of(store.summaries(), run.payload.name, folder)
-    if summary is None or summary["unsteady"]:
+    summaries = [each for each in store.summaries() if each["payload"] == run.payload.name]
+    held = folder_of(summaries[-1], folder) if summaries else None
+    if held is None or summaries[-1]["unsteady"]:
         return None
+    summary = summaries[-1]
     outcomes = Counter(trial.outcome for search in searched.searches for trial in search.trials)
     same = (
         summary["trials"] == dict(outcomes)
         and summary["machine"]["fingerprint"] == run.machine.fingerprint
         and summary["noise_floor"] >= least_floor
-        and is_unchanged(run, folder, options)
+        and is_unchanged(run, held, options)
     )
-    return replace(TuneResult.from_json(summary), bundle=str(folder)) if same else None
+    return replace(TuneResult.from_json(summary), bundle=str(held)) if same else None
 
 
-def summary_of(summaries: Sequence[dict[str, Any]], payload: str, folder: Path) -> dict[str, Any] | None:
-    """The newest summary of a payload, if it is that of the bundle in a folder; else `None`."""
-    mine = [each for each in summaries if each["payload"] == payload]
-    try:
-        held = digest((folder / MANIFEST_FILE).read_bytes())
-    except OSError:  # no bundle
+def folder_of(summary: dict[str, Any], folder: Path) -> Path | None:
+    """The folder that holds the bundle of a summary: the one asked for, or that beside a faster bundle.
+
+    Args:
+        summary: Summary of a run.
+        folder: Folder that the bundle is for.
+    """
+    if not (folder / MANIFEST_FILE).is_file():
         return None
-    return mine[-1] if mine and mine[-1].get(MANIFEST_SHA256) == held else None
+    for held in (folder, slower_folder(folder)):
+        with suppress(OSError):  # no bundle
+            if digest((held / MANIFEST_FILE).read_bytes()) == summary.get(MANIFEST_SHA256):
+                return held
+    return None
 
 
 def is_unchanged(run: Run, folder: Path, options: TuneOptions) -> bool:
