@@ -18,14 +18,14 @@ from autotune.contrib.gpu.model import Estimate, estimate
 from autotune.contrib.gpu.vulkan import Lavapipe, run_on
 from autotune.core.errors import CompileError, KernelError, PayloadError
 from autotune.core.evaluator import Evaluation
-from autotune.core.payload import DTYPES, WRITTEN, Array, Payload
+from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.core.trial import Outcome
 from autotune.worker.bench.evaluate import FAILED_AT
 from autotune.worker.bench.testbench import open_testbench
 from autotune.worker.bench.verify import Verdict, verify
 from autotune.worker.worker import Worker
 
-FLOAT = "f32"
+FLOAT, NUMBERS = "f32", "i32"  # what kernels compute in, and rows that they gather are numbered in
 MOST_OPERATIONS = 1 << 32  # of a payload: lavapipe does 10^8 a second
 WRONG: Final = "wrong-result"
 
@@ -118,7 +118,7 @@ def check_payload(payload: Payload) -> None:
     Raises:
         PayloadError: A constraint is broken.
     """
-    if wrong := next((a for a in payload.arguments if a.dtype != FLOAT), None):
+    if wrong := next((a for a in payload.arguments if a.dtype != FLOAT and not is_number(a)), None):
         raise PayloadError(
             f"arguments must be of {FLOAT} for --target, {wrong.name} of {payload.name} is of {wrong.dtype}; "
             "leave --target out"
@@ -132,6 +132,11 @@ def check_payload(payload: Payload) -> None:
             f"a payload must take at most {MOST_OPERATIONS:.2g} operations to be verified without a GPU, "
             f"{payload.name} takes {payload.flops:.2g}; choose smaller sizes"
         )
+
+
+def is_number(argument: Argument) -> bool:
+    """Whether an argument numbers rows of another one."""
+    return argument.dtype == NUMBERS and argument.role not in WRITTEN
 
 
 def draw(call: KernelCall) -> Drawn:
@@ -255,6 +260,11 @@ def run_kernel(payload: Payload, kernel: Kernel, binary: bytes, drawn: Drawn, dr
     arrays = run_on(driver, kernel, binary, [before[number] for number in kernel.arguments])
     for number, array in zip(kernel.arguments, arrays, strict=True):
         after[number] = array
+    return compare(payload, before, after, expected)
+
+
+def compare(payload: Payload, before: list[Array], after: list[Array], expected: list[Array]) -> Verdict:
+    """Compare what a run wrote with the oracle, and what it read with itself."""
     for argument, old, new in zip(payload.arguments, before, after, strict=True):
         if argument.role not in WRITTEN and not np.array_equal(old, new):
             return Verdict(WRONG, np.inf, f"inputs must not be written; {argument.name} was")

@@ -14,11 +14,13 @@ from autotune.store.places import OUTPUT, slug
 
 if TYPE_CHECKING:
     from autotune.contrib.gpu.device import Device
-    from autotune.contrib.gpu.tune import TaskKernel
+    from autotune.contrib.gpu.tune import TaskKernel, Units
+    from autotune.contrib.gpu.whole import Whole
     from autotune.core.payload import Payload
     from autotune.tuning.options import TuneOptions
 
 SCHEDULE, BINARY, PTX, CHOSEN = "schedule.mlir", "kernel.spv", "kernel.ptx", "chosen.json"
+PROGRAM = "program.json"  # launches of a payload of several tasks
 
 
 def choose_kernel(arguments: Arguments) -> None:
@@ -49,31 +51,110 @@ def tune_kernels(
         folder: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
     """
-    from autotune.cli.layout import show_sentence
     from autotune.contrib.gpu.tune import tune_kernel, units_of
     from autotune.contrib.gpu.vulkan import find_lavapipe
     from autotune.core.progress import ProgressLine
-    from autotune.reports.format import out
     from autotune.worker.worker import Worker
 
     driver, wrong = find_lavapipe(), False
     for payload in payloads:
         whole, units = folder or OUTPUT / slug(f"for-{device.name}") / slug(payload.name), units_of(payload)
-        each = replace(options, trials=max(1, options.trials // len(units.payloads)))
-        for unit in units.payloads:
-            place = whole if unit is payload else whole / slug(unit.name)
-            with Worker(options.timeout) as worker, ProgressLine(unit.name) as line:
-                tuned = tune_kernel(unit, device, each, line, worker=worker, driver=driver)
-            write_kernel(tuned, device, place)
-            if as_json:
-                typer.echo(json.dumps(tuned.to_json() | {"target": device.name, "files": str(place)}))
-            else:
-                show_kernel(tuned, device, place)
-            wrong = wrong or tuned.best is None
-        if units.payloads[0] is not payload and not as_json:
-            show_sentence(out(), f"{payload.name}: {units.sentence}")
+        each, several = replace(options, trials=max(1, options.trials // len(units.payloads))), units.tagged is not None
+        kernels = []
+        with Worker(options.timeout) as worker:
+            for unit in units.payloads:
+                place = whole / slug(unit.name) if several else whole
+                with ProgressLine(unit.name) as line:
+                    kernels.append(tune_kernel(unit, device, each, line, worker=worker, driver=driver))
+                write_kernel(kernels[-1], device, place)
+                if as_json:
+                    typer.echo(json.dumps(kernels[-1].to_json() | {"target": device.name, "files": str(place)}))
+                else:
+                    show_kernel(kernels[-1], device, place)
+            if several:
+                assembled = units.assembled(kernels, device, worker, driver)
+                wrong = wrong or (assembled is not None and assembled.outcome != "ok")
+                tell_whole(payload, units, assembled, whole, device, as_json=as_json)
+        wrong = wrong or any(kernel.best is None for kernel in kernels)
     if wrong:
         raise typer.Exit(1)
+
+
+def tell_whole(
+    payload: "Payload", units: "Units", assembled: "Whole | None", folder: Path, device: "Device", *, as_json: bool
+) -> None:
+    """Write and print what became of a payload of several tasks.
+
+    Args:
+        payload: The payload.
+        units: Tasks of the payload.
+        assembled: The whole; `None` where a kernel is missing.
+        folder: Folder to write to.
+        device: What kernels are for.
+        as_json: Print JSON.
+    """
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import out
+
+    if assembled is None:
+        if not as_json:
+            show_sentence(out(), f"{payload.name}: {units.sentence}")
+        return
+    if assembled.plan is not None:
+        folders = {tag: slug(unit.name) for tag, unit in zip(units.tags, units.payloads, strict=True)}
+        (folder / PROGRAM).write_text(program_text(payload, assembled, folder, folders, device))
+    if as_json:
+        typer.echo(json.dumps({"payload": payload.name, "target": device.name} | assembled.to_json()))
+        return
+    for sentence in sentences_of_whole(payload, assembled):
+        show_sentence(out(), sentence)
+    if assembled.plan is not None:
+        out().print(f"  files: {folder}: {PROGRAM}, and a folder a kernel", soft_wrap=True, markup=False)
+
+
+def program_text(
+    payload: "Payload", assembled: "Whole", folder: Path, folders: dict[str, str], device: "Device"
+) -> str:
+    """What a host must do, as JSON; kernels that copy are written beside it.
+
+    Args:
+        payload: The payload.
+        assembled: Launches and kernels of the payload.
+        folder: Folder to write to.
+        folders: Folder in it of the kernel of each task, by tag.
+        device: What kernels are for.
+    """
+    kernels, file = {}, PTX if device.chip else BINARY
+    for name, written in (assembled.kernels or {}).items():
+        place = folder / folders.get(name, name)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / file).write_bytes(written.ptx.encode() if device.chip else written.binary)
+        kernel = written.kernel
+        kernels[name] = {
+            "file": str((place / file).relative_to(folder)),
+            "entry": kernel.name,
+            "block": kernel.block,
+            "grid": kernel.grid,
+        }
+    names = [*(argument.name for argument in payload.arguments), "intermediates"]
+    told = {"payload": payload.name, "target": device.name, "buffers": names, "kernels": kernels}
+    return json.dumps(told | assembled.to_json(), indent=1) + "\n"
+
+
+def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
+    """What became of a payload of several tasks."""
+    from autotune.reports.format import error_beside
+
+    if assembled.outcome != "ok" or assembled.plan is None:
+        return [f"{payload.name}: the whole is not right: {assembled.outcome}: {assembled.diagnostic}"]
+    plan = assembled.plan
+    beside = error_beside(assembled.max_error, assembled.oracle, unproved=payload.unproved)
+    copied = f", {plan.copied} of them copies or fills" if plan.copied else ""
+    return [
+        f"{payload.name} as a whole: right, {beside}, on lavapipe; {len(plan.launches)} launches of "
+        f"{len(assembled.kernels or ())} kernels{copied}; intermediates take {plan.arena_bytes} bytes "
+        f"({plan.separate_bytes} each alone), arguments stay where they are"
+    ]
 
 
 def write_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:

@@ -34,7 +34,7 @@ class GpuRows:
     def covers(self, task: Task) -> bool:
         """Ops of known sizes and places, whose rows are all those of the root."""
         members = members_of(task)
-        if task.gathers or task.grows or any(each.lanes or each.counts for each in members):
+        if task.grows or any(each.lanes or each.counts for each in members):
             return False
         lead = rows_of(task)
         return 1 <= len(lead) <= MOST_RANK and all(is_along(member.nest, lead) for member in members)

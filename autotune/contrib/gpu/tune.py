@@ -1,14 +1,17 @@
 """The search of kernels for a device: every candidate verified, none measured, the model's cycles compared."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.examine import FLOAT, Examined, KernelCall, KernelJob, check_payload, draw, examine
 from autotune.contrib.gpu.families import GpuFamily, covering, names
+from autotune.contrib.gpu.host import HostSource
 from autotune.contrib.gpu.kernel import KernelSource
 from autotune.contrib.gpu.vulkan import Lavapipe
+from autotune.contrib.gpu.whole import Whole, WrittenKernel, assemble
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation
 from autotune.core.listener import SILENT, Listener
@@ -52,6 +55,14 @@ class TaskKernel:
         """The right one that the model likes best; `None` where none is right."""
         right = [each for each in self.tried if each.examined.estimate is not None]
         return min(right, key=lambda each: cycles_of(each) or 0.0, default=None)
+
+    @property
+    def written(self) -> WrittenKernel | None:
+        """The chosen kernel; `None` where none is right."""
+        best = self.best
+        if best is None or best.examined.made.kernel is None:
+            return None
+        return WrittenKernel(best.examined.made.kernel, best.examined.binary, best.examined.made.ptx)
 
     @property
     def outcomes(self) -> dict[str, int]:
@@ -129,16 +140,42 @@ class Units:
     Attributes:
         payloads: Payloads of one task each: the payload itself, or where it has several, each that a family covers.
         without: Names of tasks and ops that no family covers.
+        tagged: The payload of several tasks, each tagged; `None` of one.
+        tags: Tag of each of `payloads` in it.
     """
 
     payloads: tuple[Payload, ...]
     without: tuple[str, ...] = ()
+    tagged: Payload | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """What is known of the whole, where there is more than one task."""
-        rest = f"; no kernel is written for {', '.join(self.without)}" if self.without else ""
+        """Why the whole is not assembled."""
+        rest = f"; no kernel is written for {', '.join(self.without)}" if self.without else ", of which one is wrong"
         return f"{len(self.payloads)} tasks were verified alone, the whole was not assembled{rest}"
+
+    def assembled(self, tuned: Sequence[TaskKernel], device: Device, worker: Worker, driver: Lavapipe) -> Whole | None:
+        """The whole of its tasks' kernels; `None` where one has none.
+
+        Args:
+            tuned: What became of each of `payloads`.
+            device: What kernels are for.
+            worker: Plans.
+            driver: Runs.
+        """
+        written = [each.written for each in tuned]
+        if self.without or self.tagged is None:
+            return None
+        kernels = {tag: kernel for tag, kernel in zip(self.tags, written, strict=True) if kernel is not None}
+        if len(kernels) < len(self.tags):
+            return None
+        types = {
+            tag: tuple(argument.type for argument in payload.arguments)
+            for tag, payload in zip(self.tags, self.payloads, strict=True)
+        }
+        source = HostSource(self.tagged, {tag: each.kernel for tag, each in kernels.items()}, types, device)
+        return assemble(source, kernels, worker, driver)
 
 
 def units_of(payload: Payload) -> Units:
@@ -157,7 +194,8 @@ def units_of(payload: Payload) -> Units:
             f"kernels for --target are written for {', '.join(names())} in {FLOAT}; no task of {payload.name} is one; "
             "leave --target out"
         )
-    return Units(tuple(task.payload for task in covered), (*rest, *(each.name for each in parts.uncovered)))
+    without, tags = (*rest, *(each.name for each in parts.uncovered)), tuple(task.tag for task in covered)
+    return Units(tuple(task.payload for task in covered), without, parts.payload, tags)
 
 
 def can_verify(payload: Payload) -> bool:

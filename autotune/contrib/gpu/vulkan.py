@@ -98,6 +98,36 @@ def validator() -> str | None:
     return str(own) if named and own.exists() else shutil.which(VALIDATOR)
 
 
+@dataclass(frozen=True)
+class VulkanModule:
+    """A kernel that a driver takes.
+
+    Attributes:
+        name: Entry point.
+        grid: Blocks along x, y and z.
+        data: The kernel as SPIR-V.
+    """
+
+    name: str
+    grid: tuple[int, int, int]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class VulkanProgram:
+    """Launches of kernels.
+
+    Attributes:
+        modules: The kernels.
+        launches: Number of the module, and of each of its bindings: buffer, first byte and bytes.
+        scratch_bytes: Bytes of one more buffer behind those of arguments.
+    """
+
+    modules: tuple[VulkanModule, ...]
+    launches: tuple[tuple[int, tuple[tuple[int, int, int], ...]], ...]
+    scratch_bytes: int = 0
+
+
 def run_on(driver: Lavapipe, kernel: Kernel, data: bytes, arrays: Sequence[Array]) -> list[Array]:
     """Run a kernel once; gives its arguments after it.
 
@@ -110,17 +140,34 @@ def run_on(driver: Lavapipe, kernel: Kernel, data: bytes, arrays: Sequence[Array
     Raises:
         KernelError: The process that ran it failed, or took too long.
     """
+    bindings = tuple((number, 0, array.nbytes) for number, array in enumerate(arrays))
+    module = VulkanModule(kernel.name, kernel.grid, data)
+    return run_program(driver, VulkanProgram((module,), ((0, bindings),)), arrays)
+
+
+def run_program(driver: Lavapipe, program: VulkanProgram, arrays: Sequence[Array]) -> list[Array]:
+    """Run launches, one after the other; gives the arguments after them.
+
+    Args:
+        driver: What runs them.
+        program: The launches.
+        arrays: Arrays of the first buffers; the scratch buffer begins as no number.
+
+    Raises:
+        KernelError: The process that ran them failed, or took too long.
+    """
     header = {
-        "name": kernel.name,
-        "grid": kernel.grid,
+        "modules": [(module.name, module.grid, len(module.data)) for module in program.modules],
+        "launches": program.launches,
         "bytes": [array.nbytes for array in arrays],
-        "spirv": len(data),
+        "scratch": program.scratch_bytes,
         "driver": driver.driver,
     }
     words = json.dumps(header).encode()
-    sent = [len(words).to_bytes(8, "little"), words, data, *(np.ascontiguousarray(array).tobytes() for array in arrays)]
+    kernels = (module.data for module in program.modules)
+    data = (np.ascontiguousarray(array).tobytes() for array in arrays)
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-        done = start(driver, Path(folder), b"".join(sent))
+        done = start(driver, Path(folder), b"".join([len(words).to_bytes(8, "little"), words, *kernels, *data]))
     expected = sum(array.nbytes for array in arrays)
     if done.returncode != 0 or len(done.stdout) != expected:
         said = first_lines(done.stderr.decode(errors="replace")[-2000:])

@@ -1,4 +1,4 @@
-"""One kernel on lavapipe: `python -m` this module reads it from stdin, with its arguments, and writes them to stdout.
+"""Kernels on lavapipe: `python -m` this module reads them from stdin, with arguments, and writes those to stdout.
 
 The walls of the workers go up first, as soon as Python has imported what it needs: the driver is loaded, starts its
 threads, compiles and runs behind them.
@@ -16,6 +16,7 @@ from autotune.worker.isolation.sandbox import raise_walls
 CPU_SECONDS, MEMORY_BYTES = 120, 8 << 30
 WAIT_NANOSECONDS = 55_000_000_000
 API = (1, 2, 0)
+POISON = b"\xff"  # four of them are no number
 
 
 def main(scratch: str, libraries: Sequence[str]) -> None:
@@ -33,11 +34,13 @@ def main(scratch: str, libraries: Sequence[str]) -> None:
     raise_walls(scratch, readable() | Readable(tuple(libraries)))
     source = sys.stdin.buffer
     header = json.loads(read(source, int.from_bytes(read(source, 8), "little")))
-    spirv = read(source, header["spirv"])
+    modules = [(name, grid, read(source, size)) for name, grid, size in header["modules"]]
     sizes: list[int] = header["bytes"]
     arrays = [read(source, size) for size in sizes]
-    for data in VulkanRun(vulkan).run(spirv, header["name"], header["grid"], arrays):
-        sys.stdout.buffer.write(data)
+    poisoned = [POISON * header["scratch"]] if header["scratch"] else []
+    after = VulkanRun(vulkan).run(modules, header["launches"], [*arrays, *poisoned])
+    for written in after[: len(arrays)]:
+        sys.stdout.buffer.write(written)
 
 
 def read(source: BinaryIO, size: int) -> bytes:
@@ -72,32 +75,47 @@ class VulkanRun:
         self.device = vk.vkCreateDevice(self.physical, wanted, None)
         self.queue = vk.vkGetDeviceQueue(self.device, self.family, 0)
 
-    def run(self, spirv: bytes, name: str, grid: Sequence[int], arrays: Sequence[bytes]) -> list[bytes]:
-        """Dispatch a kernel once; gives its buffers after it.
+    def run(
+        self,
+        modules: Sequence[tuple[str, Sequence[int], bytes]],
+        launches: Sequence[tuple[int, Sequence[Sequence[int]]]],
+        arrays: Sequence[bytes],
+    ) -> list[bytes]:
+        """Dispatch launches, each behind the last one; gives the buffers after them.
 
         Args:
-            spirv: The kernel.
-            name: Entry point.
-            grid: Blocks along x, y and z.
-            arrays: What its buffers hold before; buffer i is binding i of set 0.
+            modules: Entry point, blocks along x, y and z, and SPIR-V of each kernel.
+            launches: Number of a kernel, and buffer, first byte and bytes of each binding of set 0.
+            arrays: What buffers hold before.
         """
         vk = self.vk
         buffers = [self.buffer(data) for data in arrays]
-        pipeline, layout, bindings = self.pipeline(spirv, name, len(arrays))
-        described = self.describe(bindings, buffers, arrays)
+        counts = {kernel: len(bindings) for kernel, bindings in launches}
+        pipelines = {n: self.pipeline(data, name, counts[n]) for n, (name, _, data) in enumerate(modules)}
         pool = vk.vkCreateCommandPool(self.device, vk.VkCommandPoolCreateInfo(queueFamilyIndex=self.family), None)
         wanted = vk.VkCommandBufferAllocateInfo(commandPool=pool, level=0, commandBufferCount=1)
         commands = vk.vkAllocateCommandBuffers(self.device, wanted)[0]
         vk.vkBeginCommandBuffer(commands, vk.VkCommandBufferBeginInfo())
-        point = vk.VK_PIPELINE_BIND_POINT_COMPUTE
-        vk.vkCmdBindPipeline(commands, point, pipeline)
-        vk.vkCmdBindDescriptorSets(commands, point, layout, 0, 1, [described], 0, None)
-        vk.vkCmdDispatch(commands, *grid)
+        for kernel, bound in launches:
+            pipeline, layout, bindings = pipelines[kernel]
+            described = self.describe(bindings, [(buffers[number][0], at, size) for number, at, size in bound])
+            point = vk.VK_PIPELINE_BIND_POINT_COMPUTE
+            vk.vkCmdBindPipeline(commands, point, pipeline)
+            vk.vkCmdBindDescriptorSets(commands, point, layout, 0, 1, [described], 0, None)
+            vk.vkCmdDispatch(commands, *modules[kernel][1])
+            self.wait(commands)
         vk.vkEndCommandBuffer(commands)
         fence = vk.vkCreateFence(self.device, vk.VkFenceCreateInfo(), None)
         vk.vkQueueSubmit(self.queue, 1, [vk.VkSubmitInfo(pCommandBuffers=[commands])], fence)
         vk.vkWaitForFences(self.device, 1, [fence], 1, WAIT_NANOSECONDS)
         return [bytes(mapped[0 : len(data)]) for (_, mapped), data in zip(buffers, arrays, strict=True)]
+
+    def wait(self, commands: Any) -> None:  # noqa: ANN401
+        """What follows sees what was written before."""
+        vk, stage = self.vk, self.vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
+        after = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
+        barrier = vk.VkMemoryBarrier(srcAccessMask=vk.VK_ACCESS_SHADER_WRITE_BIT, dstAccessMask=after)
+        vk.vkCmdPipelineBarrier(commands, stage, stage, 0, 1, [barrier], 0, None, 0, None)
 
     def buffer(self, data: bytes) -> tuple[Any, Any]:
         """A storage buffer that holds some bytes; gives it, and its memory as the host sees it."""
@@ -141,9 +159,9 @@ class VulkanRun:
         pipelines = vk.vkCreateComputePipelines(self.device, vk.VK_NULL_HANDLE, 1, wanted, None)
         return pipelines[0], layout, bindings
 
-    def describe(self, bindings: Any, buffers: Sequence[tuple[Any, Any]], arrays: Sequence[bytes]) -> Any:  # noqa: ANN401
-        """A descriptor set of all buffers."""
-        vk, kind, count = self.vk, self.vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, len(buffers)
+    def describe(self, bindings: Any, parts: Sequence[tuple[Any, int, int]]) -> Any:  # noqa: ANN401
+        """A descriptor set of parts of buffers: of each the buffer, its first byte and its bytes."""
+        vk, kind, count = self.vk, self.vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, len(parts)
         size = vk.VkDescriptorPoolSize(type=kind, descriptorCount=count)
         pool = vk.vkCreateDescriptorPool(self.device, vk.VkDescriptorPoolCreateInfo(maxSets=1, pPoolSizes=[size]), None)
         wanted = vk.VkDescriptorSetAllocateInfo(descriptorPool=pool, pSetLayouts=[bindings])
@@ -154,9 +172,9 @@ class VulkanRun:
                 dstBinding=number,
                 descriptorCount=1,
                 descriptorType=kind,
-                pBufferInfo=[vk.VkDescriptorBufferInfo(buffer=buffer, offset=0, range=len(data))],
+                pBufferInfo=[vk.VkDescriptorBufferInfo(buffer=buffer, offset=offset, range=size)],
             )
-            for number, ((buffer, _), data) in enumerate(zip(buffers, arrays, strict=True))
+            for number, (buffer, offset, size) in enumerate(parts)
         ]
         vk.vkUpdateDescriptorSets(self.device, count, writes, 0, None)
         return described

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autotune.compiler.ir.module import context, parse
+from autotune.compiler.ir.module import context, every_op, parse
 from autotune.contrib.gpu import nvptx, spirv, vulkan
 from autotune.contrib.gpu.counts import bank_cycles, sectors_touched
 from autotune.contrib.gpu.device import VULKAN, find_device
 from autotune.contrib.gpu.examine import KernelCall, arrays_of, draw, judge, run_kernel
+from autotune.contrib.gpu.host import HostSource, plan_host
 from autotune.contrib.gpu.interpret import interpret
 from autotune.contrib.gpu.kernel import KernelSource, make_kernel, read_kernel
 from autotune.contrib.gpu.model import estimate
@@ -19,6 +20,7 @@ from autotune.contrib.gpu.shadow import Shadow, ThreadAccess
 from autotune.contrib.gpu.tune import only_task, units_of
 from autotune.core.errors import CompileError, KernelError, MachineError, PayloadError
 from autotune.registry import load_payload
+from autotune.worker.loading.reading import open_payload
 
 SQUARE = {"block_m": 16, "block_n": 16, "block_k": 8, "thread_m": 4, "thread_n": 4, "staged": True}
 needs_lavapipe = pytest.mark.skipif(bool(vulkan.missing_parts()), reason=f"no lavapipe: {vulkan.way_out()}")
@@ -57,6 +59,7 @@ def run_of(spec, config=None, dropped=()):
         ("layer_norm,rows=6,cols=10", {"strided": False}),
         ("gelu,rows=5,cols=1", {}),
         ("attention,heads=2,seq=9,d=4,causal=1", {}),
+        ("embedding,rows=5,cols=6,vocab=11", {}),
     ],
 )
 def test_kernels_of_any_size_are_right_thread_by_thread(spec, config):
@@ -227,12 +230,10 @@ def test_what_has_no_kernel_is_refused_in_a_sentence():
     with pytest.raises(PayloadError, match="must be one task, nano has"):
         only_task(load_payload("nano"))
     nano = units_of(load_payload("nano"))
-    assert len(nano.payloads) == 9
-    assert "9 tasks were verified alone, the whole was not assembled; no kernel is written for" in nano.sentence
+    assert (len(nano.payloads), nano.without) == (10, ())
     softmax = load_payload("softmax,rows=2,cols=2")
     assert units_of(softmax).payloads == (softmax,)
-    with pytest.raises(PayloadError, match="is none of them; leave --target out"):
-        only_task(load_payload("embedding,rows=4,cols=4,vocab=8"))
+    assert replace(nano, without=("a sort",)).sentence.endswith("not assembled; no kernel is written for a sort")
     assert find_device("vulkan") is VULKAN
 
 
@@ -278,6 +279,76 @@ def test_chips_have_names():
     for spec in ("nvptx:", "nvptx:sm_1", "vulkan:sm_90"):
         with pytest.raises(MachineError, match="--target of tune must be vulkan, nvptx or nvptx:CHIP of sm_80"):
             find_device(spec)
+
+
+TWO = """
+func.func @two(%x: tensor<8x12xf32>, %w: tensor<2x6x4xf32>, %v: tensor<4x5xf32>) -> tensor<8x5xf32> {
+  %zero = arith.constant 0.0 : f32
+  %left = tensor.extract_slice %x[0, 6] [8, 6] [1, 1] : tensor<8x12xf32> to tensor<8x6xf32>
+  %one = tensor.extract_slice %w[1, 0, 0] [1, 6, 4] [1, 1, 1] : tensor<2x6x4xf32> to tensor<6x4xf32>
+  %a = tensor.empty() : tensor<8x4xf32>
+  %c = linalg.fill ins(%zero : f32) outs(%a : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %d = linalg.matmul ins(%left, %one : tensor<8x6xf32>, tensor<6x4xf32>) outs(%c : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %e = tensor.empty() : tensor<8x5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x5xf32>) -> tensor<8x5xf32>
+  %g = linalg.matmul ins(%d, %v : tensor<8x4xf32>, tensor<4x5xf32>) outs(%f : tensor<8x5xf32>) -> tensor<8x5xf32>
+  return %g : tensor<8x5xf32>
+}
+"""
+
+
+@pytest.fixture
+def two_products(tmp_path):
+    (tmp_path / "two.mlir").write_text(TWO)
+    return tmp_path / "two.mlir"
+
+
+def test_a_whole_is_launches_on_views_and_what_no_binding_can_be_is_copied(two_products):
+    payload = open_payload(two_products)
+    units, kernels, types = units_of(payload), {}, {}
+    for tag, unit in zip(units.tags, units.payloads, strict=True):
+        text, task, family = only_task(unit)
+        script = family.build(task, family.default(task, VULKAN), VULKAN)
+        kernels[tag] = make_kernel(KernelSource(text, script, VULKAN))
+        types[tag] = tuple(argument.type for argument in unit.arguments)
+    plan = plan_host(HostSource(units.tagged, kernels, types, VULKAN))
+    assert (len(plan.launches), plan.copied) == (4, 2)
+    assert all(binding.offset % 64 == 0 for launch in plan.launches for binding in launch.bindings)
+    kernels |= {copy.name: copy.kernel for copy in plan.copies}
+    before, expected = arrays_of(payload, draw(KernelCall(payload)))
+    buffers = [array.reshape(-1).view(np.uint8) for array in (*before, np.zeros(plan.arena_bytes // 4, np.float32))]
+    for launch in plan.launches:
+        parts = [buffers[each.buffer][each.offset : each.offset + each.size] for each in launch.bindings]
+        kernel = kernels[launch.kernel]
+        run = interpret(kernel, [part.view(np.float32).reshape(shape) for part, shape in shapes(kernel, parts)])
+        assert not run.race
+        for part, made in zip(parts, run.outputs, strict=True):
+            part[:] = made.reshape(-1).view(np.uint8)
+    np.testing.assert_allclose(buffers[3].view(np.float32).reshape(8, 5), expected[0], atol=1e-5)
+
+
+def shapes(kernel, parts):
+    """Bytes with the shape that the kernel takes them in."""
+    with context():
+        module = parse(kernel.text, "kernel")
+        function = next(op for op in every_op(module) if op.name == "gpu.func")
+        return [
+            (part, argument.type.shape)
+            for part, argument in zip(parts, function.regions[0].blocks[0].arguments, strict=True)
+        ]
+
+
+@needs_lavapipe
+def test_a_payload_of_several_tasks_is_right_as_a_whole(autotune, tmp_path, monkeypatch, two_products):
+    monkeypatch.chdir(tmp_path)
+    code, stdout, stderr = autotune("tune", two_products, "--target", "vulkan", "--trials", "2", "--bundle", "out")
+    assert code == 0, stderr
+    said = " ".join(stdout.split())
+    assert "as a whole: right, max error" in said
+    assert "4 launches of 4 kernels, 2 of them copies or fills" in said
+    told = json.loads((tmp_path / "out" / "program.json").read_text())
+    assert told["buffers"][-1] == "intermediates"
+    assert all((tmp_path / "out" / kernel["file"]).exists() for kernel in told["kernels"].values())
 
 
 @needs_lavapipe

@@ -1,8 +1,7 @@
 """Tasks computed by code of others: on tensors an op stands for the call, on buffers it becomes the call.
 
-The ops of such a task become one ``linalg.generic`` before the script, with the attribute `KERNEL`: it reads all that
-the kernel reads, and writes what the kernel writes, so that bufferization and the arena treat it as any other op. What
-it computes says nothing. When buffers have their places it becomes a call of a function, which hands addresses on:
+Before the script an op stands for the kernel (`stand_ins`). When buffers have their places it becomes a call of a
+function, which hands addresses on:
 
     %c = linalg.generic {autotune.kernel = "tag"} ins(%a, %b) outs(%empty)   ->   func.call @call_0(%a, %b, %c)
 """
@@ -10,126 +9,17 @@ it computes says nothing. When buffers have their places it becomes a call of a 
 from collections.abc import Callable, Iterator, Sequence
 
 from mlir import ir
-from mlir.dialects import func, linalg, memref, tensor
+from mlir.dialects import func
 
-from autotune.compiler.ir.extents import static_shape
-from autotune.compiler.ir.module import every_op, symbol
-from autotune.compiler.ir.nests import structured_ops
-from autotune.compiler.ir.values import fill_of
+from autotune.compiler.ir.module import symbol
 from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, Rewrite, Unit
-from autotune.compiler.normalise.emit import dims, generic, read_all
-from autotune.compiler.tasks.groups import Group, find_groups
-from autotune.compiler.tasks.outline import is_fresh, taken
-from autotune.core.arena_plan import ALIGNMENT
+from autotune.compiler.tasks.stand_ins import close_gaps, stand_in_for_tasks, stands_in
 from autotune.core.errors import CompileError
 from autotune.core.payload import DTYPES
 from autotune.core.plugs.foreign_kernel import ForeignKernel
-from autotune.core.scripts.marks import KERNEL, TAG
+from autotune.core.scripts.marks import KERNEL
 
 CALL = "__autotune_call_"
-
-
-def stand_in_for_tasks(function: ir.OpView, kernels: Sequence[ForeignKernel]) -> None:
-    """Put an op that stands for a kernel in the place of every task that one computes.
-
-    Args:
-        function: The entry function, tagged, on tensors.
-        kernels: Code of others, by the tags of tasks.
-
-    Raises:
-        CompileError: Stage ``transform``; there is no such task, or it takes other operands than the kernel.
-    """
-    wanted, found = {kernel.tag: kernel for kernel in kernels}, set[str]()
-    for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
-        for unit in (group, *group.alone()):
-            kernel = wanted.get(tag_of(unit.ops[0]))
-            if kernel is not None and types_of(unit) == kernel.types:
-                stand_in(unit, kernel.tag)
-                found.add(kernel.tag)
-                break
-    for tag in wanted.keys() - found:
-        types = ", ".join(wanted[tag].types)
-        raise CompileError("transform", f"a kernel must be of a task of the module, {tag} ({types}) is not")
-
-
-def tag_of(op: ir.Operation) -> str:
-    """The tag of a task's root; empty where an op has none."""
-    return str(ir.StringAttr(op.attributes[TAG]).value) if TAG in op.attributes else ""
-
-
-def types_of(unit: Group) -> tuple[str, ...]:
-    """Memref types of the operands of a task's kernel."""
-    ops = unit.in_order
-    return tuple(memref_type(value) for value in (*taken(ops), *ops[-1].results))
-
-
-def memref_type(value: ir.Value) -> str:
-    """The type of a memref that holds a tensor; of a value that is none, its own."""
-    if not isinstance(value.type, ir.RankedTensorType):
-        return str(value.type)
-    return f"memref<{''.join(f'{size}x' for size in static_shape(value))}{value.type.element_type}>"
-
-
-def stand_in(unit: Group, tag: str) -> None:
-    """Replace the ops of a task by one that reads and writes the same."""
-    ops = unit.in_order
-    root, inputs = ops[-1], taken(ops)
-    with ir.InsertionPoint(root), root.location:
-        into = destination(root)
-        ranks = [len(static_shape(value)) for value in (*inputs, into)]
-        loops, start, maps = dims(sum(ranks)), 0, []
-        for rank in ranks:
-            maps.append(ir.AffineMap.get(sum(ranks), 0, loops[start : start + rank]))
-            start += rank
-        kinds = ["reduction"] * sum(ranks[:-1]) + ["parallel"] * ranks[-1]
-        made = generic(inputs, into, maps, kinds, read_all)
-    made.owner.attributes[KERNEL] = ir.StringAttr.get(tag)
-    root.results[0].replace_all_uses_with(made)
-    for op in reversed(ops):
-        op.erase()
-
-
-def destination(root: ir.Operation) -> ir.Value:
-    """A tensor of which the kernel writes every element: where the task's root would, as it was before any fill."""
-    into, last = root.operands[-1], len(root.operands) - 1
-    if not is_fresh(root, last, last):
-        return tensor.empty(static_shape(into), into.type.element_type)
-    fill = fill_of(into)
-    return fill.operands[1] if fill is not None else into
-
-
-def stands_in(module: ir.Module) -> list[ir.Operation]:
-    """All ops that stand for kernels."""
-    return [op for op in every_op(module) if op.name == "linalg.generic" and KERNEL in op.attributes]
-
-
-def close_gaps(module: ir.Module) -> None:
-    """Copy operands of kernels that have gaps between rows: a kernel takes none. On buffers, before they get places."""
-    for op in stands_in(module):
-        last = len(op.operands) - 1
-        for place, value in enumerate(op.operands):
-            kind = ir.MemRefType(value.type)
-            if is_dense(kind):
-                continue
-            with ir.InsertionPoint(op), op.location:
-                copy = memref.alloc(ir.MemRefType.get(kind.shape, kind.element_type), [], [], alignment=ALIGNMENT)
-                if place < last:
-                    linalg.copy(value, outs=[copy])
-            op.operands[place] = copy
-            if place == last:
-                with ir.InsertionPoint.after(op), op.location:
-                    linalg.copy(copy, outs=[value])
-
-
-def is_dense(kind: ir.MemRefType) -> bool:
-    """Tell whether elements lie in row-major order without gaps."""
-    strides, _ = kind.get_strides_and_offset()
-    wanted = 1
-    for size, stride in reversed(list(zip(kind.shape, strides, strict=True))):
-        if size != 1 and stride != wanted:
-            return False
-        wanted *= size
-    return True
 
 
 def call_kernels(module: ir.Module, kernels: Sequence[ForeignKernel]) -> None:
@@ -206,6 +96,13 @@ def rewrite(apply: Callable[[Unit], None], *, before: str = "", behind: str = ""
     return Rewrite("kernels", 1, apply, before=before, behind=behind, needed=lambda unit: bool(unit.kernels))
 
 
-STAND_INS = rewrite(lambda unit: stand_in_for_tasks(unit.function, unit.kernels), before=BEFORE_SCRIPT[0].name)
+def types_of_kernels(unit: Unit) -> dict[str, tuple[str, ...]]:
+    """Memref types of what every kernel takes, by the tag of its task."""
+    return {kernel.tag: kernel.types for kernel in unit.kernels}
+
+
+STAND_INS = rewrite(
+    lambda unit: stand_in_for_tasks(unit.function, types_of_kernels(unit)), before=BEFORE_SCRIPT[0].name
+)
 GAPS = rewrite(lambda unit: close_gaps(unit.module), behind=AFTER_SCRIPT[-1].name)
 KERNEL_CALLS = rewrite(lambda unit: call_kernels(unit.module, unit.kernels), behind=ARENA.name)
