@@ -10,6 +10,7 @@ from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
+from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
@@ -159,6 +160,28 @@ POOL = """func.func @f(%x: tensor<2x3x9x9xf32>) -> tensor<2x3x4x4xf32> {
     ins(%x, %w : tensor<2x3x9x9xf32>, tensor<3x3xf32>) outs(%z : tensor<2x3x4x4xf32>) -> tensor<2x3x4x4xf32>
   return %r : tensor<2x3x4x4xf32>
 }"""
+
+
+def volume_pool(combine, neutral):
+    """A pool over volumes, as importers write one."""
+    return f"""func.func @f(%x: tensor<2x11x7x9xf32>) -> tensor<2x5x5x4xf32> {{
+  %low = arith.constant {neutral} : f32
+  %e = tensor.empty() : tensor<2x5x5x4xf32>
+  %z = linalg.fill ins(%low : f32) outs(%e : tensor<2x5x5x4xf32>) -> tensor<2x5x5x4xf32>
+  %w = tensor.empty() : tensor<2x3x3xf32>
+  %r = linalg.generic {{indexing_maps = [
+    affine_map<(c, d, h, w, e, i, j) -> (c, d * 2 + e * 2, h + i, w * 2 + j)>,
+    affine_map<(c, d, h, w, e, i, j) -> (e, i, j)>, affine_map<(c, d, h, w, e, i, j) -> (c, d, h, w)>],
+    iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}}
+    ins(%x, %w : tensor<2x11x7x9xf32>, tensor<2x3x3xf32>) outs(%z : tensor<2x5x5x4xf32>) {{
+  ^bb0(%v: f32, %u: f32, %o: f32):
+    %m = {combine} %v, %o : f32
+    linalg.yield %m : f32
+  }} -> tensor<2x5x5x4xf32>
+  return %r : tensor<2x5x5x4xf32>
+}}"""
+
+
 PAD = """func.func @f(%x: tensor<6x8xf32>) -> (tensor<9x8xf32>, tensor<6x8xf32>) {
   %two = arith.constant 2.0 : f32
   %e = tensor.empty() : tensor<6x8xf32>
@@ -258,6 +281,8 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "growing concatenations": (begin_with_earlier, GROWING, "tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>"),
     "concatenations": (turn_channels_last, concatenations(), "tensor<2x11x7x10xf32>"),
     "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
+    "maxima over volumes": (write_pools, volume_pool("arith.maximumf", "0xFF800000"), "reduction"),
+    "sums over volumes": (write_pools, volume_pool("arith.addf", "0.0"), "reduction"),
     "windows": (
         write_windows_out,
         POOL.replace("nchw", "nhwc").replace("3x9x9", "9x9x3").replace("3x4x4", "4x4x3"),

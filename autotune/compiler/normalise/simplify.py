@@ -5,6 +5,7 @@ from mlir import ir
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
+from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
@@ -31,6 +32,7 @@ SIMPLIFY = (
     begin_with_earlier,
     turn_channels_last,
     write_volumes_as_products,
+    write_pools,
     write_windows_out,
     share_matrices,
     drop_unit_dimensions,

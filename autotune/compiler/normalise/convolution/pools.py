@@ -1,0 +1,143 @@
+"""Pools whose channels are first, over any number of dimensions: element-wise ops that read each position of a window.
+
+    y[n, c, d, h, w] = max over e, i, j of x[n, c, 2 d + e, 2 h + i, 2 w + j]
+      ->   p[n, c, d, h, w] = max(x[n, c, 2 d, h, w], x[n, c, 2 d + 1, h, w], ...), and so with what is left of a window
+
+Upstream has no named op for such of volumes; importers write them as generic ops, whose second operand has a window's
+sizes and is not read. A window goes along its outer dimensions one by one, and along as many inner ones at once as
+leave it small: outer ones combine whole rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+
+from mlir import ir
+from mlir.dialects import arith, tensor
+
+from autotune.compiler.facts.ops import terms_of
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
+from autotune.compiler.ir.values import fill_of
+from autotune.compiler.normalise.convolution.channels_first import (
+    MOST_PLACES,
+    MOST_SIDE,
+    is_neutral,
+    maximum,
+    read_by,
+)
+from autotune.compiler.normalise.convolution.window_sums import holds_f32
+from autotune.compiler.normalise.emit import dims, generic
+
+COMBINED = {"arith.maximumf": True, "arith.addf": False}  # whether it is a maximum
+
+
+@dataclass(frozen=True)
+class PoolAxis:
+    """Windows along a dimension.
+
+    Attributes:
+        windows: Number of windows.
+        stride: Positions between one window and the next.
+        loop: Number of the loop along a window; -1 where windows do not go along the dimension.
+        side: Positions of a window.
+        dilation: Positions between neighbours in a window.
+    """
+
+    windows: int
+    stride: int
+    loop: int = -1
+    side: int = 1
+    dilation: int = 1
+
+
+def write_pools(module: ir.Module) -> None:
+    """Write generic pools of f32 with channels first as element-wise ops, in place."""
+    for op in every_op(module):
+        axes = axes_of(op)
+        if not axes:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            value = op.operands[0]
+            for parts in parts_of(axes):
+                value = write_along(value, axes, parts, is_maximum=is_maximum_of(op))
+        op.results[0].replace_all_uses_with(value)
+        op.erase()
+
+
+def axes_of(op: ir.Operation) -> list[PoolAxis]:
+    """Windows along each dimension of what a pool reads; none of any other op."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or not all(map(holds_f32, op.operands)):
+        return []
+    nest, start = loop_nest(op), fill_of(op.operands[-1])
+    body = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    elements = op.regions[0].blocks[0].arguments
+    read, *_, written = indexing_maps(op)
+    loops = len(written.results)
+    if (
+        nest is None
+        or start is None
+        or len(body) != 2
+        or body[0].name not in COMBINED
+        or set(body[0].operands) != {elements[0], elements[-1]}
+        or not is_neutral(start.operands[0], COMBINED[body[0].name])
+        or dimensions(written) != list(range(loops))
+        or len(read.results) != loops
+    ):
+        return []
+    axes = [axis_of(place, loop, nest.sizes) for loop, place in enumerate(read.results)]
+    whole = [axis for axis in axes if axis is not None]
+    along = [axis.loop for axis in whole if axis.loop >= 0]
+    if len(whole) < loops or whole[-1].loop < 0 or sorted(along) != list(range(loops, len(nest.sizes))):
+        return []
+    return whole if max(axis.side for axis in whole) <= MOST_SIDE else []
+
+
+def axis_of(place: ir.AffineExpr, loop: int, sizes: Sequence[int]) -> PoolAxis | None:
+    """Windows along a dimension that is read at some place; `None` where they are none, along the loop of a number."""
+    steps = terms_of(place)
+    total = sum((ir.AffineExpr.get_dim(each) * step for each, step in steps), ir.AffineExpr.get_constant(0))
+    if total != place or [loop] != [each for each, _ in steps[:1]] or len(steps) > 2 or min(steps)[1] < 1:
+        return None
+    (_, stride), *inner = steps
+    if not inner:
+        return PoolAxis(sizes[loop], stride)
+    ((reduced, dilation),) = inner
+    return PoolAxis(sizes[loop], stride, reduced, sizes[reduced], dilation) if dilation > 0 else None
+
+
+def is_maximum_of(op: ir.Operation) -> bool:
+    """Tell whether a pool takes maxima; else sums."""
+    return COMBINED[op.regions[0].blocks[0].operations[0].operation.name]
+
+
+def parts_of(axes: Sequence[PoolAxis]) -> list[list[int]]:
+    """Dimensions that windows go along at once, outer ones first."""
+    parts: list[list[int]] = [[]]
+    count = 1
+    for number in reversed([number for number, axis in enumerate(axes) if axis.side > 1 or axis.stride > 1]):
+        if parts[0] and count * axes[number].side > MOST_PLACES:
+            parts.insert(0, [])
+            count = 1
+        parts[0].insert(0, number)
+        count *= axes[number].side
+    return parts
+
+
+def write_along(x: ir.Value, axes: Sequence[PoolAxis], along: Sequence[int], *, is_maximum: bool) -> ir.Value:
+    """What windows hold along some dimensions, combined."""
+    shape = [axes[d].windows if d in along else size for d, size in enumerate(x.type.shape)]
+    loops, maps = dims(len(shape)), []
+    for offsets in product(*(range(axes[d].side) for d in along)):
+        place = list(loops)
+        for d, offset in zip(along, offsets, strict=True):
+            place[d] = loops[d] * axes[d].stride + offset * axes[d].dilation
+        maps.append(ir.AffineMap.get(len(shape), 0, place))
+    inputs = [read_by(x, amap, shape) for amap in maps]
+
+    def write(*elements: ir.Value) -> ir.Value:
+        return maximum(elements[:-1]) if is_maximum else reduce(arith.addf, elements[:-1])
+
+    into = tensor.empty(shape, x.type.element_type)
+    return generic(inputs, into, [*maps, ir.AffineMap.get_identity(len(shape))], ["parallel"] * len(shape), write)
