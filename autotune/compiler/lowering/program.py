@@ -67,6 +67,16 @@ class Program:
         """Fix the arrays that calls read and write: in argument order, then those of `weights`."""
         return BoundProgram(self, self._function, arrays)
 
+    def function(self, name: str) -> "ctypes._FuncPointer":
+        """Another of its functions with a C interface; it takes the addresses of its arguments, in an array.
+
+        Raises:
+            CompileError: There is none of that name.
+        """
+        if not (address := self._engine.raw_lookup(f"_mlir_ciface_{name}")):
+            raise CompileError("jit", f"a program must have the function that is called, it has no {name}")
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+
     def object_code(self) -> bytes:
         """Its object file, whose entry is `PACKED_ENTRY`; code of other compilers is not in it."""
         return object_of(self._engine)

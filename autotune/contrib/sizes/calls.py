@@ -1,5 +1,6 @@
 """Calls of any size: the cheapest compiled sizes compute a request, padded or in parts, and results are cut."""
 
+import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ import numpy as np
 from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.contexts import CallContext, CallPlan, ContextPool
+from autotune.compiler.lowering.program import Program
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.folder import SizedModel, read_sized
+from autotune.contrib.sizes.grains import OpenProgram
 from autotune.contrib.sizes.place import bundle_folder, size_folder
-from autotune.contrib.sizes.plan import PlannedCall, plan_request, split_dim, unserved
+from autotune.contrib.sizes.plan import PlannedCall, open_dim, plan_request, split_dim, unserved
 from autotune.contrib.sizes.proof import Dim, cut
+from autotune.contrib.sizes.upper_bounds import SETTER
 from autotune.core.arrays import Accepted, as_array
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
@@ -90,11 +94,42 @@ class PreparedSize:
         payload: What it computes.
         candidate: How it is compiled.
         owners: Size whose own a weight is, by name; empty for what all sizes share.
+        extents: Whether its loops end where a call says.
     """
 
     payload: Payload
     candidate: Candidate
     owners: Mapping[str, str]
+    extents: bool = False
+
+
+class SizeContext:
+    """A context of a compiled size, and where its loops end.
+
+    Args:
+        context: The context.
+        program: Program of the context.
+        extents: Whether the program's loops end where a call says.
+    """
+
+    def __init__(self, context: CallContext, program: Program, *, extents: bool) -> None:
+        self._context = context
+        self._set = program.function(SETTER) if extents else None
+        self._extent = ctypes.c_int64()
+        self._packed = (ctypes.c_void_p * 1)(ctypes.addressof(self._extent))
+
+    def call(self, plan: CallPlan, arrays: Sequence[object], extent: int) -> list[Array]:
+        """Compute once; see `CallContext.call`."""
+        if self._set is not None and self._extent.value != extent:
+            self._extent.value = extent
+            self._set(self._packed)
+        return self._context.call(plan, arrays)
+
+    def pack(
+        self, shared: SharedWeights, payload: Payload, owners: Mapping[str, str], held: Mapping[str, Array]
+    ) -> dict[int, Array]:
+        """Panels that its program reads, by number."""
+        return shared.pack(self._context, payload, owners, held)
 
 
 class SizeFunction:
@@ -109,27 +144,33 @@ class SizeFunction:
         payload, owners, machine = prepared.payload, prepared.owners, this_machine()
         results = {a.name: (a.shape, DTYPES[a.dtype]) for a in payload.written}
 
-        def make() -> CallContext:
-            return CallContext(payload, compile_candidate(payload, prepared.candidate), machine.pages, results)
+        def make() -> SizeContext:
+            program = compile_candidate(payload, prepared.candidate)
+            context = CallContext(payload, program, machine.pages, results)
+            return SizeContext(context, program, extents=prepared.extents)
 
         self._contexts = ContextPool(make, max(1, len(physical_cores())))
         weights = [argument for argument in payload.arguments if argument.role == "weight"]
         values = payload.make_inputs(0) if weights else {}
         held = {a.name: shared.hold(a, owners[a.name], values[a.name]) for a in weights}
         with self._contexts.take() as context:
-            panels = shared.pack(context, payload, owners, held)
+            panels = context.pack(shared, payload, owners, held)
         seen = {argument.name: Accepted.of(argument) for argument in payload.arguments}
         self._plan = CallPlan.of(payload, seen, held, panels)
         self._names = [each.name for each in self._plan.takes[: self._plan.needed]]
 
-    def __call__(self, inputs: Mapping[str, Array]) -> list[Array]:
+    def __call__(self, inputs: Mapping[str, Array], extent: int = 0) -> list[Array]:
         """New arrays of the results, in order.
+
+        Args:
+            inputs: Inputs by name, of the compiled size.
+            extent: Size at which loops end, if they end where a call says; results are undefined behind it.
 
         Raises:
             PayloadError: An array is of another kind, or out of range.
         """
         with self._contexts.take() as context:
-            return context.call(self._plan, [inputs[name] for name in self._names])
+            return context.call(self._plan, [inputs[name] for name in self._names], extent)
 
 
 class AnySize:
@@ -142,7 +183,8 @@ class AnySize:
 
     def __init__(self, model: SizedModel, prepare: Callable[[int], PreparedSize]) -> None:
         self.model = model
-        self._dims, self._sizes = model.dims, [each.sizes for each in model.sizes]
+        self._dims, self._served = model.dims, model.served
+        self._sizes = [each.sizes for each in self._served]
         self._prepare = cache(prepare)
         self._shared = SharedWeights()
         self._functions: dict[int, SizeFunction] = {}
@@ -159,7 +201,7 @@ class AnySize:
     @property
     def sizes(self) -> tuple[str, ...]:
         """Names of the compiled sizes."""
-        return tuple(map(name_of, self._sizes))
+        return tuple(each.name for each in self.model.sizes)
 
     @property
     def panel_bytes(self) -> int:
@@ -167,7 +209,9 @@ class AnySize:
         return self._shared.panel_bytes
 
     def plan(self, **sizes: int) -> list[tuple[str, int]]:
-        """What a request of a size is computed by: the compiled sizes, and how much of the split dimension each does.
+        """What a request of a size is computed by: the sizes, and how much of the split dimension each does.
+
+        A size is a compiled one, or a smaller one that the program of such serves.
 
         Raises:
             PayloadError: A size is missing or out of bounds.
@@ -206,7 +250,7 @@ class AnySize:
 
     def _plan_of(self, request: tuple[int, ...]) -> tuple[PlannedCall, ...]:
         sizes = dict(zip([dim.name for dim in self._dims], request, strict=True))
-        parts = plan_request(self._dims, self._sizes, [each.seconds for each in self.model.sizes], sizes)
+        parts = plan_request(self._dims, self._sizes, [each.seconds for each in self._served], sizes)
         if not parts:
             raise unserved(self._sizes, sizes)
         return tuple(parts)
@@ -242,8 +286,8 @@ class AnySize:
 
     def _compute(self, given: Mapping[str, Array], request: Sizes, part: PlannedCall) -> list[Array]:
         """Results of a part of a request, cut to its size."""
-        size = self._sizes[part.size]
-        mine = dict(request)
+        served, mine = self._served[part.size], dict(request)
+        whole = self.model.sizes[served.number].sizes
         if self._apart is not None:
             mine[self._apart.name] = part.count
         arrays = {}
@@ -251,27 +295,33 @@ class AnySize:
             axes, array = self.model.axes.get(argument.name, {}), given[argument.name]
             if self._apart is not None:
                 array = cut(array, axes.get(self._apart.name), part.start, part.start + part.count)
-            arrays[argument.name] = self._padded(argument.name, array, mine, size)
-        results = self._function(part.size)(arrays)
+            self._check_masks(argument.name, array, mine, served.sizes)
+            arrays[argument.name] = self._padded(argument.name, array, mine, whole)
+        results = self._function(served.number)(arrays, served.extent)
         for dim in self._dims:
-            if mine[dim.name] != size[dim.name]:
+            if mine[dim.name] != whole[dim.name]:
                 results = [
                     cut(array, axis, 0, mine[dim.name]) for array, axis in zip(results, dim.results, strict=True)
                 ]
         return [np.ascontiguousarray(array) for array in results]
 
-    def _padded(self, name: str, array: Array, mine: Sizes, size: Sizes) -> Array:
-        """An input with zeros behind it, as a compiled size takes it.
+    def _check_masks(self, name: str, array: Array, mine: Sizes, size: Sizes) -> None:
+        """Refuse a mask that would let padding through.
 
         Raises:
             PayloadError: A mask holds zeros alone where the padding would then reach the results.
         """
         axes = self.model.axes.get(name, {})
+        for dim in self._dims:
+            if dim.name in axes and mine[dim.name] != size[dim.name]:
+                check_mask(name, array, dim, axes[dim.name])
+
+    def _padded(self, name: str, array: Array, mine: Sizes, size: Sizes) -> Array:
+        """An input with zeros behind it, as a compiled size takes it."""
+        axes = self.model.axes.get(name, {})
         longer = [dim for dim in self._dims if dim.name in axes and mine[dim.name] != size[dim.name]]
         if not longer:
             return array
-        for dim in longer:
-            check_mask(name, array, dim, axes[dim.name])
         shape = list(array.shape)
         for dim in longer:
             shape[axes[dim.name]] = size[dim.name]
@@ -305,18 +355,27 @@ def check_mask(name: str, array: Array, dim: Dim, axis: int) -> None:
         )
 
 
-def prepare(folder: Path, sizes: Sizes) -> PreparedSize:
+def prepare(folder: Path, model: SizedModel, number: int) -> PreparedSize:
     """A compiled size of a folder.
+
+    Args:
+        folder: The folder.
+        model: What it says of its model.
+        number: Number of the size.
 
     Raises:
         PayloadError: A file is missing or damaged.
     """
+    sizes, grain, dim = model.sizes[number].sizes, model.sizes[number].grain, open_dim(model.dims)
     place = size_folder(folder, sizes)
     payload, said = open_payload(place), read_description(place).arguments
     own = set(read_header(place / WEIGHTS)) if (place / WEIGHTS).is_file() else set()
     named = zip(payload.arguments, said, strict=True)
     owners = {argument.name: name_of(sizes) if each.name in own else "" for argument, each in named}
-    return PreparedSize(payload, candidate_of(folder, sizes, payload), owners)
+    candidate = candidate_of(folder, sizes, payload)
+    if grain and dim is not None:
+        candidate = OpenProgram.of(payload, candidate, dim, model.axes, sizes[dim.name]).shortened(grain)
+    return PreparedSize(payload, candidate, owners, bool(grain))
 
 
 def candidate_of(folder: Path, sizes: Sizes, payload: Payload) -> Candidate:
@@ -335,4 +394,4 @@ def open_sized(folder: str | Path) -> AnySize:
     """
     path = Path(folder)
     model = read_sized(path)
-    return AnySize(model, lambda number: prepare(path, model.sizes[number].sizes))
+    return AnySize(model, lambda number: prepare(path, model, number))

@@ -9,6 +9,7 @@ FOLDER/bundles/SIZE/         its bundle, where it was tuned
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from autotune.compiler.tasks.payload_folder import first_fault
 from autotune.contrib.sizes.bounds import name_of
 from autotune.contrib.sizes.place import DESCRIPTION
+from autotune.contrib.sizes.plan import open_dim, shorter_sizes
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.errors import PayloadError
 from autotune.core.host.files import read_file
@@ -31,15 +33,35 @@ class CompiledSize:
     Attributes:
         sizes: Size of every open dimension, by name.
         seconds: Seconds of a call when it was measured last.
+        grain: What smaller sizes are multiples of, along the dimension of `open_dim`, that its program serves as well,
+            its loops ending there; 0 where it serves none.
     """
 
     sizes: Mapping[str, int]
     seconds: float
+    grain: int = 0
 
     @property
     def name(self) -> str:
         """Name of its folders."""
         return name_of(self.sizes)
+
+
+@dataclass(frozen=True)
+class ServedSize:
+    """A size that a compiled program serves.
+
+    Attributes:
+        sizes: Size of every open dimension, by name.
+        seconds: What a call takes; where loops end earlier than they might, that share of it.
+        number: Number of the compiled size.
+        extent: Size along the dimension where loops end; 0 where there is none.
+    """
+
+    sizes: Mapping[str, int]
+    seconds: float
+    number: int
+    extent: int
 
 
 @dataclass(frozen=True)
@@ -77,13 +99,24 @@ class SizedModel:
             return "dimensions must be distinct and have a range"
         if any("/" in name or not name.isprintable() or name.startswith(".") for name in names):
             return "names of dimensions must be printable and no paths"
-        if any(not each.seconds > 0 or min(each.sizes.values()) < 1 for each in self.sizes):
+        if any(not each.seconds > 0 or min(*each.sizes.values(), each.grain + 1) < 1 for each in self.sizes):
             return "compiled sizes must be at least 1 and take time"
         return None
 
-    def with_seconds(self, seconds: Mapping[str, float]) -> "SizedModel":
-        """The same with seconds measured anew, by name of the size."""
-        return replace(self, sizes=tuple(replace(e, seconds=seconds.get(e.name, e.seconds)) for e in self.sizes))
+    @property
+    def served(self) -> tuple[ServedSize, ...]:
+        """The compiled sizes, and the smaller ones that their programs serve as well."""
+        dim, found = open_dim(self.dims), []
+        for number, each in enumerate(self.sizes):
+            for sizes in (*shorter_sizes(self.dims, each.sizes, each.grain), each.sizes):
+                share = prod(sizes.values()) / prod(each.sizes.values())
+                found.append(ServedSize(sizes, each.seconds * share, number, sizes[dim.name] if dim else 0))
+        return tuple(found)
+
+    def with_size(self, name: str, seconds: float, grain: int) -> "SizedModel":
+        """The same with a compiled size measured anew, by its name."""
+        sizes = (replace(e, seconds=seconds, grain=grain) if e.name == name else e for e in self.sizes)
+        return replace(self, sizes=tuple(sizes))
 
 
 def read_sized(folder: Path) -> SizedModel:

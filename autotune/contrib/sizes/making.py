@@ -16,10 +16,20 @@ from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
 from autotune.contrib.sizes.calls import AnySize, PreparedSize, candidate_of, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
+from autotune.contrib.sizes.grains import OpenProgram, grain_of
 from autotune.contrib.sizes.open_model import OpenInput, OpenModel, open_model
 from autotune.contrib.sizes.place import SIZES, is_sized, size_folder
-from autotune.contrib.sizes.plan import SizeCosts, choose, grid_of, needed, points_of, random_requests
-from autotune.contrib.sizes.proof import TRUTH, Prover, Range
+from autotune.contrib.sizes.plan import (
+    SizeCosts,
+    choose,
+    grid_of,
+    needed,
+    open_dim,
+    points_of,
+    random_requests,
+    shorter_sizes,
+)
+from autotune.contrib.sizes.proof import TRUTH, Dim, Prover, Range
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import this_machine
@@ -95,20 +105,30 @@ def make_sized(
     prover = Prover(model, bounds, ranges_of(folder, largest, first))
     dims = tuple(map(prover.prove, bounds))
     needed(dims, most)
+    names = axes_of(model.inputs, read_description(size_folder(folder, largest)))
     grid = grid_of(dims, most)
     seconds = measured(path, folder, points_of(grid), listener)
     costs = SizeCosts(grid, [seconds[name_of(point)] for point in points_of(grid)])
     listener.stage("choosing sizes")
-    chosen = choose(dims, costs, most)
+    free = [
+        shorter
+        for size in needed(dims, most)
+        if name_of(size) in seconds
+        for shorter in shorter_sizes(dims, size, grains_of(folder, dims, names, [size])[0])
+    ]
+    chosen = choose(dims, costs, most, free)
     seconds |= measured(path, folder, [size for size in chosen if name_of(size) not in seconds], listener)
     for place in (folder / SIZES).iterdir():
         if place.name not in map(name_of, chosen):
             shutil.rmtree(place)
+    listener.stage("shortening loops")
+    grains = grains_of(folder, dims, names, chosen)
     listener.stage("sharing weights")
     source = read_description(size_folder(folder, chosen[0]))
     share_weights(folder, chosen)
-    sizes = tuple(CompiledSize(size, seconds[name_of(size)]) for size in chosen)
-    described = SizedModel(path.name, source.sha256, dims, axes_of(model.inputs, source), sizes)
+    pairs = zip(chosen, grains, strict=True)
+    sizes = tuple(CompiledSize(size, seconds[name_of(size)], grain) for size, grain in pairs)
+    described = SizedModel(path.name, source.sha256, dims, names, sizes)
     write_sized(folder, described)
     listener.stage("verifying at random sizes and all corners")
     described = replace(described, error=verify(folder, prover), tried=TRIED)
@@ -165,6 +185,23 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
     return found
 
 
+def grains_of(
+    folder: Path, dims: Sequence[Dim], axes: Mapping[str, Mapping[str, int]], sizes: Sequence[Sizes]
+) -> list[int]:
+    """What smaller sizes are multiples of that programs of some sizes serve as well; 0 where one serves none."""
+    dim = open_dim(dims)
+    if dim is None:
+        return [0] * len(sizes)
+    found = []
+    with Worker(MODEL_SECONDS) as worker:
+        for each in sizes:
+            payload = open_payload(size_folder(folder, each))
+            program = OpenProgram.of(payload, candidate_of(folder, each, payload), dim, axes, each[dim.name])
+            grain = worker.call(grain_of, program)
+            found.append(grain if isinstance(grain, int) else 0)
+    return found
+
+
 def share_weights(folder: Path, sizes: Sequence[Sizes]) -> None:
     """Keep what all sizes hold alike in one file, which each refers to by hash; what differs stays its own."""
     places = [size_folder(folder, each) for each in sizes]
@@ -206,7 +243,7 @@ def verify(folder: Path, prover: Prover) -> float:
     """
     described = read_sized(folder)
     sizes = [each.sizes for each in described.sizes]
-    prepared = tuple(prepare(folder, each) for each in sizes)
+    prepared = tuple(prepare(folder, described, number) for number in range(len(sizes)))
     said = read_description(size_folder(folder, sizes[0])).arguments
     names = dict(zip([each.name for each in said], argument_names(said), strict=True))
     requests = list(random_requests(described.dims, TRIED, 1))

@@ -46,6 +46,11 @@ def split_dim(dims: Sequence[Dim]) -> Dim | None:
     return next((dim for dim in dims if dim.split), None)
 
 
+def open_dim(dims: Sequence[Dim]) -> Dim | None:
+    """The dimension along which programs may be shortened: one that is padded, and not split."""
+    return next((dim for dim in dims if dim.pad and not dim.split), None)
+
+
 def holds(dims: Sequence[Dim], size: Sizes, request: Sizes) -> bool:
     """Tell whether a compiled size serves a request, of whatever size along the dimension that is split."""
     apart = split_dim(dims)
@@ -179,7 +184,15 @@ def points_of(grid: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     return [dict(zip(grid, point, strict=True)) for point in product(*grid.values())]
 
 
-def choose(dims: Sequence[Dim], costs: SizeCosts, most: int) -> list[dict[str, int]]:
+def shorter_sizes(dims: Sequence[Dim], size: Sizes, grain: int) -> list[dict[str, int]]:
+    """Smaller sizes that the program of a size serves as well; none where its grain is 0."""
+    dim = open_dim(dims)
+    if dim is None or not grain:
+        return []
+    return [{**size, dim.name: extent} for extent in range(grain, size[dim.name], grain)]
+
+
+def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, free: Sequence[Sizes] = ()) -> list[dict[str, int]]:
     """Sizes to compile: at the least mean factor of what requests cost, over sizes of their own.
 
     Those that all requests need come first, then whichever lowers the factor most; then each is exchanged for
@@ -189,6 +202,7 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int) -> list[dict[str, i
         dims: The open dimensions.
         costs: Seconds at any size.
         most: Most sizes.
+        free: Sizes that those which all requests need serve as well.
 
     Raises:
         PayloadError: Requests need more sizes.
@@ -201,7 +215,7 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int) -> list[dict[str, i
 
     def best_of(others: Sequence[Sizes], trials: Sequence[dict[str, int]]) -> tuple[float, dict[str, int]]:
         """Which size, if it joins others, gives the least mean factor; and that."""
-        held, joining = ([times(tuple(each.items())) for each in some] for some in (others, trials))
+        held, joining = ([times(tuple(each.items())) for each in some] for some in ((*others, *free), trials))
         factors = np.log(costs_with(dims, held, joining, requests) / own).mean(axis=1)
         number = int(np.argmin(factors))
         return float(factors[number]), trials[number]

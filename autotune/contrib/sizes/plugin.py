@@ -13,7 +13,7 @@ from autotune.core.errors import PayloadError
 from autotune.plugins import Arguments, VerbOption, option
 
 if TYPE_CHECKING:
-    from autotune.contrib.sizes.folder import SizedModel
+    from autotune.contrib.sizes.folder import CompiledSize, SizedModel
 
 USUAL_SIZES, MOST_SIZES = 8, 64
 
@@ -43,8 +43,13 @@ def show_sized(model: "SizedModel", folder: Path) -> None:
 
     typer.echo(f"{folder}: {'; '.join(describe(model.dims))}")
     for each in model.sizes:
-        typer.echo(f"  {each.name}: {duration(each.seconds)} by default schedules")
+        typer.echo(f"  {each.name}: {duration(each.seconds)} by default schedules{also_served(each)}")
     typer.echo(f"verified at {model.tried} sizes, off by {model.error:.1g} at most; autotune tune {folder}")
+
+
+def also_served(each: "CompiledSize") -> str:
+    """What a compiled size serves besides its own, as the end of its line."""
+    return f", also multiples of {each.grain} below" if each.grain else ""
 
 
 def tune_sizes(arguments: Arguments) -> None:
@@ -64,7 +69,7 @@ def tune_sizes(arguments: Arguments) -> None:
     with ProgressLine(folders[0]) as line:
         model = tune_sized(Path(folders[0]), arguments["store"], options, line)
     for each in model.sizes:
-        typer.echo(f"  {each.name}: {duration(each.seconds)}")
+        typer.echo(f"  {each.name}: {duration(each.seconds)}{also_served(each)}")
 
 
 def inspect_sizes(arguments: Arguments) -> None:
@@ -79,9 +84,9 @@ def inspect_sizes(arguments: Arguments) -> None:
     model = read_sized(Path(arguments["source"]))
     typer.echo(f"{model.source}: {'; '.join(describe(model.dims))}")
     for each in model.sizes:
-        typer.echo(f"  {each.name}: {duration(each.seconds)}")
+        typer.echo(f"  {each.name}: {duration(each.seconds)}{also_served(each)}")
     typer.echo("expected:")
-    sizes, seconds = [each.sizes for each in model.sizes], [each.seconds for each in model.sizes]
+    sizes, seconds = [each.sizes for each in model.served], [each.seconds for each in model.served]
     for request, took in expected_seconds(model.dims, sizes, seconds):
         typer.echo(f"  {name_of(request)}: {duration(took)}")
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.contrib.sizes.folder import SizedModel, read_sized, write_sized
+from autotune.contrib.sizes.making import grains_of
 from autotune.contrib.sizes.place import bundle_folder, size_folder
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT, Listener
@@ -38,6 +39,7 @@ def tune_sized(folder: Path, store: str | None, options: TuneOptions, listener: 
             payload = replace(open_payload(size_folder(folder, each.sizes)), rules=wanted)
             start = start_of(payload, options, None, this_machine())
             result = tune(payload, opened, bundle_folder(folder, each.sizes), options, listener, start=start)
-            model = model.with_seconds({each.name: result.best_seconds})
+            (grain,) = grains_of(folder, model.dims, model.axes, [each.sizes])
+            model = model.with_size(each.name, result.best_seconds, grain)
             write_sized(folder, model)
     return model

@@ -182,9 +182,7 @@ def test_every_size_within_bounds_gives_what_the_model_gives(model, folder):
             np.testing.assert_allclose(function(**given), session.run(None, given)[0], atol=1e-5)
     assert len(function.sizes) <= 2
     dims = tuple(replace(dim, high=5) if dim.name == "batch" else dim for dim in function.model.dims)
-    wider = AnySize(
-        replace(function.model, dims=dims), lambda number: prepare(folder, function.model.sizes[number].sizes)
-    )
+    wider = AnySize(replace(function.model, dims=dims), lambda number: prepare(folder, function.model, number))
     assert len(wider.plan(batch=5, tokens=7)) > 1  # in parts, the last of them padded
     given = request(rng, 5, 7)
     np.testing.assert_allclose(wider(**given), session.run(None, given)[0], atol=1e-5)
@@ -253,11 +251,11 @@ def test_verbs_that_take_one_size_name_one(folder, refused, verb):
 def test_weights_are_hashed_once_for_all_sizes_of_a_folder(folder, monkeypatch):
     monkeypatch.setattr("autotune.core.host.tensor_file.STEADY_NS", 0)
     kept_digest.cache_clear()
-    sizes = read_sized(folder).sizes
-    for each in sizes:
-        prepare(folder, each.sizes)
+    model = read_sized(folder)
+    for number in range(len(model.sizes)):
+        prepare(folder, model, number)
     found = kept_digest.cache_info()
-    assert (found.misses, found.hits) == (1, len(sizes) - 1)
+    assert (found.misses, found.hits) == (1, len(model.sizes) - 1)
 
 
 def test_requests_that_are_not_served_are_refused_in_one_line(folder):

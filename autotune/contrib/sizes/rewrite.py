@@ -1,0 +1,12 @@
+"""The feature as the compiler knows it: a rewrite that modules ask for by a mark."""
+
+from autotune.compiler.lowering.rewrites import Rewrite
+from autotune.contrib.sizes.upper_bounds import end_where_asked, is_marked
+
+REWRITE = Rewrite(
+    "upper-bounds",
+    1,
+    lambda unit: end_where_asked(unit.module, unit.function),
+    behind="panel-loads",
+    needed=lambda unit: is_marked(unit.module),
+)

@@ -1,0 +1,226 @@
+"""Loops along an open dimension that end where a request does: one program of a fixed size serves smaller ones, too.
+
+A program is compiled as any other, up to where its loops are on buffers. A loop is along the dimension where its
+counter, added to those of loops around it, is a position along it: in an argument, or in an array that is written at
+the same positions. The upper bounds of such loops become what is left of a number that the caller sets before a call:
+
+    for i in 0 to 512 step 128 { for j in 0 to 128             step 8 { .. A[i + j] .. } }
+    for i in 0 to n   step 128 { for j in 0 to min(128, n - i) step 8 { .. A[i + j] .. } }
+
+That number is a multiple of the steps of all loops that reduce along the dimension. So nothing is reduced but what was
+computed for the same n; a parallel loop whose step does not divide n computes a little more, which nothing reads.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import lcm
+
+from mlir import ir
+from mlir.dialects import arith, memref
+
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.ir.values import index, maker
+from autotune.compiler.passes.marked_loops import parents
+from autotune.contrib.sizes.positions import ArrayAccess, Position, accesses, is_plain, loop_of, step_of
+from autotune.core.errors import CompileError
+
+MARK = "sizes.open"  # of a module, see `marked`
+CELL, SETTER = "__autotune_extent", "__autotune_set_extent"
+Starts = Mapping[int, int]  # which dimension of an argument is the open one, by number of the argument
+
+
+class OpenLoops:
+    """The loops of a function that are along an open dimension.
+
+    Args:
+        function: The function, on buffers.
+        starts: Dimension that is the open one, by number of the argument.
+
+    Raises:
+        CompileError: Stage ``transform``; the function reads along it what none of these loops ends.
+    """
+
+    def __init__(self, function: ir.OpView, starts: Starts) -> None:
+        self._block = function.regions[0].blocks[0]
+        self._accesses = list(accesses(self._block))
+        self._depths = {counter: at for each in self._accesses for at, counter in enumerate(each.loops)}
+        self._origins = {(self._block.arguments[number], dim): Position() for number, dim in starts.items()}
+        self._before: dict[ir.Value, Position] = {}  # what is added to a counter, by counter
+        self._least: dict[tuple[ir.Value, int, frozenset[ir.Value]], int] = {}
+        for each, dim, position in self._told():
+            key = each.root, dim, position.counters
+            self._least[key] = min(position.number, self._least.get(key, position.number))
+        while self._follow():
+            pass
+        self._check_reads()
+        self._check_writes()
+
+    @property
+    def grain(self) -> int:
+        """What sizes must be a multiple of."""
+        exact = {counter for counter in self._before if list(loop_of(counter).results)}
+        for each in self._accesses:
+            around = self._around(each)
+            if each.looks_up:  # an index that was not computed may be none
+                exact.update(around)
+            if each.writes:  # in one place again and again
+                exact.update(
+                    around - {counter for position in each.positions if position for counter in position.counters}
+                )
+        return lcm(*map(step_of, exact), *(origin.per for origin in self._origins.values()))
+
+    def shorten(self) -> None:
+        """Let the loops end where the number in `CELL` does."""
+        with ir.InsertionPoint.at_block_begin(self._block):
+            cell = memref.get_global(ir.MemRefType.get([1], ir.IndexType.get()), CELL)
+            size = memref.load(cell, [index(0)])
+        for counter, before in self._before.items():
+            loop = loop_of(counter)
+            with ir.InsertionPoint(loop), loop.location:
+                left = size
+                for each in sorted(before.counters, key=self._depths.__getitem__):
+                    left = arith.subi(left, each)
+                left = arith.maxsi(arith.subi(left, index(before.number)), index(0))
+                loop.operands[1] = arith.minsi(loop.operands[1], left)
+
+    def _told(self) -> Iterator[tuple[ArrayAccess, int, Position]]:
+        """Accesses by dimension whose position can be told."""
+        for each in self._accesses:
+            for dim, position in enumerate(each.positions):
+                if position is not None:
+                    yield each, dim, position
+
+    def _follow(self) -> bool:
+        """Take what accesses say of counters and arrays; tell whether anything was new."""
+        known = len(self._origins), len(self._before)
+        for each, dim, position in self._told():
+            key = each.root, dim
+            if (origin := self._origins.get(key)) is not None:
+                if position.counters and position.per != origin.per:
+                    raise unshortened(f"{each.root.type} is in blocks of {origin.per} and {position.per}")
+                self._take(origin + position)
+            elif position.counters:
+                inner = max(position.counters, key=self._depths.__getitem__)
+                before = self._before.get(inner)
+                if before is not None and position.counters <= before.counters | {inner}:
+                    outer = (before.counters | {inner}) - position.counters
+                    number = before.number - self._least[(*key, position.counters)]
+                    self._origins[key] = Position(outer, number, position.per)
+        return known != (len(self._origins), len(self._before))
+
+    def _take(self, total: Position) -> None:
+        """Take a position along the dimension.
+
+        Raises:
+            CompileError: Stage ``transform``; a loop counts along it in two ways, or does not begin at its begin.
+        """
+        for counter in total.counters:
+            outer = frozenset(each for each in total.counters if self._depths[each] < self._depths[counter])
+            held = self._before.get(counter)
+            if (held is not None and held.counters != outer) or not is_plain(counter):
+                raise unshortened("a loop along it counts in two ways")
+            if held is None or total.number < held.number:
+                self._before[counter] = Position(outer, total.number)
+
+    def _check_reads(self) -> None:
+        """Refuse reads that no loop along the dimension bounds: they would reach what was not computed.
+
+        Raises:
+            CompileError: Stage ``transform``; there is one.
+        """
+        given = set(self._block.arguments) - {each.root for each in self._accesses if each.writes}
+        for each in self._accesses:
+            for dim, position in enumerate(each.positions):
+                if (each.root, dim) not in self._origins or not each.reads or each.root in given:
+                    continue
+                if position is None or not self._ends(self._origins[each.root, dim] + position, position):
+                    raise unshortened(f"{each.op.name} reads more of {each.root.type} than a step of it")
+
+    def _check_writes(self) -> None:
+        """Refuse writes by loops along the dimension of which it cannot be told where they go along it.
+
+        Raises:
+            CompileError: Stage ``transform``; there is one.
+        """
+        for each in self._accesses:
+            for counter in self._around(each) if each.writes else ():
+                along = [dim for dim, at in enumerate(each.positions) if at is not None and counter in at.counters]
+                known = any((each.root, dim) in self._origins for dim in along)
+                if not known and (along or None in each.positions):
+                    raise unshortened(f"{each.op.name} writes {each.root.type} in another order")
+
+    def _around(self, each: ArrayAccess) -> set[ir.Value]:
+        """Counters of the loops along the dimension that are around an access, and not around its array."""
+        made = maker(each.root)
+        own = list(parents(made)) if made is not None else []
+        return {counter for counter in each.loops if counter in self._before and loop_of(counter) not in own}
+
+    def _ends(self, total: Position, own: Position) -> bool:
+        """Tell whether a read touches no more than what a step of the innermost loop along the dimension is for.
+
+        Args:
+            total: Position along the dimension.
+            own: Position in its array, which may have what one step of a loop computes.
+        """
+        if not total.counters:
+            return False
+        inner = max(total.counters, key=self._depths.__getitem__)
+        begin = self._before[inner].number if inner in own.counters else total.number - own.number
+        return (total.number - begin + own.width) * total.per <= step_of(inner) or total.per > 1 == own.width
+
+
+def unshortened(why: str) -> CompileError:
+    """The error of a program whose loops do not follow a dimension."""
+    return CompileError("transform", f"loops along an open dimension must bound all that is read of it, {why}")
+
+
+def end_where_asked(module: ir.Module, function: ir.OpView) -> None:
+    """Let the loops of a marked module's function end at the number that `SETTER` sets, in place.
+
+    Raises:
+        CompileError: Stage ``transform``; they cannot, or are of another grain than was marked.
+    """
+    starts, grain, extent = read_mark(module)
+    loops = OpenLoops(function, starts)
+    if grain % loops.grain:
+        raise unshortened(f"by steps of {loops.grain} and not of {grain}; import the model again")
+    cell = ir.Module.parse(f"""
+        memref.global "private" @{CELL} : memref<1xindex> = dense<{extent}>
+        func.func @{SETTER}(%size: index) attributes {{llvm.emit_c_interface}} {{
+          %at = arith.constant 0 : index
+          %cell = memref.get_global @{CELL} : memref<1xindex>
+          memref.store %size, %cell[%at] : memref<1xindex>
+          return
+        }}""")
+    for op in list(cell.body.operations):
+        module.body.append(op)
+    loops.shorten()
+
+
+def is_marked(module: ir.Module) -> bool:
+    """Tell whether a module asks for loops that end where a request does."""
+    return MARK in module.operation.attributes
+
+
+def marked(text: str, starts: Starts, grain: int, extent: int) -> str:
+    """A module that asks for loops that end where a request does.
+
+    Args:
+        text: The module.
+        starts: Dimension that is the open one, by number of the argument.
+        grain: What sizes are a multiple of.
+        extent: Size of the dimension.
+    """
+    said = {f"a{number}": dim for number, dim in starts.items()} | {"grain": grain, "extent": extent}
+    with context(all_dialects=False):
+        module = parse(text, "payload")
+        values = ", ".join(f"{name} = {value} : i64" for name, value in said.items())
+        module.operation.attributes[MARK] = ir.Attribute.parse(f"{{{values}}}")
+        return str(module)
+
+
+def read_mark(module: ir.Module) -> tuple[Starts, int, int]:
+    """What a module is marked with: where the dimension is in arguments, its grain, its size."""
+    values = {
+        each.name: int(ir.IntegerAttr(each.attr).value) for each in ir.DictAttr(module.operation.attributes[MARK])
+    }
+    return {int(name[1:]): dim for name, dim in values.items() if name[0] == "a"}, values["grain"], values["extent"]
