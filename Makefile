@@ -7,6 +7,7 @@
 #               the commands into docs/
 # make mutations  break a thousand schedules (the tests break 50): none may be accepted with a wrong result; and a million
 #               answers of processes (the tests 10,000): none may be anything but data
+# make packages   install wheel and sdist into empty environments of Python 3.11 to 3.13, and use them far from here
 # make notebooks  run the notebooks and save them with what they show; make site  build the documentation into build/site
 # Each target makes .venv and installs what it needs and no more: with uv where there is one, else (or with UV=) with pip.
 
@@ -18,7 +19,7 @@ BIN := $(VENV)/bin
 BLOCKS := figures comparisons threads growth jobs targets mesh precision quantised models grid kernelbench foreign_models torch_backend dynamic regressions warmth samplers fit analysis expected backends affine rules tensors calls onnx_ops array_api ablations generation own_schedules selftest database cluster scale faults
 SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py
 
-.PHONY: tune test check regress gate mutations format figures docs notebooks site clean
+.PHONY: packages tune test check regress gate mutations format figures docs notebooks site clean
 
 # An install into an environment that another one writes would break it.
 .NOTPARALLEL:
@@ -44,9 +45,12 @@ $(VENV)/.with-%: pyproject.toml $(BIN)/python
 	$(INSTALL) --editable '.[$*]'
 	touch $@ $(VENV)/.plain
 
+packages: $(VENV)/.with-test
+	PYTHONS=3.11,3.12,3.13 $(BIN)/python -m pytest tests/test_wheel.py
+
 tune: $(VENV)/.plain
 	$(BIN)/autotune tune nano --trials 200 --seed 0 --bundle build/tune/nano
-	@echo 'first: . $(BIN)/activate  # `autotune` is a command then'
+	@echo 'to have the command autotune in this shell: . $(BIN)/activate'
 
 test: $(VENV)/.with-test
 	$(BIN)/python -m pytest -n auto

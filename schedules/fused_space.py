@@ -102,8 +102,8 @@ def shared_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]
         Constraint(each.sentence, partial(of_piece, i)) for i, each in enumerate(group_constraints(shape, machine))
     ]
     return (
-        Constraint("a group is shared out where it is fused, and no softmax goes online", fused),
-        Constraint("pieces are of leading dimensions, or of rows and columns", one_way),
+        Constraint("a group runs on several threads only where it is fused without an online softmax", fused),
+        Constraint("tiles are of leading dimensions, or of rows and columns", one_way),
         Constraint(f"at most {MOST_A_THREAD} pieces a thread", few),
         Constraint("blocks of rows and columns divide those of a piece", blocks),
         Constraint("a piece ends where a cache line does", whole_lines),

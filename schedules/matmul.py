@@ -66,7 +66,7 @@ class Matmul(Family):
         op = "%op"
         function = moves.enclosing_function(script, op)
         if self.rewrites(task, config).panel:
-            script.say("B is stored in panels beforehand")
+            script.say("B is stored in panels before any call")
             c = replace(c, transposed_b=False)
         zeros = moves.producer(script, op, 2) if c.zeroed else ""
         parts = [(op, c)]

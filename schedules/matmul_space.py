@@ -87,7 +87,7 @@ def shared_constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ..
     inherited = [Constraint(each.sentence, partial(of_piece, i)) for i, each in enumerate(constraints(c, machine))]
     return (
         Constraint("a piece has whole register tiles, and ends where a cache line does", whole_tiles),
-        Constraint("pieces of a batch's products leave nothing over", whole_batches),
+        Constraint("tiles of a batch's products divide it", whole_batches),
         Constraint(f"at most {MOST_A_THREAD} pieces a thread", few),
         *inherited,
     )

@@ -19,7 +19,7 @@ class Script:
     """Transform ops in the making: lines, and fresh names for handles.
 
     Attributes:
-        knobs: The knobs it is written for; those that are tile sizes become ops that a reader can turn.
+        knobs: The knobs it is written for; those that are tile sizes become ops of the script.
         config: Value of every knob.
         lines: Lines written so far.
         names: Number of times that each stem of a handle is taken.
@@ -43,7 +43,7 @@ class Script:
         self.lines.append(line)
 
     def say(self, comment: str) -> None:
-        """Append a comment for whoever reads the script."""
+        """Append a comment to the script."""
         self.lines.append(f"// {comment}")
 
     def knob(self, name: str, size: int) -> str | None:
@@ -110,12 +110,12 @@ def annotate(script: Script, handle: str, name: str, value: int | None = None) -
 
 
 def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[tuple[str, str, str], str]:
-    """Reduce the last loop in `size` strands, which are reduced to one behind the loop; consumes `op`.
+    """Reduce the last loop with `size` accumulators, which are reduced to one behind the loop; consumes `op`.
 
     s = sum(x[0:n])   ->   p[0:size] = 0;  for i in 0..n step size: p[0:size] += x[i : i + size];  s = sum(p)
 
     Returns:
-        Handles of the fill of the strands, of the op inside the loop, and of the op behind it; and of the loop.
+        Handles of the fill of the accumulators, of the op inside the loop, and of the op behind it; and of the loop.
     """
     fill, inside, behind, loop = (script.fresh(stem) for stem in ("strands", "partial", "combined", "loop"))
     sizes = ", ".join("0" if d < rank - 1 else str(size) for d in range(rank))
@@ -142,7 +142,7 @@ def split_into(script: Script, op: str, dim: int, sizes: Sequence[int]) -> Itera
 
     C[0:n] = ...   ->   C[0:s0] = ... ;  C[s0 : s0 + s1] = ... ;  ...
 
-    A part is cut off when it is asked for: what is written for one comes before the next cut.
+    A part is cut off when the iterator yields it, so that ops for one come before the next cut.
     """
     for size in sizes[:-1]:
         part, op = split_at(script, op, dim, size)

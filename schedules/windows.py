@@ -113,7 +113,7 @@ def windows_of(task: Task) -> tuple[Member, Lanes]:
     """
     found = [(member, member.lanes) for member in members_of(task) if member.lanes is not None]
     if not found:
-        raise ScheduleError(f"schedule 'windows' needs an op that reads windows, got {task.tag}; try 'vectorize'")
+        raise ScheduleError(f"schedule 'windows' needs an op with a sliding window, got {task.tag}; try 'vectorize'")
     return max(found, key=lambda pair: prod(pair[0].nest.sizes))
 
 

@@ -32,8 +32,8 @@ SHOWN = (
     "make",
 )  # for people who have this repository, a machine, a package
 
-MOST_TRIALS = 4
-TRIALS = re.compile(r"(?<=trials[ =])\d+")
+MOST_TRIALS = 2
+TRIALS = re.compile(r'(trials(?:[ =]|": ))(\d+)')
 
 SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal --bundle mine.bundle\n"
 
@@ -109,7 +109,7 @@ def run(steps, folder, where):
     program = "".join(
         text if language == "python" else f"import shell\nshell.run({text!r})\n" for language, text in steps
     )
-    few = TRIALS.sub(lambda found: str(min(int(found[0]), MOST_TRIALS)), program)
+    few = TRIALS.sub(lambda found: f"{found[1]}{min(int(found[2]), MOST_TRIALS)}", program)
     (folder / "page.py").write_text(few)
     done = subprocess.run(
         [sys.executable, "page.py"],

@@ -1,6 +1,7 @@
 """What is published: the wheel, installed into an empty environment, works far from any checkout.
 
-About a minute; ``pytest -m 'not wheel'`` leaves it out.
+About a minute; ``pytest -m 'not wheel'`` leaves it out. `make packages` does it with the sdist, too, and with each
+Python that is supported: ``PYTHONS`` names them, with commas between.
 """
 
 import os
@@ -27,6 +28,8 @@ for package in {PACKAGES}:
             if missing.name != "torch" or not found.name.startswith("autotune.contrib.torch_backend."):
                 raise  # what PyTorch alone loads needs PyTorch
 """
+PYTHONS = os.environ.get("PYTHONS", sys.executable).split(",")
+KINDS = ("wheel", "sdist") if "PYTHONS" in os.environ else ("wheel",)
 UV = find_uv_bin()  # a tenth of the time that pip takes
 PAYLOAD = "matmul,m=64,n=64,k=64"
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
@@ -49,9 +52,9 @@ def build(kind, folder):
     return path
 
 
-def new_environment(folder):
+def new_environment(folder, python):
     """An environment without any package, and the command that installs into it."""
-    call(UV, "venv", "--python", sys.executable, folder, place=folder.parent)
+    call(UV, "venv", "--python", python, folder, place=folder.parent)
     return [UV, "pip", "install", "--python", folder / "bin" / "python"]
 
 
@@ -63,11 +66,13 @@ def need_registry(install, place):
         pytest.skip("no package registry can be reached, so nothing installs into an empty environment")
 
 
-def test_wheel_in_an_empty_environment_works_far_from_any_checkout(tmp_path):
-    wheel = build("wheel", tmp_path / "dist")
-    install = new_environment(tmp_path / "environment")
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_package_in_an_empty_environment_works_far_from_any_checkout(kind, python, tmp_path):
+    package = build(kind, tmp_path / "dist")
+    install = new_environment(tmp_path / "environment", python)
     need_registry(install, tmp_path)
-    call(*install, wheel, place=tmp_path)
+    call(*install, package, place=tmp_path)
     programs = tmp_path / "environment" / "bin"
     autotune = programs / "autotune"
     far = tmp_path / "far"

@@ -122,7 +122,7 @@ class Bundle:
 
     @cached_property
     def function(self) -> PayloadFunction:
-        """The compiled program, in this process: whoever calls it trusts the bundle."""
+        """The compiled program, in this process, which therefore trusts the bundle."""
         return compile_bundle(self._files)
 
     def keep(self, **weights: Array) -> None:

@@ -1,4 +1,4 @@
-"""What is asked of `regress`, and what it finds, as plain data."""
+"""Request and result of `regress`, as plain data."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -49,7 +49,7 @@ class Look:
 
     Attributes:
         sessions: Times of each.
-        saw: What they say, and who else used the machine then.
+        saw: Verdict of them, and which other processes used the machine meanwhile.
     """
 
     sessions: tuple[ProcessTimes, ...]

@@ -165,7 +165,7 @@ def summarize(
     machine: Machine,
     hashes: dict[str, str] | None,
 ) -> Replay:
-    """What was found, as plain data."""
+    """The result as plain data."""
     manifest, ours = bundle.manifest, first.ours
     error = first.part_error(manifest.baseline.part_error)
     alike = manifest.fingerprint == machine.fingerprint
@@ -213,7 +213,7 @@ def unsteady_now(bundle: BundleFiles, figures: SessionFigures, machine: Machine,
 
 
 def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
-    """What became of a bundle: one that got too little memory or time is not called wrong."""
+    """Outcome of a bundle: one that got too little memory or time is not called wrong."""
     if outcome in UNTOLD:
         return "unknown"
     return compare(now, recorded) if outcome in RIGHT else "wrong"
@@ -236,7 +236,7 @@ def is_wide(speedup: Interval) -> bool:
 
 
 def why_unknown(now: Interval | None, recorded: Interval | None, why_not: str = "") -> str:
-    """Why nobody knows whether a speed-up holds; empty if it can be told.
+    """Why it cannot be decided whether a speed-up holds; empty if it can.
 
     Args:
         now: Speed-up measured now.

@@ -26,7 +26,7 @@ class Session:
     Args:
         bundles: Folder of bundles: the newest of a payload is used, or else its default schedules. By default where
             `tune` writes, ``tuned/MACHINE/bundles``.
-        listener: Told what a user should know.
+        listener: Receives notes for the user.
         seed: Seed of the weights that no file gives.
     """
 

@@ -47,7 +47,8 @@ def inspect(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as CSV.")] = None,
     parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write every trial as Parquet.")] = None,
     why: Annotated[
-        bool, typer.Option("--why", help="Each trial: who asked for it, what it let expect; what was skipped.")
+        bool,
+        typer.Option("--why", help="Each trial: its sampler, what the model expected, what was skipped."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +98,7 @@ def inspect(
 
 
 def show_searches(location: str, payload: str | None, against: str | None, *, as_json: bool) -> None:
-    """Print sweeps beside others, or, without any, why they went where they went."""
+    """Print sweeps beside others, or, without any, the reasons of their trials."""
     from autotune.cli.inspect_store import show_versus
     from autotune.cli.inspect_why import show_reasons
     from autotune.reports.versus import compare_sweeps

@@ -22,7 +22,7 @@ def regress(
     bundles: Annotated[
         list[Path] | None, typer.Argument(metavar="BUNDLE", help="Folders; by default all of this machine.")
     ] = None,
-    factor: Annotated[float, typer.Option(parser=real, help="A slowdown by this much is to be found.")] = 1.05,
+    factor: Annotated[float, typer.Option(parser=real, help="Slowdown that the check must detect.")] = 1.05,
     quick: Annotated[bool, typer.Option("--quick", help="End within two minutes.")] = False,
     patience: Annotated[
         float | None,

@@ -1,4 +1,4 @@
-"""`Bench`: whoever runs our code in an isolated process: a worker of this machine, or a slot of another one."""
+"""`Bench`: what runs our code in an isolated process: a worker of this machine, or a slot of another one."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar

@@ -62,7 +62,7 @@ class KernelError(AutotuneError):
 
 
 class DuplicateError(AutotuneError):
-    """A candidate becomes what an earlier one became."""
+    """A candidate is a duplicate of an earlier one."""
 
 
 class StoreError(AutotuneError):
@@ -102,4 +102,4 @@ class TensorTypeError(TensorError, TypeError):
 
 
 class TensorIndexError(TensorError, IndexError):
-    """A place or an axis lies outside of a tensor."""
+    """An index or an axis lies outside of a tensor."""

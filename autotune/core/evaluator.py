@@ -63,7 +63,7 @@ class Job:
         best_seconds: Best time so far, to give up early on a hopeless candidate.
         time_limits: Seconds that each phase may take; the evaluator sets the limit of the whole.
         quiet_reference: The reference kernel's best time so far.
-        known: Fingerprints of IR and machine code of earlier candidates; who has one of them is a duplicate.
+        known: Fingerprints of IR and machine code of earlier candidates; a candidate with one of them is a duplicate.
     """
 
     payload: Payload
@@ -79,7 +79,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What became of one candidate; the fields mean what they mean in `Trial`, `buffers` what it means in `Program`.
+    """Outcome of one candidate; fields are those of `Trial`, `buffers` what it means in `Program`.
 
     `first_call` is what the call took that was verified, in seconds, with whatever a first call meets; 0 if there was
     none.
@@ -120,7 +120,7 @@ class Slots(Protocol):
         """Jobs that may be under way now, at least one.
 
         Raises:
-            MachineError: Nobody is left to evaluate, and nobody came.
+            MachineError: No worker is left, and none joined.
         """
         ...
 
@@ -133,7 +133,7 @@ class Slots(Protocol):
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
-            MachineError: Nobody is left to evaluate, and nobody came.
+            MachineError: No worker is left, and none joined.
         """
         ...
 
@@ -147,7 +147,7 @@ class OneSlot:
         """Begin with nothing under way.
 
         Args:
-            evaluator: Whoever compiles, verifies and times candidates.
+            evaluator: Compiles, verifies and times candidates.
         """
         self._evaluator = evaluator
         self._done: list[tuple[int, list[Evaluation]]] = []
@@ -164,5 +164,5 @@ class OneSlot:
         return self._submitted
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """The number of the job that is done, and what became of its candidates."""
+        """The number of the job that is done, and the outcomes of its candidates."""
         return self._done.pop(0)

@@ -27,7 +27,7 @@ class Listener:
         """
 
     def note(self, sentence: str) -> None:
-        """Called with what a reader must know, a sentence each.
+        """Called with each note for the user, a sentence.
 
         Args:
             sentence: Sentence to show.
@@ -66,7 +66,7 @@ _told: ContextVar[Listener] = ContextVar("listener", default=SILENT)
 
 @contextmanager
 def telling(listener: Listener) -> Iterator[Listener]:
-    """Have a listener told of the stages of whatever is read, imported or compiled in the ``with`` block."""
+    """Notify a listener of the stages of what is read, imported or compiled in the ``with`` block."""
     before = _told.set(listener)
     try:
         yield listener
@@ -83,7 +83,7 @@ class NoteKeeper(Listener):
     """Passes notifications on to another listener, and keeps the notes.
 
     Attributes:
-        notes: Sentences heard so far.
+        notes: Sentences received so far.
     """
 
     def __init__(self, listener: Listener = SILENT) -> None:

@@ -129,7 +129,7 @@ class ProgressLine(Status):
         super().stage(sentence)
 
     def note(self, sentence: str) -> None:
-        """Print what a reader must know."""
+        """Print a note for the user."""
         self._line.console.print(f"autotune: {one_line(sentence)}")
 
     def interim(self, sentence: str) -> None:
@@ -159,7 +159,7 @@ class NotebookLine(Status):
         self._show([])
 
     def note(self, sentence: str) -> None:
-        """Show what a reader must know, above the line."""
+        """Show a note for the user, above the line."""
         self._notes.append(one_line(sentence))
         self.refresh()
 
@@ -180,7 +180,7 @@ class NotebookLine(Status):
 
 @contextmanager
 def watching(title: str, trials: int | None = None) -> Iterator[Listener]:
-    """A listener that shows progress to whoever calls from Python: on a terminal or in a notebook, else nothing.
+    """A listener that shows progress of a call from Python: on a terminal or in a notebook, else nothing.
 
     Args:
         title: What is worked on.

@@ -34,7 +34,7 @@ class Constraint:
 
     Attributes:
         sentence: The sentence that is true of every valid config.
-        holds: Tells whether a config obeys it.
+        holds: Tells whether a config satisfies it.
     """
 
     sentence: str
@@ -129,7 +129,7 @@ class Space:
         return settled
 
     def broken_constraint(self, config: Config) -> str | None:
-        """The first constraint that `config` breaks, as a sentence; `None` if it obeys them all."""
+        """The first constraint that `config` breaks, as a sentence; `None` if it satisfies all of them."""
         for condition in self.conditions:
             if config[condition.knob] != condition.otherwise and not condition.counts(config):
                 return condition.sentence
@@ -139,7 +139,7 @@ class Space:
         return None
 
     def configs(self) -> Iterator[dict[str, Value]]:
-        """Every config that obeys the constraints, last knob fastest; knobs that do not count stand still."""
+        """Every config that satisfies the constraints, last knob fastest; inactive knobs keep one value."""
         conditions = {condition.knob: condition for condition in self.conditions}
         names = [knob.name for knob in self.knobs]
         free = [knob for knob in self.knobs if knob.name not in conditions]

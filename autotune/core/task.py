@@ -26,7 +26,7 @@ class Member:
         online_loop: Position of a loop over columns that may come block by block, since the group divides by the sum of
             a softmax in the end. `None` if there is none.
         lanes: Loops of its register tile, if the op does not vectorize as it is but reads windows.
-        counts: Whether the op computes with the count of a loop that it reduces, as who looks for a place does.
+        counts: Whether the op computes with the count of a loop that it reduces, as argmax does.
     """
 
     nest: LoopNest
@@ -74,14 +74,14 @@ class Task:
         contraction: Sizes and layout, if the task is one contraction with loops in the order (batch,) m, n, k.
         members: Ops of a task in which several feed one: that one, the root, which carries the tag, then the others,
             every op before those that it reads. Empty for a task of one op.
-        gathers: Whether the task reads elements of a tensor at places that another one holds.
+        gathers: Whether the task reads elements of a tensor at indices that another one holds.
         vectorizes: Whether tiles of the task's op become vectors as they are: no windows, and simple reductions.
         lanes: Loops of the register tile of the task's op, if it reads windows; `None` of any other.
         turned: The loop, not the last one, along which an input lies side by side, where nothing is summed; `None` if
             there is none.
         filled: Number of the operand that the task's op is filled in with a constant first; `None` if there is none.
-        periods: Steps of every loop after which an element-wise op that reads neighbours, in steps, or places that
-            repeat reads as before, further on: tiles begin there. Empty of any other op.
+        periods: Steps of every loop after which an element-wise op that reads neighbours, with strides, or at indices
+            that repeat, reads the same pattern again: tiles begin there. Empty of any other op.
         counts: Whether the task's op computes with the count of a loop that it reduces, as an argmax does.
     """
 

@@ -1,4 +1,4 @@
-"""`Trial`: everything that is kept of one candidate, whatever became of it."""
+"""`Trial`: the record of one candidate, with its outcome."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -73,12 +73,12 @@ class Reason:
     """Why a config was tried.
 
     Attributes:
-        by: Name of who asked for it: ``the default config``, ``the cost model``, a sampler with its name
+        by: What proposed it: ``the default config``, ``the cost model``, a sampler with its name
         expected: Seconds a call that a model let expect; 0 if none did.
         low: Seconds that it should hardly take less than: a standard deviation below.
         high: Seconds that it should hardly take more than: a standard deviation above.
         drafted: Number of configs that it was chosen from; 0 if there was no choice.
-        refused: Proposals turned down before it, by why: ``constraint``, ``duplicate``.
+        refused: Proposals rejected before it, by reason: ``constraint``, ``duplicate``.
     """
 
     by: str
@@ -102,7 +102,7 @@ class Trial:
         family: Name of the family that wrote its script; the key ``schedule`` in stores.
         samples: Raw times; `None` unless the outcome is ``ok`` or ``noisy``.
         max_error: Largest absolute difference to the oracle.
-        diagnostic: First lines of what the compiler or the check said.
+        diagnostic: First lines of the message of the compiler or the check.
         phases: Seconds spent, by phase: ``transform``, ``lower``, ``jit``, ``verify``, ``measure``.
         scheduled: Fingerprint of the IR after the schedule; empty if it did not get so far.
         compiled: Fingerprint of the machine code; empty if it did not get so far.

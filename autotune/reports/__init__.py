@@ -1,1 +1,1 @@
-"""What was found: comparisons, explanations, stages of a compilation, tables, pictures, one page."""
+"""Results for people: comparisons, explanations, stages of a compilation, tables, pictures, one page."""

@@ -71,10 +71,10 @@ class Comparison:
         machine: The host.
         roofs: Roofs measured at the start, in the same process.
         noise_floor: Relative differences below it mean nothing.
-        rows: One a contestant, in the order asked for.
+        rows: One for each entry, in the order of the request.
         ratio_to: Name of the row that ratios are to; `None` if it has no time.
         seed: Seed of the input data.
-        notes: Notes for the reader, a sentence each.
+        notes: Notes for the user, a sentence each.
         oracle: What results were compared with, `reference` or `plain lowering`.
         unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right.
         unsteady: Why times say nothing, a sentence; empty where they do.
@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def is_right(self) -> bool:
-        """Whether everybody who ran computes what the oracle says."""
+        """Whether every entry that ran computes what the oracle does."""
         return all(row.outcome in FINE for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def trials(store: str | Path, *, payload: str | None = None, where: str | None =
         ``outcome``, ``family``, and ``knob_NAME`` for every knob.
 
     Raises:
-        StoreError: The store is missing or damaged, or nothing in it is asked for.
+        StoreError: The store is missing or damaged, or holds nothing that matches.
     """
     return read_holdings(store, payload=payload, where=where).frame
 

@@ -73,5 +73,5 @@ def beside_rival(folder: str, payload: str, fingerprint: str) -> str:
     except StoreError:  # spoilt by somebody: the headline stands without it
         rival = None
     if rival is None:
-        return f"beside libraries: autotune compare {payload}"
+        return f"compare with libraries: autotune compare {payload}"
     return f"{times(rival.ratio)} as fast as {rival.name}, as compare recorded it"

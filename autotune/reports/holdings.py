@@ -77,7 +77,7 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
         where: Only trials of which this pandas query is true; knobs go by their names: ``tile_m >= 8``.
 
     Raises:
-        StoreError: The store is missing or damaged, or nothing in it is asked for.
+        StoreError: The store is missing or damaged, or holds nothing that matches.
     """
     if is_recording(location):
         return select(holdings_of(read_recording(location)), payload, where)
@@ -92,7 +92,7 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
 
 
 def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdings:
-    """The part of it that is asked for, as `read_holdings` says."""
+    """The part that matches, as in `read_holdings`."""
     frame = holdings.frame
     if payload is not None:
         found = frame[frame["payload"] == payload]

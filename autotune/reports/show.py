@@ -128,7 +128,7 @@ def show_stage(
 
 
 def covering(family: Family, tasks: Sequence[Task], payload: Payload) -> Family:
-    """A family that somebody names.
+    """A family by its name.
 
     Raises:
         ScheduleError: No task of the payload is covered by it.
@@ -160,7 +160,7 @@ def list_uncovered(ops: Sequence[UncoveredOp]) -> Iterator[str]:
 
 
 def named_payload(source: str, bundle: BundleFiles | None, rules: str, *, exact: bool) -> Payload:
-    """The payload that somebody names, or that of a bundle, with the rewrite rules that are asked for.
+    """A payload by its name, or that of a bundle, with rewrite rules.
 
     Raises:
         PayloadError: There is no such payload.

@@ -17,7 +17,7 @@ def describe_space(scheduled: Scheduled, machine: Machine) -> str:
     """The space of a task, as a table and sentences."""
     family, task = scheduled.family, scheduled.task
     if family is None:
-        return f"{task.tag}: no family covers it, so that nothing can be chosen"
+        return f"{task.tag}: no family covers it: it has no knobs"
     space, default = family.space(task, machine), family.default(task, machine)
     script = family.script if family is not None else None
     opened = {knob.name: knob for knob in script.knobs} if script is not None else {}

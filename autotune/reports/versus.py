@@ -128,7 +128,7 @@ def partner(names: list[str], other: str) -> str:
     """What is compared with a payload where nobody says."""
     left = [name for name in names if name != other] or [other]
     if len(left) > 1:
-        raise StoreError(f"--payload must say what to set beside {other}, one of {', '.join(left)}; it is missing")
+        raise StoreError(f"--payload must name what to compare with {other}, one of {', '.join(left)}; it is missing")
     return left[0]
 
 

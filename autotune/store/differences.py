@@ -42,7 +42,7 @@ def of_compiler(manifest: Manifest, compiler: str, ir_sha256: Mapping[str, str] 
         found.append(f"compiler was {recorded}, is {compiler}: passes and code generation may differ")
     if ir_sha256 is None:
         return found
-    culprit = "the other compiler's passes" if recorded != compiler else "this project's own passes have changed"
+    culprit = "the other compiler's passes" if recorded != compiler else "passes of this package have changed"
     if ir_sha256["transformed"] != manifest.ir_sha256["transformed"]:
         found.append(f"the script gives other IR than it did ({culprit}): another program is timed; {RETUNE}")
     elif ir_sha256["lowered"] != manifest.ir_sha256["lowered"]:

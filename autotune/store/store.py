@@ -164,7 +164,7 @@ class Store(Closing):
             return Sweep(log, wanted, self.where, self.locks or NoLocks())
 
     def sweeps(self, abouts: Mapping[str, dict[str, Any]] | None = None) -> Iterator[Sweep]:
-        """Every sweep or those that `abouts` told of, oldest first; each is read when it is asked for."""
+        """Every sweep, or those that `abouts` listed, oldest first, each read when it is needed."""
         for name, about in (self.abouts() if abouts is None else abouts).items():
             with plain_errors(self.where):
                 sweep = Sweep(self.log(name, TRIAL), about, self.where, NoLocks())
@@ -201,7 +201,7 @@ class Store(Closing):
         return self.database.log(name, key) if self.database is not None else StudyLog(self.study(name), key)
 
     def study(self, name: str) -> optuna.Study:
-        """Load a study, or create it; its sampler is never asked."""
+        """Load a study, or create it; its sampler is never used."""
         sampler = optuna.samplers.RandomSampler()
         if name in (study.study_name for study in self.storage.get_all_studies()):
             return optuna.load_study(storage=self.storage, study_name=name, sampler=sampler)

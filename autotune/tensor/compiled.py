@@ -229,7 +229,7 @@ def tune(function: Callable[..., Any], *arguments: object, **options: object) ->
         **options: Options of `autotune.tune`, such as ``trials``.
 
     Returns:
-        What was found, as `autotune.tune` gives it.
+        The result, as of `autotune.tune`.
 
     Raises:
         TensorError: An operation is impossible.

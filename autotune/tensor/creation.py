@@ -112,7 +112,7 @@ def ones(shape: Sizes, *, dtype: object = None, device: str | None = None) -> Te
 
 @operation
 def empty(shape: Sizes, *, dtype: object = None, device: str | None = None) -> Tensor:
-    """Elements of any value, which are zeros: nobody could write others into a tensor."""
+    """Elements of any value, which are zeros, since a tensor cannot be written to."""
     return filled("empty", 0, shape, dtype, device)
 
 

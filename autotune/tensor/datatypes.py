@@ -174,7 +174,7 @@ class NamespaceInfo:
         return (CPU,)
 
     def default_device(self) -> str:
-        """Where a tensor lies if nobody says."""
+        """The default device of a tensor."""
         return CPU
 
     def default_dtypes(self, *, device: object = None) -> dict[str, DType]:

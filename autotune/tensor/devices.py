@@ -10,7 +10,7 @@ def on_cpu(what: str, device: object) -> None:
 
     Args:
         what: Name of the operation, for the message.
-        device: Name of the device; `None` if nobody says.
+        device: Name of the device; `None` for the default.
 
     Raises:
         TensorError: There is no such device.

@@ -115,7 +115,7 @@ def astype(x: object, dtype: object, /, *, copy: Flag = True, device: str | None
     Args:
         x: Tensor to convert.
         dtype: Element type to convert to.
-        copy: Whether elements must be copied; nobody writes them, so that it makes no difference.
+        copy: Whether elements must be copied; of no effect, since tensors are not written to.
         device: Device of the result: the CPU.
     """
     on_cpu("astype", device)

@@ -28,7 +28,7 @@ class Node:
         dtype: Element type of the result.
         inputs: Nodes that it reads, in the order that the operation defines.
         attributes: Numbers and names that belong to it, such as the axes of a sum.
-        array: Elements of an `ARRAY`, which nobody writes.
+        array: Elements of an `ARRAY`, which are not written to.
     """
 
     op: str
@@ -51,7 +51,7 @@ def call(name: str, *arguments: object, **named: object) -> object:
 
 
 def operation(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function an operation: known by its name, its errors raised at the line of whoever called it."""
+    """Make a function an operation: known by its name, its errors raised at the line of the caller."""
 
     @functools.wraps(function)
     def placed(*arguments: P.args, **named: P.kwargs) -> R:

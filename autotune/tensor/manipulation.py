@@ -113,7 +113,7 @@ def reshape(x: object, /, shape: Sizes, *, copy: bool | None = None) -> Tensor:
     Args:
         x: Tensor to look at.
         shape: Sizes of the result; one may be -1, which is what is left.
-        copy: Whether elements must be copied; nobody writes them, so that it makes no difference.
+        copy: Whether elements must be copied; of no effect, since tensors are not written to.
 
     Raises:
         TensorError: The shape does not hold the elements.

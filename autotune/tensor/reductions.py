@@ -48,7 +48,7 @@ def numbers(what: str, x: object, *, real: Flag = False) -> Tensor:
 
 
 def widened(what: str, x: object, dtype: object) -> Tensor:
-    """What a sum or product is computed in: sums of int32 are int64 unless somebody says otherwise."""
+    """What a sum or product is computed in: sums of int32 are int64 by default."""
     given = numbers(what, x)
     return astype(given, (int64 if given.dtype == int32 else given.dtype) if dtype is None else as_dtype(dtype))
 

@@ -1,4 +1,4 @@
-"""Shapes: what fits together, and which axes are meant; whatever does not is told with the shapes."""
+"""Shapes: what fits together, and which axes are meant; errors name the shapes."""
 
 import operator
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ def operate(name: str, *operands: object) -> "Tensor":
 
 
 class Tensor:
-    """An array that is not computed yet: its shape and element type are known, its elements once somebody asks.
+    """An array that is not computed yet: its shape and element type are known, its elements once they are read.
 
     Operations on tensors give tensors, and change none. `numpy` computes. Operators are the operations of their names;
     an operand that is neither tensor, array nor number is left to Python.
@@ -156,7 +156,7 @@ class Tensor:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise refused(TensorTypeError("a tensor of 0 dimensions must not be asked for its length; use .size"))
+            raise refused(TensorTypeError("a tensor of 0 dimensions has no length; use .size"))
         return self.shape[0]
 
     def __iter__(self) -> Iterator["Tensor"]:

@@ -108,7 +108,7 @@ def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript
 
 
 def row(task: TunableTask, found: Evaluation) -> dict[str, str | float | None]:
-    """What became of a candidate, in the units of the table."""
+    """Outcome of a candidate, in the units of the table."""
     samples, flops = found.samples, needed_flops(task.task)
     rated = samples is not None and flops > 0
     return {

@@ -1,4 +1,4 @@
-"""`TuneOptions`: what may be asked of a sweep, listed once.
+"""`TuneOptions`: the options of a sweep, listed once.
 
     TuneOptions --options--> options of `autotune tune`          --signature--> keywords of `autotune.tune`
                 --command--> the command line in a manifest      --parse_command--> TuneOptions, for `replay --retune`
@@ -62,7 +62,7 @@ def option(default: object, text: str, **shown: str) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """What may be asked of a sweep; `autotune tune --help` says what each option is.
+    """Options of a sweep; `autotune tune --help` describes each.
 
     Raises:
         OptionError: An option is out of its range, or two exclude each other.

@@ -13,15 +13,15 @@ from autotune.core.stats import Interval
 
 @dataclass(frozen=True)
 class Spent:
-    """What became of a budget.
+    """How an error budget was spent.
 
     Attributes:
         error: Relative error that the whole may have.
         spent: What it has, on inputs that were not seen before.
         tasks: What it has with one task rounded alone, by tag, for those that are.
-        agreement: Least share of rows whose largest element must stay where it is; 0 where none was asked for.
+        agreement: Least share of rows whose largest element must stay where it is; 0 where none was requested.
         agrees: Share of the rows where it does, on inputs that were not seen before.
-        rows: Number of those rows; 0 where none was asked for.
+        rows: Number of those rows; 0 where none was requested.
         weighted_flops: Operations of a call, those of rounded tasks counted as so many fewer as their unit's roof is
             above that of f32; 0 where that is unknown.
     """
@@ -62,9 +62,9 @@ class TuneResult:
         notes: Notes on what did not go as hoped, a sentence each.
         details: Notes for authors of families, a sentence each; `tune --json` has them.
         bundle: Folder of the bundle.
-        spent: What became of the error budget; `None` where nothing is rounded.
+        spent: How the error budget was spent; `None` where nothing is rounded.
         oracle: What results were compared with, `reference` or `plain lowering`.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
+        unproved: Whether the payload was imported, and its own naive lowering was the only oracle.
         uncovered: What no schedule changes, with its part of a call, that of most operations first.
         clock_seconds: Median seconds a call as the clock gave them.
         unsteady: Why times say nothing, a sentence: the core was shared, or a share of the roof cannot be; else empty.

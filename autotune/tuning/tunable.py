@@ -83,7 +83,7 @@ class TaskFamily:
         """The whole transform script of a config; knobs it leaves out are as in the default.
 
         Raises:
-            SpaceError: A knob or value is not of the space, or a constraint between knobs is broken.
+            SpaceError: A knob or value is not of the space, or a constraint between knobs is violated.
         """
         return assemble([self.step(config)])
 

@@ -28,7 +28,7 @@ class Diagnosis:
 
     Attributes:
         machine: The host.
-        roofs: Roofs of so many cores as it was asked for threads: operations a second, bytes a second.
+        roofs: Roofs of as many cores as threads were requested: operations a second, bytes a second.
         noise_floor: Relative difference that two measurements of one program show in 95 of 100 cases.
         compiler: Version of MLIR.
         missing: Names of what is needed and not installed, with what to install; empty if all is well.

@@ -59,7 +59,7 @@ def start_converter(
     if code == REFUSED:
         raise PayloadError(f"{path} cannot be imported: {lines[-1]}")
     if code:
-        why = lines[-1][:300] if lines else "it said nothing"
+        why = lines[-1][:300] if lines else "it printed nothing"
         raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
 
 

@@ -61,7 +61,7 @@ def checked(path: Path, location: str) -> Path:
     file, folder = path.parent / location, path.parent.resolve()
     if not location.isprintable() or not file.resolve().is_relative_to(folder) or Path(location).is_absolute():
         raise PayloadError(
-            f"weights of {path} must lie in its folder, they are said to be in {location[:200]!r}; copy them beside it"
+            f"weights of {path} must lie in its folder, the model names {location[:200]!r}; copy them beside it"
         )
     if not file.is_file():
         raise PayloadError(f"weights of {path} must be in {location[:200]}, that is no file; copy it beside the model")

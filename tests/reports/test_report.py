@@ -170,7 +170,7 @@ def test_a_comparison_beside_the_bundle_is_told_and_a_damaged_one_refused(tuned,
     path.write_text(json.dumps(found))
     page = report_bundle(folder)
     assert ">a library</th>" in page
-    assert page.index("Beside others") < page.index('id="time"')
+    assert page.index("Beside other libraries") < page.index('id="time"')
     path.write_text("{}")
     with pytest.raises(StoreError):
         report_bundle(folder)

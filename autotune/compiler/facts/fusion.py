@@ -66,13 +66,13 @@ def why_apart(
         yield "a loop is between them"
     root = shape_of(group.ops[0])
     if root is None:
-        yield "the reader moves elements about, gathers, or has no vectors"
+        yield "the consumer moves elements, gathers, or is not vectorized"
         return
     if root.rows < 1:
-        yield "the reader has no rows that a block could be cut from"
+        yield "the consumer has no rows that a block could be cut from"
     if sums_over_planes(root):
-        yield "the reader sums over more than a row"
+        yield "the consumer reduces over more than a row"
     yield from objections(group, root, producer, reader, index)
     if any(use.owner.operation not in group.ops for use in producer.results[0].uses):
         yield "others read it, too, so it would be computed for each"
-    yield "another reader took it"
+    yield "it is fused with another consumer"

@@ -177,7 +177,7 @@ def objections(group: Group, root: GroupShape, op: ir.Operation, reader: ir.Oper
     others = [shape_of(member) for member in group.ops]
     if mine.windows or any(other is not None and other.windows for other in others):
         if theirs.windows or mine.rows != root.rows or not all(map(follows_windows, (mine, *others))):
-            yield "windows go with element-wise ops of the same rows alone"
+            yield "sliding windows fuse only with element-wise ops of the same rows"
         return
     batched = len(rows) > 1
     if theirs.contraction and not (batched and number == 0):

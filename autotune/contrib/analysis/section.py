@@ -53,7 +53,7 @@ def fusion_table(found: Analysis) -> DataTable:
     reasons = reasons_of(found.facts.edges)
     rows = [[TableCell(why), TableCell(", ".join(pairs), len(pairs))] for why, pairs in reasons.items()]
     together = sum(not edge.why_apart for edge in found.facts.edges)
-    said = f"{together} of {len(found.facts.edges)} values between ops are computed with their reader; the others not:"
+    said = f"{together} of {len(found.facts.edges)} values between ops are fused with their consumer; others not:"
     return table(said, ("why", "between ops"), rows)
 
 

@@ -70,7 +70,7 @@ def fusion_section(found: Analysis) -> Iterator[str]:
     together = sum(not edge.why_apart for edge in facts.edges)
     yield "# fusion: which values never leave a block of rows, and why the others do"
     yield f"{plural(facts.before, 'op')} of the payload became {len(facts.ops)}: element-wise neighbours are one"
-    yield f"of {plural(len(facts.edges), 'value')} between ops, {together} are computed with their reader"
+    yield f"of {plural(len(facts.edges), 'value')} between ops, {together} are fused with their consumer"
     for why, pairs in reasons_of(facts.edges).items():
         yield f"apart, {why}:"
         yield from wrapped(pairs)

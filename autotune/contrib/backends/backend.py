@@ -1,4 +1,4 @@
-"""Back ends: whoever makes machine code for a task besides the families of schedules; the `Backend` that plug-ins are.
+"""Back ends: generators of machine code for a task, beside families of schedules; the `Backend` that plug-ins are.
 
 A back end runs in a process of its own, in which nothing of MLIR is loaded: its compiler may bring another LLVM. What
 it makes is put in the task's place, verified, timed and recorded as a schedule is.

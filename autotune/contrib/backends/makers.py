@@ -105,7 +105,7 @@ class Makers:
 
     def _call(self, function: Callable[[A], T], argument: A) -> T | Evaluation:
         if self.worker is None:
-            raise MachineError("back ends must be named before they are asked, none was; pass --backend")
+            raise MachineError("a back end must be named, none was; pass --backend")
         return self.worker.call(function, argument, self.seconds)
 
 

@@ -180,7 +180,7 @@ class Team:
             error = self.cluster.do(lambda _: future.exception(timeout=LOOK_SECONDS))
             if type(error).__name__ == "KilledWorker":
                 return None
-            raise MachineError(f"a machine of the cluster must be able to measure; one said: {one_reason(error)}")
+            raise MachineError(f"a machine of the cluster must be able to measure; one answered: {one_reason(error)}")
         if status != "finished":
             raise self.cluster.lost()
         return read_delivery(self.cluster.do(lambda _: future.result(timeout=self.seconds)), request)

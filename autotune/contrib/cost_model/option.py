@@ -25,8 +25,9 @@ EXPLAIN = VerbOption(
                 bool,
                 typer.Option(
                     "--model",
-                    help="Of a store, or of what `lab record` wrote: which features tell configs apart, what all other "
-                    "trials let expect of each beside what was measured, and the best config with one knob changed.",
+                    help="Of a store, or of what `lab record` wrote: which features distinguish configs, what the "
+                    "model expects of each from all others beside what was measured, and the best config with one "
+                    "knob changed.",
                 ),
             ],
             False,

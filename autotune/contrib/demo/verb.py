@@ -60,14 +60,14 @@ def show_times(console: "Console", result: "TuneResult", found: "Comparison") ->
         return
     rows = {row.name: row.seconds.estimate for row in found.rows if row.seconds is not None}
     best = rows.pop("best", result.best_seconds)
-    share = f", {result.roof_fraction:.0%} of what the multiply-adds of this core allow" if result.roof_fraction else ""
+    share = f", {result.roof_fraction:.0%} of the FMA roof" if result.roof_fraction else ""
     show_sentence(console, f"{result.payload}: {duration(best)} a call{share}; verified")
     for name, seconds in rows.items():
         label = "without search" if name == "default" else name
         show_sentence(console, f"{label}: {duration(seconds)}, {seconds / best:.2f} x as long", 2)
     if result.baseline_seconds is not None:
         times = result.baseline_seconds / best
-        show_sentence(console, f"unscheduled lowering: {duration(result.baseline_seconds)}, {times:.0f} x as long", 2)
+        show_sentence(console, f"naive lowering: {duration(result.baseline_seconds)}, {times:.0f} x as long", 2)
 
 
 def show_hot_loop(console: "Console", payload: "Payload", bundle: Path) -> None:

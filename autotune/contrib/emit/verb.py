@@ -26,8 +26,8 @@ def emit(
         list[str] | None,
         typer.Option(
             metavar="LEVEL",
-            help="Level of x86-64 that it must run on, such as x86-64-v3; several are picked from when it is opened. "
-            "By default those of the bundles; others get default schedules.",
+            help="Level of x86-64 that it must run on, such as x86-64-v3; the best of several is picked when it is "
+            "loaded. By default those of the bundles; others get default schedules.",
         ),
     ] = None,
     weights: Annotated[

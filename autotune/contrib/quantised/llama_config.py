@@ -215,7 +215,7 @@ def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
     if config.depth % 2 or {turned, of_values} != {config.depth}:
         raise UnsupportedError(
             f"heads must be of one even width and rotated whole, keys are {config.depth}, values {of_values}, "
-            f"turned {turned}; import it from ONNX"
+            f"rotated {turned}; import it from ONNX"
         )
 
 

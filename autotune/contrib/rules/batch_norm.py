@@ -144,7 +144,7 @@ def write_folded(rewriter: PatternRewriter, op: ir.Operation, value: ir.Value) -
     place, channel = KERNEL_CHANNELS[conv.name]
     found, kernel, bias = affine_of(op, conv), constant_array(conv.operands[1]), bias_of(conv, channel)
     if found is None or kernel is None or bias is None:
-        raise RuntimeError("what is folded must have been found to fold before")
+        raise RuntimeError("what is folded must have matched before")
     scale, shift = found
     along = [1] * kernel.ndim
     along[place] = -1

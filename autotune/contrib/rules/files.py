@@ -64,9 +64,7 @@ def rewriting_of(payload: Payload) -> Rewriting:
     ]
     said = f"{found.outcome}: {found.diagnostic}"
     whose = payload.rules.source or payload.name
-    raise RuleError(
-        f"rules must leave the compiler standing, {', '.join(guilty) or 'those'} of {whose} did not ({said})"
-    )
+    raise RuleError(f"rules must not crash the compiler, {', '.join(guilty) or 'those'} of {whose} did not ({said})")
 
 
 def stands(payload: Payload) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from autotune.contrib.selftest.figures import Figure
 
 
-SELF = "The tuner's own promises"  # heading of these options of `doctor`
+SELF = "The tuner's own guarantees"  # heading of these options of `doctor`
 Quick = Annotated[
     bool,
     typer.Option("--quick", rich_help_panel=SELF, help="With --self, a tenth of everything: a minute, and coarse."),
@@ -77,7 +77,7 @@ def examine_tuner(arguments: Arguments) -> None:
 
 
 VERB = Verb(
-    selftest, "Machines", "Measure what the tuner promises, by breaking it.", after="doctor", instead="doctor --self"
+    selftest, "Machines", "Check what the tuner guarantees, by crashing it.", after="doctor", instead="doctor --self"
 )
 DOCTOR = VerbOption(
     "doctor",
@@ -89,7 +89,7 @@ DOCTOR = VerbOption(
                 typer.Option(
                     "--self",
                     rich_help_panel=SELF,
-                    help="Crash, kill and time the tuner; exit 1 if a promise is broken.",
+                    help="Crash, kill and time the tuner; exit 1 if a guarantee fails.",
                 ),
             ],
             False,

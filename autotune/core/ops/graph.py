@@ -1,4 +1,4 @@
-"""The computation of a payload as a graph of ops, for whoever translates it: comparators, and writers of MLIR.
+"""The computation of a payload as a graph of ops, to be translated by comparators and writers of MLIR.
 
 Values are known by name. The payload's arguments are there from the start; every other value is an output of one op,
 which stands before those that read it. What an op means is content: `payload.comparators.numpy_ops` defines ours.

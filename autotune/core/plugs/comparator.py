@@ -89,7 +89,7 @@ class LibraryVariant:
     Attributes:
         name: Name of the way, such as ``compiled``.
         comparator: The library, run in this way.
-        is_slow: Whether it takes minutes to prepare, since the library tunes itself, and is run only where it is asked.
+        is_slow: Whether it takes minutes to prepare, since the library tunes itself, and is run only where it is named.
     """
 
     name: str

@@ -63,7 +63,7 @@ class Family(Protocol):
 
     @property
     def asked(self) -> bool:
-        """Whether it is searched only where somebody names it."""
+        """Whether it is searched only where the user names it."""
         return False
 
     @property

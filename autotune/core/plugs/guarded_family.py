@@ -1,4 +1,4 @@
-"""`GuardedFamily`: a family of somebody else's, whose mistakes become one line with their place."""
+"""`GuardedFamily`: a family of a plug-in, whose errors become one line with file and line number."""
 
 import traceback
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ class GuardedFamily(Family):
 
     @property
     def asked(self) -> bool:
-        """Whether it says that it is searched only where it is asked for; see `Family`."""
+        """Whether it declares to be searched only where the user names it; see `Family`."""
         return bool(self._given("asked", False))
 
     def covers(self, task: Task) -> bool:

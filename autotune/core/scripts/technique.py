@@ -1,4 +1,4 @@
-"""Techniques: what a schedule does, as knobs that can be turned to "not done", so that its share can be measured."""
+"""Techniques: what a schedule does, as knobs with a value for "not done", so that its share can be measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

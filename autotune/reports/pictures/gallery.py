@@ -137,7 +137,7 @@ def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
     for start in range(0, len(payloads), past.MOST_PANELS):
         some = checks[checks["payload"].isin(payloads[start : start + past.MOST_PANELS])]
         name = "history" if start == 0 else f"history-{start // past.MOST_PANELS + 1}"
-        said = "Speed-ups that autotune regress --update accepted, and what it said of them."
+        said = "Speed-ups that autotune regress --update accepted, and its verdicts."
         with mpl.rc_context(SETTINGS):
             yield Picture(name, said, past.history(some))
 

@@ -87,7 +87,7 @@ def rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -
     axes.set_ylim(len(ordered) - 0.5, -0.7)
     axes.margins(x=0.12)
     scale_log(axes.xaxis, "s")
-    label(axes, f"{shorten([payload], 40)[0]} beside others", "time of a call, one thread each", "")
+    label(axes, f"{shorten([payload], 40)[0]} beside other libraries", "time of a call, one thread each", "")
     return figure
 
 

@@ -108,6 +108,6 @@ def draw_rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: s
         ours: Name of the row that is this project's winner.
     """
     if len(rows) > 1:
-        said = "A call beside others, one thread each, interleaved on one core; whiskers are 95 % intervals."
+        said = "A call beside other libraries, one thread each, interleaved on one core; whiskers are 95 % intervals."
         with mpl.rc_context(SETTINGS):
             yield Picture(f"{plain_name(payload)}-rivals", said, rivals(payload, rows, ours))

@@ -28,7 +28,7 @@ from autotune.reports.sections.blocks import (
 from autotune.reports.sections.cells import error_cell, share_cell, time_cell
 from autotune.store.records import Seconds
 
-ANCHOR, TITLE = "gained", "What was found"
+ANCHOR, TITLE = "gained", "Outcomes of the search"
 Label = Annotated[str, Field(max_length=1000)]
 
 

@@ -48,7 +48,7 @@ def gained_of_bundle(
     if compared is not None:
         timed = [(row.name, row.time, above(row)) for row in compared.rows if row.time is not None]
         pictures = list(draw_rivals(winner.payload, timed, OURS))
-        blocks += [Heading("Beside others"), Gallery(pictures, rival_table(compared))]
+        blocks += [Heading("Beside other libraries"), Gallery(pictures, rival_table(compared))]
     blocks += [Heading("Behind the headline"), Gallery(evidence(bundle, winner, checks), process_table(bundle))]
     return Section(ANCHOR, TITLE, blocks)
 

@@ -159,7 +159,7 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choi
     times = race(widest, candidates, RACE_EFFORT, bench, processes=PROCESSES)
     raced = {i: samples for i, samples in enumerate(times) if samples is not None}
     if not raced:
-        return replace(able[0], note="its rivals could not be measured beside it")
+        return replace(able[0], note="its competitors could not be measured in turn with it")
     values = [(quiet_time(samples.seconds), able[i].joules) for i, samples in raced.items()]
     scores = dict(zip(raced, able[0].search.objective.scores(values), strict=True))
     most = (1 + WELL_TIED * floor) * min(scores.values())

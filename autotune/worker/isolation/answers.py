@@ -138,7 +138,7 @@ def error_of(record: ErrorRecord) -> Exception:
     if kind is None or len(record.notes) > MOST_NOTES:
         raise AnswerError("an error must be of a class that may cross, with few notes")
     if any(len(text) > MOST_SAID for text in (record.said, record.first, *record.notes)):
-        raise AnswerError(f"an error must be told in {MOST_SAID} characters")
+        raise AnswerError(f"an error must be reported in {MOST_SAID} characters")
     error = kind(record.first, record.said) if kind in FIRST_ARGUMENT else kind(record.said)
     for note in record.notes:
         error.add_note(note)
