@@ -24,6 +24,8 @@ class BlockCounts:
         fetched: Those among them on global memory.
         sectors: Sectors of 32 bytes of global memory that they touch.
         barriers: Barriers.
+        steps: Instructions and barriers, those for the elements of one vector counted once: they need not wait for
+            each other.
     """
 
     arithmetic: int = 0
@@ -35,6 +37,7 @@ class BlockCounts:
     fetched: int = 0
     sectors: int = 0
     barriers: int = 0
+    steps: int = 0
 
     @property
     def instructions(self) -> int:

@@ -204,6 +204,7 @@ class Threads:
         if kind and np.ndim(value):
             width = value.shape[1] if value.ndim > 1 else 1
             self.add(kind, self.warps(mask) * width)
+            self.counts.steps += self.warps(mask)
 
     def add(self, kind: str, number: int) -> None:
         """Count."""
@@ -265,6 +266,7 @@ class Threads:
         mine = access.threads < self.first
         warps, words = access.threads[mine] // WARP, access.elements[mine]
         self.counts.moved += self.warps(mask)
+        self.counts.steps += self.warps(mask)
         if memory.shared:
             self.counts.shared += bank_cycles(warps, words)
         else:
@@ -328,6 +330,7 @@ def barrier(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | Non
         raise RaceError("all threads of a block must reach a barrier, or none; some miss one")
     threads.epochs = threads.epochs + (here > 0)
     threads.counts.barriers += threads.warps(mask)
+    threads.counts.steps += threads.warps(mask)
 
 
 def alloc(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:

@@ -1,7 +1,8 @@
 """A model of the time that a kernel takes on a described device: it ranks configs, and is nobody's speed.
 
 What a block does is counted (`counts`); a multiprocessor does it for all blocks it holds at once, as fast as its
-busiest unit, and no faster than one warp's chain of instructions, loads and barriers. Caches are left out.
+busiest unit, and no faster than one warp's chain of instructions, loads and barriers, of which those for the elements
+of one vector need not wait for each other. Caches are left out: what two blocks read is fetched twice.
 """
 
 from dataclasses import dataclass
@@ -14,9 +15,7 @@ from autotune.contrib.gpu.kernel import Kernel
 # Cycles that a warp waits, by what NVIDIA's tuning guides and microbenchmarks of its chips tell; orders of magnitude.
 DEPENDENT, FETCH, BARRIER = 4, 60, 30  # an instruction; a load of global memory, eight of them under way; a barrier
 SPECIAL_CYCLES = 2  # that exponentials and divisions take the special units, of 16 lanes
-MOST_RESIDENT = 32  # blocks on a multiprocessor
 REGISTERS = 65_536  # of a multiprocessor
-SHARED_PER_CORE = 100 << 10  # bytes of workgroup memory on a multiprocessor, the least of the chips
 
 
 @dataclass(frozen=True)
@@ -27,11 +26,13 @@ class Estimate:
         cycles: Cycles of the whole grid.
         resident: Blocks that a multiprocessor holds at once.
         bound: What bounds them: ``arithmetic``, ``issue``, ``workgroup memory``, ``global memory`` or ``latency``.
+        fused: Share of the device's multiply-adds in those cycles that the kernel's own are.
     """
 
     cycles: float
     resident: int
     bound: str
+    fused: float = 0.0
 
 
 def estimate(kernel: Kernel, counts: BlockCounts, device: Device, registers: int = 0) -> Estimate:
@@ -52,20 +53,21 @@ def estimate(kernel: Kernel, counts: BlockCounts, device: Device, registers: int
         "global memory": counts.sectors * SECTOR_BYTES / device.bytes_per_cycle,
     }
     bound = max(busy, key=lambda unit: busy[unit])
-    chain = (DEPENDENT * counts.instructions + FETCH * counts.fetched + BARRIER * counts.barriers) / warps
+    chain = (DEPENDENT * counts.steps + FETCH * counts.fetched + BARRIER * counts.barriers) / warps
     together = min(resident, ceil(kernel.blocks / device.cores))
     waves = ceil(kernel.blocks / (device.cores * resident))
-    if chain > together * busy[bound]:
-        return Estimate(waves * chain, resident, "latency")
-    return Estimate(waves * together * busy[bound], resident, bound)
+    late = chain > together * busy[bound]
+    cycles = waves * (chain if late else together * busy[bound])
+    fused = kernel.blocks * counts.fused * WARP / (device.cores * device.lanes * cycles) if cycles else 0.0
+    return Estimate(cycles, resident, "latency" if late else bound, fused)
 
 
 def resident_blocks(kernel: Kernel, device: Device, registers: int) -> int:
     """Blocks that a multiprocessor holds at once: at least one."""
     threads = ceil(kernel.threads / WARP) * WARP
-    limits = [MOST_RESIDENT, device.resident // threads]
+    limits = [device.blocks, device.resident // threads]
     if kernel.workgroup_bytes:
-        limits.append(SHARED_PER_CORE // kernel.workgroup_bytes)
+        limits.append(device.shared_bytes // kernel.workgroup_bytes)
     if registers:
         limits.append(REGISTERS // (registers * threads))
     return max(1, min(limits))

@@ -227,8 +227,10 @@ def sentences_of(tuned: "TaskKernel") -> list[str]:
     gain = (cycles_of(default) or modelled.cycles) / modelled.cycles
     same = "the default" if best.config == default.config else f"{gain:.3f} x the default's rate"
     config = " ".join(f"{name}={value}" for name, value in best.config.items())
+    share = f" ({modelled.fused:.0%} of the device's multiply-adds)" if modelled.fused else ""
     return [
-        f"{tuned.task} by {tuned.family}: {modelled.cycles:.3g} cycles by a model, bound by {modelled.bound}, {same}",
+        f"{tuned.task} by {tuned.family}: {modelled.cycles:.3g} cycles by a model{share}, bound by {modelled.bound}, "
+        f"{same}",
         config,
         f"grid of {' x '.join(map(str, kernel.grid))} blocks of {' x '.join(map(str, kernel.block))} threads, "
         f"{kernel.workgroup_bytes} bytes of workgroup memory, {kernel.barriers} barriers",

@@ -78,6 +78,7 @@ class TaskKernel:
             "config": best.config if best else None,
             "predicted_cycles": cycles_of(best) if best else None,
             "default_cycles": cycles_of(default),
+            "predicted_share_of_fma": best.examined.estimate.fused if best and best.examined.estimate else None,
             "max_error": best.examined.max_error if best else None,
             "oracle": self.payload.oracle,
             "outcomes": self.outcomes,

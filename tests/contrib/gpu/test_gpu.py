@@ -1,14 +1,14 @@
 """Kernels for GPUs where there is none: right thread by thread, races caught, and right on lavapipe where that is."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from autotune.compiler.ir.module import context, every_op, parse
 from autotune.contrib.gpu import nvptx, spirv, vulkan
-from autotune.contrib.gpu.counts import bank_cycles, sectors_touched
+from autotune.contrib.gpu.counts import BlockCounts, bank_cycles, sectors_touched
 from autotune.contrib.gpu.device import VULKAN, find_device
 from autotune.contrib.gpu.examine import KernelCall, arrays_of, draw, judge, run_kernel
 from autotune.contrib.gpu.host import HostSource, plan_host
@@ -205,6 +205,22 @@ def test_the_model_likes_sums_in_registers_and_copies_that_are_shared():
         kernel, run, _ = run_of("matmul,m=64,n=64,k=32", config | {"block_k": 16})
         cycles[name] = estimate(kernel, run.counts, VULKAN.__class__("one", cores=1)).cycles
     assert cycles["staged"] < cycles["plain"]
+
+
+def test_the_model_gives_a_large_product_four_fifths_of_the_multiply_adds():
+    # What a block does grows with k by as much each time, so that 4096 steps follow from 32 and 64.
+    config = {"block_m": 128, "block_n": 64, "block_k": 16, "thread_m": 8, "thread_n": 4, "staged": True}
+    counts = []
+    for k in (32, 64):
+        payload, source = source_of(f"matmul,m=256,n=128,k={k}", config)
+        kernel = make_kernel(source)
+        arrays = [np.zeros(argument.shape, np.float32) for argument in payload.arguments]
+        counts.append(asdict(interpret(kernel, [arrays[number] for number in kernel.arguments], 1).counts))
+    first, second = counts
+    whole = BlockCounts(**{name: n + (second[name] - n) * (4096 - 32) // 32 for name, n in first.items()})
+    grid = replace(kernel, grid=(4096 // 64, 4096 // 128, 1))
+    for chip in ("sm_80", "sm_90"):
+        assert 0.8 < estimate(grid, whole, find_device(f"nvptx:{chip}"), 92).fused < 1
 
 
 def test_all_defaults_are_valid_whatever_the_sizes():
