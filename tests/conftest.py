@@ -18,7 +18,7 @@ import pytest
 from golden_files import GOLDEN
 from hypothesis import settings
 from postgres_support import NoServerError, execute, own_postgres
-from warm_pythons import COLD, CONVERTER, KEEPER, WarmPython
+from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, WarmPython
 
 from autotune import cli
 
@@ -117,6 +117,22 @@ def warm_converters(converters):
     """Converters of ONNX models start in milliseconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("payload.importers.converter.run_module", converters.run_module)
+        yield
+
+
+@pytest.fixture(scope="session")
+def program_converters():
+    """What converters of programs of PyTorch are forked from."""
+    forked = WarmPython(PROGRAM_CONVERTER)
+    yield forked
+    forked.close()
+
+
+@pytest.fixture(scope="module")
+def warm_program_converters(program_converters):
+    """Converters of programs of PyTorch start in milliseconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("payload.importers.converter.run_module", program_converters.run_module)
         yield
 
 

@@ -38,6 +38,16 @@ CONVERTER = (
     "torch_mlir.extras.onnx_importer",
     "torch_mlir.passmanager",
 )
+PROGRAM_CONVERTER = (  # of programs of PyTorch, whose import takes three seconds
+    "payload.importers.folder",
+    "payload.importers.pt2_eager",
+    "payload.programs",
+    "torch.export",
+    "torch_mlir.dialects.torch",
+    "torch_mlir.extras.fx_decomp_util",
+    "torch_mlir.extras.fx_importer",
+    "torch_mlir.passmanager",
+)
 
 COMMAND = (
     "autotune.bundles.emit",

@@ -24,6 +24,8 @@ from payload.importers.pt2_convert import held_by  # noqa: E402
 from payload.importers.pt2_softmax import write_guards  # noqa: E402
 from payload.importers.pt2_values import compute, fold_constants  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("warm_program_converters")
+
 
 class Residual(nn.Module):
     """Convolutions with batch norm, and what goes past them."""

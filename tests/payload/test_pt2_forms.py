@@ -11,6 +11,9 @@ from payload.programs import call_arguments, load_program
 torch = pytest.importorskip("torch")
 
 
+pytestmark = pytest.mark.usefixtures("warm_program_converters")
+
+
 class Scaled(torch.nn.Module):
     """Partial products of a layer, scaled by a weight of rank 0 and by a setting."""
 

@@ -11,6 +11,9 @@ torch = pytest.importorskip("torch")
 SHAPE = (6, 40)
 
 
+pytestmark = pytest.mark.usefixtures("warm_program_converters")
+
+
 def strange(seed, shape=SHAPE):
     """Numbers with NaN, infinities and zeros of both signs among them, and quotients that rounding makes whole."""
     rng = np.random.default_rng(seed)

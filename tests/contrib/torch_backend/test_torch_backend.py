@@ -17,6 +17,8 @@ from autotune.contrib.torch_backend.calls import MadeOf  # noqa: E402
 from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
 from autotune.contrib.torch_backend.regions import SAID, BackendWarning  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("warm_program_converters")
+
 
 @pytest.fixture(autouse=True)
 def inference():
