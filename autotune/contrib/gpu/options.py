@@ -1,7 +1,7 @@
 """`autotune tune --target vulkan`: kernels for a GPU, verified without one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
+from autotune.contrib.gpu.files import BINARY, CHOSEN, PAYLOAD, PROGRAM, PTX, SCHEDULE, is_kernel_folder
 from autotune.plugins import Arguments, Listing, MachineFact, VerbOption, option
 from autotune.store.places import OUTPUT, slug
 
 if TYPE_CHECKING:
     from autotune.contrib.gpu.device import Device
+    from autotune.contrib.gpu.folder import KernelReplay
     from autotune.contrib.gpu.tune import TaskKernel, Units
     from autotune.contrib.gpu.whole import Whole
     from autotune.core.payload import Payload
     from autotune.tuning.options import TuneOptions
-
-SCHEDULE, BINARY, PTX, CHOSEN = "schedule.mlir", "kernel.spv", "kernel.ptx", "chosen.json"
-PROGRAM = "program.json"  # launches of a payload of several tasks
 
 
 def choose_kernel(arguments: Arguments) -> None:
@@ -124,6 +123,8 @@ def program_text(
         folders: Folder in it of the kernel of each task, by tag.
         device: What kernels are for.
     """
+    from autotune.contrib.gpu.folder import record_of
+
     kernels, file = {}, PTX if device.chip else BINARY
     for name, written in (assembled.kernels or {}).items():
         place = folder / folders.get(name, name)
@@ -137,7 +138,8 @@ def program_text(
             "grid": kernel.grid,
         }
     names = [*(argument.name for argument in payload.arguments), "intermediates"]
-    told = {"payload": payload.name, "target": device.name, "buffers": names, "kernels": kernels}
+    (folder / PAYLOAD).write_text(payload.text)
+    told = {"payload": record_of(payload), "target": device.name, "buffers": names, "kernels": kernels}
     return json.dumps(told | assembled.to_json(), indent=1) + "\n"
 
 
@@ -159,8 +161,11 @@ def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
 
 def write_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
     """Write the chosen kernel, its script, and what a host must know to run it."""
+    from autotune.contrib.gpu.folder import record_of
+
     place.mkdir(parents=True, exist_ok=True)
-    told = tuned.to_json() | {"target": device.name}
+    told = tuned.to_json() | {"target": device.name, "payload": record_of(tuned.payload)}
+    (place / PAYLOAD).write_text(tuned.payload.text)
     best = tuned.best
     if best is not None and (kernel := best.examined.made.kernel) is not None:
         names = [argument.name for argument in tuned.payload.arguments]
@@ -253,6 +258,86 @@ def describe_lavapipe() -> str:
     return f"lavapipe for `tune --target vulkan`, {find_lavapipe().driver}"
 
 
+def replay_kernels(arguments: Arguments) -> None:
+    """`replay` of a folder that `tune --target` wrote: kernels are made again and verified; exit 1 if one is wrong."""
+    given = [name for name in ("emit", "retune", "store", "output", "payload", "emulate") if arguments[name]]
+    if given:
+        raise typer.BadParameter(f"kernels for a GPU are made again and verified, no more; drop --{given[0]}")
+    replays = replayed(arguments["bundle"])
+    tell_replays(replays, [replay.sentence for replay in replays], as_json=arguments["as_json"])
+    if any(replay.outcome != "ok" for replay in replays):
+        raise typer.Exit(1)
+
+
+def regress_kernels(arguments: Arguments) -> None:
+    """`regress` of such folders: exit 1 if a kernel is wrong, or takes more cycles by the model than recorded."""
+    folders = arguments["bundles"]
+    given = [name for name in ("update", "history", "output", "junit_file") if arguments[name]]
+    if given or not all(map(is_kernel_folder, folders)):
+        what = f"--{given[0].removesuffix('_file')}" if given else "other bundles"
+        raise typer.BadParameter(f"kernels for a GPU are verified again alone, nothing is measured; drop {what}")
+    replays = [replay for folder in folders for replay in replayed(folder)]
+    tell_replays(replays, [f"{each.verdict:<7} {each.sentence}" for each in replays], as_json=arguments["as_json"])
+    if any(replay.verdict != "ok" for replay in replays):
+        raise typer.Exit(1)
+
+
+def replayed(folder: Path) -> "list[KernelReplay]":
+    """What becomes of the kernels of a folder."""
+    from autotune.contrib.gpu.folder import read_folder, replay_folder
+    from autotune.contrib.gpu.vulkan import find_lavapipe
+    from autotune.core.progress import ProgressLine
+    from autotune.worker.isolation.limits import MODEL_SECONDS
+    from autotune.worker.worker import Worker
+
+    with ProgressLine(str(folder)), Worker(MODEL_SECONDS) as worker:
+        return replay_folder(read_folder(folder), worker, find_lavapipe())
+
+
+def tell_replays(replays: "list[KernelReplay]", sentences: list[str], *, as_json: bool) -> None:
+    """Print what became of kernels."""
+    from dataclasses import asdict
+
+    from autotune.cli.layout import show_sentence
+    from autotune.reports.format import out
+
+    if as_json:
+        typer.echo(json.dumps([asdict(replay) | {"verdict": replay.verdict} for replay in replays]))
+        return
+    for sentence in sentences:
+        show_sentence(out(), sentence)
+
+
+def emit_kernels(arguments: Arguments) -> None:
+    """`emit` of such a folder: its kernels and a C header with what a host must know."""
+    from autotune.contrib.gpu.folder import read_folder
+    from autotune.contrib.gpu.header import emit_folder
+
+    if len(arguments["bundles"]) > 1 or arguments["target"] or arguments["weights"] or arguments["payload"]:
+        raise typer.BadParameter("kernels for a GPU are emitted as they are, one folder at a time; drop the rest")
+    for path in emit_folder(read_folder(arguments["bundles"][0]), arguments["output"]):
+        typer.echo(path)
+
+
+def takes_kernels(parameter: str) -> Callable[[Arguments], bool]:
+    """Whether what a verb is given is a folder that `tune --target` wrote, or several of which one is.
+
+    Args:
+        parameter: Parameter of the verb that names what it takes.
+    """
+
+    def takes(arguments: Arguments) -> bool:
+        given = arguments[parameter]
+        return any(
+            is_kernel_folder(Path(each)) for each in (given if isinstance(given, list) else filter(None, (given,)))
+        )
+
+    return takes
+
+
+REPLAY = VerbOption("replay", (), takes_kernels("bundle"), replay_kernels)
+REGRESS = VerbOption("regress", (), takes_kernels("bundles"), regress_kernels)
+EMIT = VerbOption("emit", (), takes_kernels("bundles"), emit_kernels)
 DEVICES = Listing(summaries)
 FACT = MachineFact(describe_lavapipe)
 TUNE = VerbOption(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -365,10 +366,16 @@ def test_a_payload_of_several_tasks_is_right_as_a_whole(autotune, tmp_path, monk
     told = json.loads((tmp_path / "out" / "program.json").read_text())
     assert told["buffers"][-1] == "intermediates"
     assert all((tmp_path / "out" / kernel["file"]).exists() for kernel in told["kernels"].values())
+    code, stdout, stderr = autotune("regress", "out")
+    assert (code, stdout.count("ok "), stdout.split().count("recorded")) == (0, 3, 2), stderr
+    code, stdout, _ = autotune("emit", "out", "--output", "emitted")
+    assert code == 0
+    assert sorted(Path(line).suffix for line in stdout.split()) == [".h", *[".spv"] * 4]
+    assert "autotune_two_launches[][3]" in (tmp_path / "emitted" / "autotune_two.h").read_text()
 
 
 @needs_lavapipe
-def test_a_search_on_lavapipe_ends_with_a_right_kernel_and_no_time(autotune, tmp_path, monkeypatch):
+def test_a_search_on_lavapipe_ends_with_a_right_kernel_and_no_time(autotune, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["matmul,m=12,n=20,k=8", "--target", "vulkan", "--trials", "2", "--bundle", "out", "--json"]
     code, stdout, stderr = autotune("tune", *words)
@@ -380,6 +387,15 @@ def test_a_search_on_lavapipe_ends_with_a_right_kernel_and_no_time(autotune, tmp
     assert (tmp_path / "out" / "kernel.spv").read_bytes()[:4] == b"\x03\x02\x23\x07"
     assert json.loads((tmp_path / "out" / "chosen.json").read_text())["bindings"] == ["c", "a", "b"]
     assert "seconds" not in stdout
+    schedule = tmp_path / "out" / "schedule.mlir"
+    larger = schedule.read_text().replace("block_dims = [", "block_dims = [4096, ").replace(", 1] sync", "] sync")
+    schedule.write_text(larger)
+    code, stdout, _ = autotune("replay", "out")
+    assert code == 1
+    assert "matmul,m=12,n=20,k=8: " in stdout
+    (tmp_path / "out" / "payload.mlir").write_text("module {}")
+    refused("replay", "out", words="must be as it was recorded, its sha256 differs")
+    refused("replay", "out", "--emit", "asm", words="made again and verified, no more; drop --emit")
 
 
 @needs_lavapipe

@@ -1,0 +1,113 @@
+"""A kernel, or a program of several, for other people's hosts: its files, and a C header with what a host must know."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autotune.contrib.gpu.files import BINARY, CHOSEN, PROGRAM, PTX
+from autotune.contrib.gpu.folder import KernelFolder, read_json, read_limited
+from autotune.core.c_names import c_name, identifier
+from autotune.core.errors import BundleError
+from autotune.core.printable import in_comment
+
+
+def emit_folder(found: KernelFolder, output: Path) -> list[Path]:
+    """Write the kernels of a folder and their header.
+
+    Raises:
+        BundleError: A file is missing, or says less than a host needs.
+    """
+    name, end = c_name(found.payload.entry), "ptx" if found.device.chip else "spv"
+    file = PTX if found.device.chip else BINARY
+    told = read_json(found.folder / (PROGRAM if found.several else CHOSEN))
+    try:
+        kernels: Mapping[str, Any] = told["kernels"] if found.several else {name: {**told, "file": file}}
+        header = header_text(name, found, told, kernels)
+        files = {f"{c_name(each)}.{end}": read_limited(inside(found.folder, kernels[each]["file"])) for each in kernels}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BundleError(f"{found.folder} must say what a host needs, it does not: {error}; tune again") from error
+    output.mkdir(parents=True, exist_ok=True)
+    written = []
+    for each, data in (files | {f"{name}.h": header.encode()}).items():
+        (output / each).write_bytes(data)
+        written.append(output / each)
+    return written
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file of a folder.
+
+    Raises:
+        BundleError: The file lies elsewhere.
+    """
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise BundleError(f"files of {folder} must lie in it, {name} does not; tune again")
+    return path
+
+
+def header_text(name: str, found: KernelFolder, told: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
+    """The header."""
+    arguments = [(argument.name, argument.type) for argument in found.payload.arguments]
+    if found.several:
+        arguments.append(("intermediates", f"{int(told['arena_bytes'])} bytes"))
+        launches = [(sorted(kernels).index(each["kernel"]), bindings_of(each)) for each in told["launches"]]
+    else:
+        names = [argument.name for argument in found.payload.arguments]
+        sizes = [argument.bytes for argument in found.payload.arguments]
+        numbers = [names.index(each) for each in told["bindings"]]
+        launches = [(0, [(number, 0, sizes[number]) for number in numbers])]
+    form = "PTX, arguments plain pointers" if found.device.chip else "SPIR-V, bindings of set 0, storage buffers"
+    buffers = "".join(f"   {number}: {in_comment(' '.join(each))}\n" for number, each in enumerate(arguments))
+    flat = [binding for _, bindings in launches for binding in bindings]
+    starts, at = [], 0
+    for kernel, bindings in launches:
+        starts.append((kernel, at, len(bindings)))
+        at += len(bindings)
+    rows = [
+        f'  {{"{c_name(each)}", "{identifier(kernels[each]["entry"])}", {triple(kernels[each], "block")}, '
+        f"{triple(kernels[each], 'grid')}}}"
+        for each in sorted(kernels)
+    ]
+    guard = f"{name.upper()}_KERNELS_H"
+    return f"""\
+/* {in_comment(found.payload.name)} for {found.device.name}, emitted by mlir-schedule-autotune: verified without a GPU,
+   not measured. {form}; no push constants.
+   Launches come one behind the other. Buffers:
+{buffers}*/
+#ifndef {guard}
+#define {guard}
+
+/* file, entry point, threads of a block, blocks of the grid */
+static const struct {{ const char *file, *entry; unsigned block[3], grid[3]; }} {name}_kernels[] = {{
+{joined(rows)}
+}};
+
+/* buffer, first byte, bytes */
+static const unsigned long long {name}_bindings[][3] = {{
+{joined(["  {" + ", ".join(map(str, each)) + "}" for each in flat])}
+}};
+
+/* kernel, first binding, bindings */
+static const unsigned {name}_launches[][3] = {{
+{joined(["  {" + ", ".join(map(str, each)) + "}" for each in starts])}
+}};
+
+#endif
+"""
+
+
+def bindings_of(launch: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    """Buffer, first byte and bytes of each binding of a launch."""
+    return [(int(each["buffer"]), int(each["offset"]), int(each["size"])) for each in launch["bindings"]]
+
+
+def triple(kernel: Mapping[str, Any], what: str) -> str:
+    """Sizes along x, y and z, in C."""
+    x, y, z = (int(size) for size in kernel[what])
+    return f"{{{x}, {y}, {z}}}"
+
+
+def joined(rows: Sequence[str]) -> str:
+    """Rows of an array."""
+    return ",\n".join(rows)
