@@ -7,10 +7,10 @@ from mlir import ir
 
 from autotune.compiler.ir.extents import open_dimensions, static_shape
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.nests import indexing_maps, loop_nest, structured_ops
+from autotune.compiler.ir.nests import indexing_maps, loop_nest, structured_ops, terms_of
 from autotune.compiler.ir.values import is_constant, maker, static_slice
 from autotune.compiler.passes.lifetimes import ELEMENT_BYTES
-from autotune.core.ops.facts import Access, OpFacts, Terms
+from autotune.core.ops.facts import Access, OpFacts
 from autotune.core.scripts.marks import TAG
 
 SEEN_THROUGH = (  # ops whose result is (a part of) the array that they are given first
@@ -113,21 +113,6 @@ def access_of(value: ir.Value, amap: ir.AffineMap, values: "Numbers") -> Access:
         ELEMENT_BYTES.get(str(kind.element_type), 4),
         fresh,
     )
-
-
-def terms_of(expr: ir.AffineExpr) -> Terms:
-    """Loops and coefficients that an index is a sum of; what is no such sum counts its loops once."""
-    if isinstance(expr, ir.AffineDimExpr):
-        return ((expr.position, 1),)
-    if isinstance(expr, ir.AffineConstantExpr):
-        return ()
-    if isinstance(expr, ir.AffineMulExpr):
-        for one, other in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
-            if isinstance(other, ir.AffineConstantExpr):
-                return tuple((loop, c * other.value) for loop, c in terms_of(one))
-    if isinstance(expr, ir.AffineBinaryExpr):
-        return (*terms_of(expr.lhs), *terms_of(expr.rhs))
-    return ()
 
 
 class Numbers:

@@ -8,6 +8,7 @@ from mlir.dialects import linalg
 from autotune.compiler.ir.extents import extent_of, open_dimensions, static_shape
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import is_constant, trip_count
+from autotune.core.ops.facts import Terms
 from autotune.core.ops.loop_nest import Contraction, LoopNest
 
 WIDENED = ("f32", "f16", "bf16", "i8")  # what B may be stored in
@@ -91,6 +92,21 @@ def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
 def dimensions(amap: ir.AffineMap) -> list[int | None]:
     """The loop that each of an operand's dimensions runs over; `None` where it is not one loop alone."""
     return [e.position if isinstance(e, ir.AffineDimExpr) else None for e in amap.results]
+
+
+def terms_of(expr: ir.AffineExpr) -> Terms:
+    """Loops and coefficients that an index is a sum of; what is no such sum counts its loops once."""
+    if isinstance(expr, ir.AffineDimExpr):
+        return ((expr.position, 1),)
+    if isinstance(expr, ir.AffineConstantExpr):
+        return ()
+    if isinstance(expr, ir.AffineMulExpr):
+        for one, other in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
+            if isinstance(other, ir.AffineConstantExpr):
+                return tuple((loop, c * other.value) for loop, c in terms_of(one))
+    if isinstance(expr, ir.AffineBinaryExpr):
+        return (*terms_of(expr.lhs), *terms_of(expr.rhs))
+    return ()
 
 
 def projected(amap: ir.AffineMap) -> list[int]:

@@ -8,8 +8,7 @@ import numpy as np
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.facts.ops import terms_of
-from autotune.compiler.ir.nests import dimensions, indexing_maps, projected
+from autotune.compiler.ir.nests import dimensions, indexing_maps, projected, terms_of
 from autotune.compiler.ir.values import maker
 from autotune.contrib.analysis.bodies import SUMS, UnknownOpError, compute, constant_of
 from autotune.core.payload import Array

@@ -16,9 +16,8 @@ from itertools import product
 from mlir import ir
 from mlir.dialects import arith, tensor
 
-from autotune.compiler.facts.ops import terms_of
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, terms_of
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_first import (
     MOST_PLACES,
