@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
@@ -44,17 +44,7 @@ PRECISIONS = "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)
-# Groups of which nobody names a member.
-USED_BY_SEARCHES = (REWRITERS, REWRITES, RIVALS, SAMPLERS, LESSONS)
-SHOWN = (STAGES, SECTIONS, PAYLOAD_STAGES, LISTS, FACTS, WRITERS)
-UNNAMED = (READERS, SERVERS, VERBS, OPTIONS, *SHOWN, *USED_BY_SEARCHES)
-
-
-def groups() -> tuple[str, ...]:
-    """Groups of what payloads, searches and comparisons name: our own first, then those that features open."""
-    opened = {group for group in every_point().groups if group.startswith("autotune.")}
-    return (*GROUPS, *sorted(opened - {*GROUPS, *UNNAMED}))
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)  # whose members people name
 
 
 @cache
@@ -303,9 +293,14 @@ def plugged_sections(on_fault: Callable[[str], None]) -> dict[str, PageSection]:
     return {point.name: section for point, section in loaded_points(SECTIONS, PageSection, on_fault)}
 
 
-def listings(on_fault: Callable[[str], None]) -> dict[str, dict[str, str]]:
-    """What plug-ins have by name, by kind: a line for each name."""
-    return {point.name: found.lines() for point, found in loaded_points(LISTS, Listing, on_fault)}
+def listings(on_fault: Callable[[str], None]) -> dict[str, Mapping[str, EntryPoint | str]]:
+    """What there is by name, by kind: entry points of our groups, then what plug-ins list, by entry point or line."""
+    listed: dict[str, Mapping[str, EntryPoint | str]] = {
+        group.rpartition(".")[2]: registered(group) for group in GROUPS
+    }
+    for point, found in loaded_points(LISTS, Listing, on_fault):
+        listed[point.name] = found.lines() if found.lines is not None else registered(f"autotune.{point.name}")
+    return listed
 
 
 def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) -> Iterator[tuple[EntryPoint, T]]:

@@ -15,6 +15,7 @@ import typer
 from blocks import ROOT, Only, home, keep, read, serve, table
 
 import autotune.tensor as T  # noqa: N812
+from autotune.core.care import FULL
 from autotune.core.console import duration
 from autotune.core.payload import Payload
 from autotune.core.stats import quiet_time, ratio_interval
@@ -22,7 +23,7 @@ from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.choose import PROCESSES, RACE_EFFORT, race
+from autotune.tuning.stages.choose import RACE_EFFORT, race
 from autotune.tuning.stages.opening import open_searches
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.workplace import open_workplace
@@ -159,7 +160,7 @@ def measure(
                 while len(search.trials) < trials and search.step(bench) is not None:
                     pass
             best = [search.candidate(search.right[0].config) for search in searches]
-            raced = race(searches[0], best, RACE_EFFORT, bench, processes=PROCESSES)
+            raced = race(searches[0], best, RACE_EFFORT, bench, processes=FULL.processes)
         keep(NAME, case.file, {"name": case.name, "trials": trials, **row_of(searches, raced)})
         typer.echo(row(case, read(home() / NAME, case.file)))
 

@@ -21,10 +21,10 @@ from blocks import Only, home, keep, read, serve, slug, table
 
 from autotune.bundles.regress import QUICK_SESSIONS
 from autotune.bundles.verdict import is_settled, judge
+from autotune.core.care import FULL
 from autotune.store.bundle import read_bundle, write_bundle
 from autotune.store.records import ProcessTimes
 from autotune.store.sessions import speedup_of
-from autotune.tuning.stages.sessions import SESSIONS
 
 PAYLOADS = ("nano", "matmul,m=64,n=64,k=64")
 FACTOR = 1.05
@@ -102,8 +102,8 @@ def simulate(sessions: Sequence[ProcessTimes], slowdown: float, seed: int = 0) -
     draw = random.Random(seed)
     verdicts: Counter[str] = Counter()
     for _ in range(SIMULATIONS):
-        drawn = draw.sample(sessions, SESSIONS + QUICK_SESSIONS)
-        recorded, rest = drawn[:SESSIONS], [scaled(session, slowdown) for session in drawn[SESSIONS:]]
+        drawn = draw.sample(sessions, FULL.sessions + QUICK_SESSIONS)
+        recorded, rest = drawn[: FULL.sessions], [scaled(session, slowdown) for session in drawn[FULL.sessions :]]
         for count in range(1, QUICK_SESSIONS + 1):
             verdict = judge(recorded, rest[:count], FACTOR).verdict
             if is_settled(verdict, count, QUICK_SESSIONS):

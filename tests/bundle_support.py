@@ -5,17 +5,13 @@ import hashlib
 import json
 import re
 import shutil
-import sys
 import tempfile
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
-from without_care.less_care import CONSTANTS, EFFORT
 
-from autotune.core.evaluator import Effort
 from autotune.core.host.machine import Roofs
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
@@ -24,25 +20,13 @@ from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 
 ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)
-QUICK = Effort(**EFFORT)
-MEASURING = ("autotune.bundles.replay", "autotune.bundles.regress", "autotune.bundles.reproduce")
 
 
 @contextmanager
 def no_care():
-    """No roofs and no care in measuring: they take seconds, and hardly a test is about speed."""
-    for name in MEASURING:  # verbs load them later than this
-        import_module(name)
+    """Roofs that nothing exceeds, however few samples are taken, and that need not be measured."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Worker, "roofs", lambda self, machine: ROOFS)
-        for place, constants in CONSTANTS.items():
-            for name, value in constants.items():
-                patch.setattr(f"{place}.{name}", value)
-        modules = [module for name, module in sys.modules.items() if name.startswith("autotune.")]
-        for module in modules:
-            for name, value in list(vars(module).items()):
-                if isinstance(value, Effort):
-                    patch.setattr(module, name, QUICK)
         yield
 
 

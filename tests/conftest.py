@@ -21,6 +21,7 @@ from postgres_support import NoServerError, execute, own_postgres
 from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, WarmPython
 
 from autotune import cli
+from autotune.core import care
 
 DATABASES = count()
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -83,6 +84,14 @@ def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("MPLCONFIGDIR", fonts)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def little_care():
+    """Hardly a test is about speed: those that are ask for full care."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(care.VARIABLE, "little")
         yield
 
 

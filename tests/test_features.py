@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from warm_pythons import WITHOUT_CARE
 
 ROOT = Path(__file__).parent.parent
 FEATURES = sorted(path.parent.name for path in (ROOT / "autotune" / "contrib").glob("*/__init__.py"))
@@ -85,7 +84,7 @@ def run_in(folder, *words, code=0):
     engine.unlink(missing_ok=True)
     engine.symlink_to(folder)
     program = f"import sys; sys.path.insert(0, {str(engine)!r}); from autotune.cli import main; main()"
-    done = run_python(program, *words, cwd=work, path=(engine, WITHOUT_CARE))
+    done = run_python(program, *words, cwd=work, path=(engine,))
     assert done.returncode == code, done.stderr
     assert "plug-in" not in done.stderr
     return done.stderr if code else done.stdout

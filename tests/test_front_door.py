@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from bundle_support import make_bundle
 from nbclient import NotebookClient
-from warm_pythons import WITHOUT_CARE
 
 import autotune as at
 from autotune.core.errors import OptionError
@@ -103,7 +102,7 @@ def test_examples_in_docstrings_run(name):
 
 def test_plain_script_without_a_guard_tunes_with_progress_on_a_terminal_unless_it_is_to_be_silent(tmp_path):
     (tmp_path / "mine.py").write_text(PROGRAM + SILENTLY)
-    quickly = {**os.environ, "PYTHONPATH": str(WITHOUT_CARE), "COLUMNS": "80", "TERM": "xterm"}
+    quickly = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
     command, (ours, theirs) = [sys.executable, "mine.py"], os.openpty()
     shown = io.StringIO()
     reader = threading.Thread(target=read_all, args=(ours, shown))

@@ -1,7 +1,7 @@
 """What README and the how-to pages show runs: every block of Python and of shell, in order, in an empty folder.
 
 It runs as it stands, but with `MOST_TRIALS` at most and measured without care, as no page is about speed; see
-`without_care/sitecustomize.py`.
+`page_programs/sitecustomize.py`.
 """
 
 import fcntl
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from warm_pythons import COMMAND, PLACE, WITHOUT_CARE, WarmPython
+from warm_pythons import COMMAND, PAGE_PROGRAMS, PLACE, WarmPython
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
@@ -117,6 +117,6 @@ def run(steps, folder, where):
         text=True,
         check=False,
         cwd=folder,
-        env={**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(WITHOUT_CARE), **where},
+        env={**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(PAGE_PROGRAMS), **where},
     )
     assert done.returncode == 0, done.stderr[-3000:]

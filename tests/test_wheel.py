@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from uv import find_uv_bin
-from warm_pythons import WITHOUT_CARE
+
+from autotune.core import care
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "payload", "schedules")
@@ -33,7 +34,7 @@ KINDS = ("wheel", "sdist") if "PYTHONS" in os.environ else ("wheel",)
 UV = find_uv_bin()  # a tenth of the time that pip takes
 PAYLOAD = "matmul,m=64,n=64,k=64"
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-QUICKLY = OUTSIDE | {"PYTHONPATH": str(WITHOUT_CARE)}  # it is not about speed
+QUICKLY = OUTSIDE | {care.VARIABLE: "little"}  # it is not about speed
 
 pytestmark = pytest.mark.wheel
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from autotune.worker.isolation import keeper  # and no more: what has MLIR of ours loaded cannot be a converter
 
 PLACE = "AUTOTUNE_TESTS_KEEPERS"  # environment variable: the socket at which programs that tests start ask for one
-WITHOUT_CARE = Path(__file__).parent / "without_care"
+PAGE_PROGRAMS = Path(__file__).parent / "page_programs"  # modules of theirs
 MOST_BYTES = 1 << 17  # of a request: a path, a folder and an environment
 COLD = keeper.start_keeping
 KEEPER = ("autotune.worker.bench.evaluate",)
@@ -95,7 +95,6 @@ class WarmPython:
                 [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {what}"],
                 stdin=subprocess.PIPE,
                 pass_fds=[listening.fileno()],
-                env={**os.environ, "PYTHONPATH": str(WITHOUT_CARE)},
             )
 
     def start_keeping(self, handle, preload):

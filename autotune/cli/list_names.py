@@ -26,17 +26,18 @@ def list_names(
     Example: autotune list payloads
     """
     from autotune.cli.layout import fold
-    from autotune.registry import groups, listings, registered
+    from autotune.registry import listings
     from autotune.reports.format import out
 
-    members = {group.rpartition(".")[2]: registered(group) for group in groups()}
+    shown = chosen(listings(complain), names or ())
     if as_json:
-        told: dict[str, Any] = {kind: {n: p.value for n, p in points.items()} for kind, points in members.items()}
-        typer.echo(json.dumps(chosen(told | listings(complain), names or ())))
+        told = {
+            kind: {n: p if isinstance(p, str) else p.value for n, p in each.items()} for kind, each in shown.items()
+        }
+        typer.echo(json.dumps(told))
         return
-    shown: dict[str, Mapping[str, EntryPoint | str]] = {**members, **listings(complain)}
     width = out().width
-    for kind, each in chosen(shown, names or ()).items():
+    for kind, each in shown.items():
         typer.echo(f"{kind}:")
         for name, what in each.items():
             line, *more = [what] if isinstance(what, str) else [description(what), *parameters(what)]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from autotune.core.care import chosen_care
 from autotune.core.host.machine import Roofs
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
@@ -41,7 +42,6 @@ from autotune.tuning.stages.summary import Proof, Searched, Winners, fronts_of, 
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.user_script import dry_run_all, parts_of, read_own
 from autotune.tuning.stages.workplace import Workplace, check_means, open_workplace
-from autotune.worker.bench.noise import PAIRS
 from autotune.worker.kept_roofs import limits_of
 
 
@@ -136,12 +136,12 @@ def open_run(
     Returns:
         The run, the machine's roofs, and notes.
     """
-    machine, worker = workplace.machine, workplace.benches()[0]
+    machine, worker, care = workplace.machine, workplace.benches()[0], chosen_care()
     listener.stage("partitioning the payload")
     parts = parts_of(payload, own)
     notes = rewriter().prove(payload, parts, machine, options.seed, worker)
     listener.stage("measuring roofs and noise of this machine")
-    limits = limits_of(machine, worker, PAIRS)
+    limits = limits_of(machine, worker, care.pairs)
     roofs, floor = limits.roofs, max(least_floor, limits.floor)
     if own is None:
         payload, parts, chosen = rewriter().choose(
@@ -150,7 +150,7 @@ def open_run(
         notes += chosen
     for note in workplace.notes + notes:
         listener.note(note)
-    return Run(payload, parts, machine, worker, options, floor, listener), roofs, notes
+    return Run(payload, parts, machine, worker, options, floor, listener, care), roofs, notes
 
 
 def search(
@@ -206,7 +206,8 @@ def choose(run: Run, searches: Sequence[TaskSearch], workplace: Workplace, allow
     """Measure the finalists of each task again, and keep the error that rounding may make of the whole."""
     baseline = load_baseline(run.options.baseline)
     forecast = Forecast(len({each.task.tag for each in searches}), run.listener)
-    choices = choose_all(searches, baseline, run.floor, workplace.benches(), run.listener, begins=forecast.race)
+    benches = workplace.benches()
+    choices = choose_all(searches, baseline, run.floor, benches, run.listener, begins=forecast.race, care=run.care)
     errors = Errors(run.payload, run.parts, run.machine.threads, run.worker)
     choices, spent, notes = choose_precisions(choices, allowed, errors, run.seed, run.listener)
     return Winners(choices, spent, (*(fronts_of(searches) if run.options.goal.has_joules else ()), *notes))

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.core.bench import Bench
+from autotune.core.care import FULL
 from autotune.core.host.machine import Machine, Roofs
 from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE
-from autotune.worker.bench.noise import PAIRS, measure_noise
+from autotune.worker.bench.noise import measure_noise
 from autotune.worker.bench.roofs import REFERENCE_CHAINS, fma_rate
 from autotune.worker.loading.paths import cache
 from autotune.worker.worker import ROOF_SECONDS, Worker
@@ -36,7 +37,7 @@ class MachineLimits:
     floor: float
 
 
-def limits_of(machine: Machine, bench: Bench, pairs: int = PAIRS) -> MachineLimits:
+def limits_of(machine: Machine, bench: Bench, pairs: int = FULL.pairs) -> MachineLimits:
     """Roofs and noise, as they are kept for this machine or else measured; those of others are always measured.
 
     Args:

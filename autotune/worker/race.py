@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from autotune.core.care import chosen_care
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation
 from autotune.core.host.machine import Machine
@@ -155,6 +156,7 @@ def race(contestants: Sequence[Contestant], ours: Worker, machine: Machine, effo
     Sample i of one and sample i of another were taken in the same round. Whose process fails over it is out, and the
     others stay.
     """
+    effort = chosen_care().limit(effort)
     reference = Contestant(REFERENCE, ours, lambda home: home.call(enter_reference, machine))
     finish, batches = Finish(), {}
     for each in (*contestants, reference):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import TypeVar
 
+from autotune.core.care import chosen_care
 from autotune.core.errors import AnswerError, AutotuneError, MachineError
 from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.host.closing import Closing
@@ -95,6 +96,7 @@ class Worker(Closing):
         self._timeline = CallTimeline()
         self._is_ending = False
         self._drift = drift or Drift()
+        self._care = chosen_care()
 
     def close(self) -> None:
         """Stop the process, whatever it is doing."""
@@ -123,6 +125,7 @@ class Worker(Closing):
         time_limits = replace(job.time_limits, seconds=seconds or self.seconds)
         memory, seconds = MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1
         limits = Limits(memory, self._around.threads * seconds)
+        job = replace(job, effort=self._care.limit(job.effort))
         found: dict[int, Evaluation] = {}
         while left := [index for index in range(len(job.candidates)) if index not in found]:
             rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._drift.quiet)

@@ -261,7 +261,7 @@ def test_list_prints_json(autotune):
     assert (code, said) == (0, "")
     groups = json.loads(out)
     found = {"payloads", "schedules", "techniques", "baselines", "comparators", "generators", "importers", "dialects"}
-    assert set(groups) == found | {"backends", "costs", "devices", "modules", "precisions", "targets"}
+    assert set(groups) == found | {"backends", "costs", "devices", "precisions", "targets"}
     assert {"nano", "gpt2", "matmul", "attention"} <= set(groups["payloads"])
     assert {"loops", "passes"} == set(groups["baselines"])
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from bundle_support import QUICK, edit_manifest, make_bundle, no_care
+from bundle_support import edit_manifest, make_bundle, no_care
 
 from autotune.bundles.regress import RegressOptions, cost, regress
-from autotune.bundles.replay import replay
+from autotune.bundles.replay import REPLAY_EFFORT, replay
 from autotune.bundles.timing import Timing, time_bundle
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
@@ -130,7 +130,7 @@ def test_error_of_a_part_is_seen_again_whatever_a_bundle_claims(bundle):
     read = read_bundle(bundle)
     sure = replace(read.manifest, baseline=replace(read.manifest.baseline, part_error=0.0))
     with no_care(), Worker() as worker:
-        found = time_bundle(replace(read, manifest=sure), this_machine(), worker, QUICK)
+        found = time_bundle(replace(read, manifest=sure), this_machine(), worker, REPLAY_EFFORT)
     assert (found.theirs.outcome, found.half.outcome, found.ours.outcome) == ("ok", "ok", "ok")
     assert found.part_error(0.0) > 0.0
     assert replace(found, half=None).part_error(0.5) == 0.5

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from autotune.contrib.backends.backend import BACKENDS
 from autotune.core.errors import ScheduleError
 from autotune.core.plugs.rivals import OpenRivals
+from autotune.plugins import Listing
 from autotune.registry import find_point
 
 
@@ -25,3 +26,4 @@ class Backends:
 
 
 RIVALS = Backends()
+LISTING = Listing()  # of back ends

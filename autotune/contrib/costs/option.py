@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
-from autotune.plugins import Arguments, VerbOption, option
+from autotune.plugins import Arguments, Listing, VerbOption, option
 from autotune.store.places import OUTPUT, slug
 
 if TYPE_CHECKING:
@@ -114,3 +114,4 @@ COST = VerbOption(
     takes=lambda arguments: arguments["cost"] != MEASURED,
     run=choose_by_cost,
 )
+LISTING = Listing()  # of cost functions

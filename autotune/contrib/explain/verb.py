@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson, FileFamily
-from autotune.plugins import PageSection, Verb
+from autotune.plugins import Listing, PageSection, Verb
 
 CAPTION = (
     "factors are medians of ratios of paired samples, not quotients of the times shown; dim: the interval contains 1, "
@@ -114,3 +114,4 @@ def section_of(folder: Path) -> "Section":
 
 VERB = Verb(explain, "Understand them", "Measure what each technique is worth to a bundle.", after="show")
 SECTION = PageSection("Measure what each technique is worth, as `explain` does.", section_of)
+LISTING = Listing()  # of techniques

@@ -12,7 +12,7 @@ import typer
 from autotune.cli.options import AsJson, real, whole
 from autotune.cli.say import complain
 from autotune.core.host.machine import this_machine
-from autotune.plugins import Verb
+from autotune.plugins import Listing, Verb
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -154,3 +154,4 @@ def open_tokenizer(path: Path) -> Any:  # noqa: ANN401 - an extra has its class
 
 
 VERB = Verb(generate, "Find schedules", "Generate tokens by tuned prefill and decode.", after="tune")
+LISTING = Listing()  # of generators

@@ -5,6 +5,7 @@ from itertools import combinations
 
 from autotune.contrib.rules.files import without_rules
 from autotune.core.bench import Bench
+from autotune.core.care import chosen_care
 from autotune.core.errors import RuleError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import Machine
@@ -13,7 +14,7 @@ from autotune.core.payload import Payload
 from autotune.core.stats import is_different, quiet_time, ratio_interval
 from autotune.core.trial import Samples
 from autotune.tuning.default_program import default_candidate
-from autotune.tuning.stages.choose import PROCESSES, joined
+from autotune.tuning.stages.choose import joined
 from autotune.tuning.stages.user_script import partition_named
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
@@ -66,7 +67,7 @@ def race(
     programs = tuple(default_candidate(parts, machine) for parts in variants)
     job = Job(payload, programs, machine, seed + 1, EFFORT)
     races = []
-    for number in range(PROCESSES):
+    for number in range(chosen_care().processes):
         if number:
             worker.renew()
         races.append([found.samples for found in worker.evaluate(job, MODEL_SECONDS)])

@@ -30,6 +30,7 @@ from autotune.contrib.selftest.figures import (
 from autotune.contrib.selftest.sandbox import check_sandbox
 from autotune.contrib.selftest.threads import check_threads
 from autotune.core.candidate import Candidate
+from autotune.core.care import chosen_care
 from autotune.core.evaluator import Effort, Evaluator
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
@@ -38,7 +39,7 @@ from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.registry import load_baseline
 from autotune.store.store import Store
-from autotune.tuning.stages.choose import PROCESSES, choose, race, tied
+from autotune.tuning.stages.choose import choose, race, tied
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.worker.bench.claims import CoreClaim
 from autotune.worker.bench.measuring_core import this_process_on
@@ -174,7 +175,7 @@ def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Wo
             search = open_search(store, task, machine, seed)
             for _ in range(amounts.sweep_trials):
                 search.step(worker)
-            winner = choose(search, baseline, floor, worker).config
+            winner = choose(search, baseline, floor, worker, chosen_care()).config
             false += winner not in fastest(search, winner, baseline, floor, worker)
     said = f"sweeps of {amounts.sweep_trials} trials; ties are below {floor:.2%}"
     return [share_figure("winners that a quiet measurement denies", false, amounts.sweeps, "at most 5 %", said)]
@@ -190,7 +191,8 @@ def fastest(
     plain = Candidate(None, baseline.pipeline)
     candidates = [plain if config is None else search.candidate(config) for config in rivals]
     worker.renew()
-    times = race(search, candidates, QUIET_EFFORT, worker, processes=PROCESSES)
+    care = chosen_care()
+    times = race(search, candidates, QUIET_EFFORT, worker, processes=care.processes)
     ran = {i: samples for i, samples in enumerate(times) if samples is not None}
     return [rivals[i] for i in tied(ran, floor)]
 

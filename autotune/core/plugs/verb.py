@@ -99,10 +99,11 @@ class Listing:
     """What a plug-in has by name, for the verb `list`: an entry point of ``autotune.lists`` by its kind.
 
     Attributes:
-        lines: Gives a line for each name.
+        lines: Gives a line for each name; `None` where the names are those of a group of entry points that the plug-in
+            opened, ``autotune.KIND``.
     """
 
-    lines: Callable[[], dict[str, str]]
+    lines: Callable[[], dict[str, str]] | None = None
 
 
 @dataclass(frozen=True)

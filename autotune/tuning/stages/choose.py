@@ -8,6 +8,7 @@ from queue import SimpleQueue
 
 from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
+from autotune.core.care import FULL, Care
 from autotune.core.evaluator import Effort
 from autotune.core.host.stopwatch import COMPILE
 from autotune.core.listener import SILENT, Listener
@@ -21,9 +22,7 @@ from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.stages.task_search import TaskSearch
 
-FINALISTS = 8
 WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
-PROCESSES = 2  # that finalists race in: where memory lies in one makes a program up to 1 % faster or slower there
 CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
 HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
@@ -58,7 +57,7 @@ class Choice:
         return next((trial.joules for trial in self.search.right if trial.config == self.config), None)
 
 
-def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) -> Choice:
+def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench, care: Care = FULL) -> Choice:
     """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
 
     The finalists compute on data that the search has not seen, and must be right on it. After a first round only those
@@ -69,6 +68,7 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) 
         baseline: Baseline that no task may be slower than.
         floor: Relative differences below this are noise.
         worker: Bench to measure in.
+        care: How many are raced, in how many processes.
     """
     default = search.family.default(search.task, search.machine)
     if not search.trials:
@@ -77,7 +77,7 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) 
         last = search.trials[-1]
         config = " ".join(f"{name}={value}" for name, value in last.config.items())
         return Choice(search, None, note=f"no config works ({last.diagnostic}; with {config}); plain lowering instead")
-    finalists = pick_finalists(search, default)
+    finalists = pick_finalists(search, default, care.finalists)
     plain = Candidate(None, baseline.pipeline)
     seconds = time_plain(search, baseline, worker)
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
@@ -85,7 +85,7 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench) 
         heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
         finalists = [finalists[i] for i in contenders(heat, floor)]
     candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
-    times = race(search, candidates, RACE_EFFORT, worker, processes=PROCESSES)
+    times = race(search, candidates, RACE_EFFORT, worker, processes=care.processes)
     theirs = times.pop() if close else None
     raced = {i: samples for i, samples in enumerate(times) if samples is not None}
     if not raced:
@@ -107,6 +107,7 @@ def choose_all(
     listener: Listener = SILENT,
     *,
     begins: Callable[[], None] = lambda: None,
+    care: Care = FULL,
 ) -> list[Choice]:
     """Choose for every task; where there are several benches, as many tasks at once, each on one of them.
 
@@ -117,6 +118,7 @@ def choose_all(
         benches: Benches to measure on.
         listener: Told of each task.
         begins: Called before the finalists of each task.
+        care: How many are raced, in how many processes.
     """
     of_task: dict[str, list[TaskSearch]] = {}
     for search in searches:
@@ -131,7 +133,8 @@ def choose_all(
         begins()
         listener.stage(f"measuring finalists of task {next(numbers)} of {len(of_task)}")
         try:
-            return settle_rivals([choose(search, baseline, floor, bench) for search in rivals], floor, bench)
+            choices = [choose(search, baseline, floor, bench, care) for search in rivals]
+            return settle_rivals(choices, floor, bench, care.processes)
         finally:
             free.put(bench)
 
@@ -141,13 +144,14 @@ def choose_all(
         return list(pool.map(choose_one, of_task.values()))
 
 
-def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choice:
+def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, processes: int) -> Choice:
     """Race the best of a family and of back ends, interleaved; well tied, the one that comes first wins, the family.
 
     Args:
         choices: What each kind would compute a task with; the first is the family's, if one covers it.
         floor: Relative differences below this are noise.
         bench: Bench to measure in.
+        processes: Number of processes to race in.
     """
     able = [choice for choice in choices if choice.config is not None]
     if len(able) < 2:
@@ -156,7 +160,7 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench) -> Choi
         return chosen if len(choices) == 1 else replace(chosen, note=chosen.note or notes)
     candidates = [choice.search.candidate(choice.config or {}) for choice in able]
     widest = max((choice.search for choice in able), key=lambda search: search.task.payload.error)
-    times = race(widest, candidates, RACE_EFFORT, bench, processes=PROCESSES)
+    times = race(widest, candidates, RACE_EFFORT, bench, processes=processes)
     raced = {i: samples for i, samples in enumerate(times) if samples is not None}
     if not raced:
         return replace(able[0], note="its competitors could not be measured in turn with it")
@@ -180,12 +184,12 @@ def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float |
     return seconds
 
 
-def pick_finalists(search: TaskSearch, default: Config) -> list[Trial]:
+def pick_finalists(search: TaskSearch, default: Config, most: int) -> list[Trial]:
     """The fastest trials, or the best of the front of several objectives, and that of the default config."""
     if search.objective.has_joules:
-        finalists = finalists_of(search.right, search.objective, FINALISTS)
+        finalists = finalists_of(search.right, search.objective, most)
     else:
-        finalists = search.right[:FINALISTS]
+        finalists = search.right[:most]
     return finalists + [trial for trial in search.right if trial.config == default and trial not in finalists]
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from autotune.core.bench import Bench
+from autotune.core.care import Care, chosen_care
 from autotune.core.host.machine import Machine
 from autotune.core.listener import SILENT, Listener
 from autotune.core.partition import Partition
@@ -22,6 +23,7 @@ class Run:
         options: Options of the run.
         floor: Relative differences of times below this are noise.
         listener: Notified of stages and notes.
+        care: How carefully it measures.
     """
 
     payload: Payload
@@ -31,6 +33,7 @@ class Run:
     options: TuneOptions = field(default_factory=TuneOptions)
     floor: float = 0.0
     listener: Listener = SILENT
+    care: Care = field(default_factory=chosen_care)
 
     @property
     def seed(self) -> int:

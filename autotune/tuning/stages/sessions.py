@@ -13,7 +13,6 @@ from autotune.tuning.stages.assemble import MODEL_EFFORT, Assembly
 from autotune.tuning.stages.run import Run
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
-SESSIONS = 3  # processes that time a payload: where its memory lies differs from one to the next, and so do its times
 QUICK_SECONDS = 0.1  # a baseline's call; slower payloads are timed by the first process alone
 
 
@@ -32,7 +31,7 @@ def measure_sessions(
     whole = assembly.candidate(run.parts.payload.text)
     if plain is None or assembly.baseline is None or median(assembly.baseline.seconds) > QUICK_SECONDS:
         return tuple(sessions)
-    for _ in range(1, SESSIONS):
+    for _ in range(1, run.care.sessions):
         with another(MODEL_SECONDS) as worker:
             theirs, ours = worker.evaluate(Job(run.payload, (plain, whole), run.machine, run.seed, MODEL_EFFORT))
         if theirs.samples is not None and ours.samples is not None:

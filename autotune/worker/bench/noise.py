@@ -11,6 +11,7 @@ from pathlib import Path
 from autotune.compiler.lowering.pipeline import tail
 from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
+from autotune.core.care import FULL
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import Machine
@@ -21,7 +22,6 @@ from autotune.worker.bench.roofs import STEPS
 
 EFFORT = Effort(samples=60, seconds=1.0)
 PAIR_SECONDS = 60.0  # for a comparison that takes one on a quiet core, whatever a candidate may take
-PAIRS = 4  # A/A comparisons at the start of a run
 LEAST_FLOOR = 0.01  # what a handful of pairs can tell
 FORMAT_VERSION = 1  # of the file: {"format_version", "fingerprint", "floor", "pairs"}
 FILE = "noise.json"
@@ -69,7 +69,7 @@ def time_pair(
     return NoisePair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
 
 
-def measure_noise(machine: Machine, worker: Bench, pairs: int = PAIRS) -> float:
+def measure_noise(machine: Machine, worker: Bench, pairs: int = FULL.pairs) -> float:
     """Relative difference that an A/A comparison stays below in 95 of 100 cases; `LEAST_FLOOR` at least.
 
     Args:

@@ -9,6 +9,7 @@ from autotune.compiler.lowering.pipeline import tail
 from autotune.compiler.lowering.program import BoundProgram, compile_program
 from autotune.compiler.passes.dots import INTRINSICS
 from autotune.compiler.passes.tiles import DOTS
+from autotune.core.care import chosen_care
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import Machine, Roofs
 from autotune.core.host.matrix_unit import ROWS
@@ -52,7 +53,7 @@ def units(machine: Machine) -> list[Precision]:
 def fma_rate(machine: Machine, chains: int) -> float:
     """Best rate of a loop of independent FMAs, in operations a second."""
     kernel = on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads)
-    (samples,) = measure_interleaved([bind(kernel, machine).run], EFFORT)
+    (samples,) = measure_interleaved([bind(kernel, machine).run], chosen_care().limit(EFFORT))
     return 2 * machine.threads * machine.lanes * chains * STEPS / min(samples.seconds)
 
 
@@ -65,7 +66,9 @@ def dot_rate(machine: Machine, precision: Precision) -> float:
         kernels = {chains: dot_payload(name, precision.element, chains, STEPS) for chains in CHAINS[-2:]}
     rates = []
     for dots, kernel in kernels.items():  # vectors of 16 words that are multiplied in a step
-        (samples,) = measure_interleaved([bind(on_threads(kernel, machine.threads), machine).run], SHORT)
+        (samples,) = measure_interleaved(
+            [bind(on_threads(kernel, machine.threads), machine).run], chosen_care().limit(SHORT)
+        )
         rates.append(2 * machine.threads * dots * ROWS * precision.values * STEPS / min(samples.seconds))
     return max(rates)
 
@@ -73,7 +76,7 @@ def dot_rate(machine: Machine, precision: Precision) -> float:
 def read_rate(machine: Machine, size: int) -> float:
     """Best rate of summing an array of `size` bytes on each thread, in bytes a second."""
     kernel = on_threads(read_payload(machine.lanes, size), machine.threads)
-    (samples,) = measure_interleaved([bind(kernel, machine).run], EFFORT)
+    (samples,) = measure_interleaved([bind(kernel, machine).run], chosen_care().limit(EFFORT))
     return machine.threads * size / min(samples.seconds)
 
 
@@ -81,7 +84,7 @@ def fork_seconds(machine: Machine) -> float:
     """Seconds that a parallel loop takes in which there is nothing to do, to wake threads and to wait for the last."""
     nothing = fma_payload(machine.lanes, 1, 1)
     runs = [bind(on_threads(nothing, threads), machine).run for threads in (machine.threads, 1)]
-    together, alone = measure_interleaved(runs, EFFORT)
+    together, alone = measure_interleaved(runs, chosen_care().limit(EFFORT))
     return max(0.0, min(together.seconds) - min(alone.seconds))
 
 

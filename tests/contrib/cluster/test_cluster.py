@@ -10,7 +10,6 @@ import pytest
 from bundle_support import no_care
 from cluster_support import children_of, kill, measuring_process, only_slots, processes, wait_until
 from listener_support import Recorder
-from warm_pythons import WITHOUT_CARE
 
 from autotune.cli.interrupt import SENTENCE
 from autotune.core.errors import MachineError, OptionError
@@ -38,12 +37,10 @@ TRIALS = 8
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """A scheduler, one machine that measures, with little care, and a Dask worker that knows nothing of us."""
-    with pytest.MonkeyPatch.context() as patch, no_care(), only_slots():
-        patch.setenv("PYTHONPATH", str(WITHOUT_CARE))
-        with processes(tmp_path_factory.mktemp("cluster")) as found:
-            found.machine = found.join()
-            found.stranger = found.join_without_slot()
-            yield found
+    with no_care(), only_slots(), processes(tmp_path_factory.mktemp("cluster")) as found:
+        found.machine = found.join()
+        found.stranger = found.join_without_slot()
+        yield found
 
 
 @contextmanager
