@@ -52,6 +52,7 @@ class Generic:
         whole: Whether an input has an element for every element of the result, one an input.
         names: Names of the inputs inside the body.
         body: Operations of the body, in order.
+        window: Number of dimensions in which an input is read by a sliding window; 0 for none.
     """
 
     reduces: bool
@@ -59,6 +60,7 @@ class Generic:
     whole: tuple[bool, ...]
     names: tuple[str, ...]
     body: tuple[Statement, ...]
+    window: int = 0
 
     def does(self, *ops: str) -> bool:
         """Tell whether the body holds all of these operations."""
@@ -161,6 +163,11 @@ def row_words(ops: list[Generic]) -> list[str]:
     """What a group of reductions over rows is called; empty where it has no name."""
     reductions = [op for op in ops if op.reduces]
     largest = any(op.does("arith.maximumf") for op in reductions)
+    windows = [op for op in reductions if op.window]
+    if windows:
+        multiplies = any(op.does("arith.mulf") or op.does("arith.muli") for op in windows)
+        kind = "conv" if multiplies else "max pool " if largest else "sum pool "
+        return [f"{kind}{max(op.window for op in windows)}d"]
     if largest and any(op.does("math.exp") for op in ops) and any(op.does("arith.divf") for op in ops):
         return ["softmax"]
     if any(op.does("math.rsqrt") or op.does("math.sqrt") for op in ops):
@@ -219,5 +226,7 @@ def generics(text: str) -> list[Generic]:
         body = [STATEMENT.match(inner) for inner in takewhile(lambda inner: "linalg.yield" not in inner, lines)]
         statements = (Statement(s[1], s[2], tuple(re.findall(r"%\w+", s[3]))) for s in body if s)
         whole = tuple(read == written for read in reads[: len(inputs)])
-        found.append(Generic("reduction" in header[2], inputs, whole, names[: len(inputs)], tuple(statements)))
+        window = max((sum("+" in index for index in read.split(",")) for read in reads), default=0)
+        reduces = "reduction" in header[2]
+        found.append(Generic(reduces, inputs, whole, names[: len(inputs)], tuple(statements), window))
     return found

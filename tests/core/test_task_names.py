@@ -57,6 +57,15 @@ def test_tasks_are_called_what_they_compute(spec, expected):
     assert list(readable_names({task.tag: task.payload.text for task in tasks}).values()) == expected
 
 
+def test_reductions_over_windows_are_convolutions_and_pools():
+    (name,) = (
+        readable_name(task.tag, task.payload.text)
+        for task in partition(load_payload("conv")).tasks
+        if "3x3x32_c" in task.tag
+    )
+    assert name == "conv2d 56x56x64x3x3x32"
+
+
 def test_weights_of_other_types_and_growing_loops_are_told():
     tasks = partition(
         load_payload("gpt,d_model=32,heads=2,d_ff=64,vocab=50,seq=8,layers=1,function=decode,weights=int8")

@@ -36,13 +36,15 @@ def test_it_tells_times_a_loop_and_commands_that_work(autotune, monkeypatch, tmp
         assert len(line) <= 80 or "autotune " in line, line
 
 
-@pytest.mark.parametrize("unsteady", ["", "the core was shared"])
-def test_on_a_shared_core_it_shows_no_number_that_cannot_be(unsteady, capsys):
+@pytest.mark.parametrize(("unsteady", "seconds"), [("", 1e-3), ("the core was shared", 1e-3), ("", 2.7e-3)])
+def test_on_a_shared_core_it_shows_no_number_that_cannot_be(unsteady, seconds, capsys):
     machine, roofs = this_machine(), Roofs(1e11, 0.0, 0.0, 0.0, 0.0)
-    row = Row("best", "ok", seconds=Interval(1e-3, 1e-3, 1e-3))
+    row = Row("best", "ok", seconds=Interval(seconds, seconds, seconds))
     found = Comparison("p", machine, roofs, 0.01, (row,), "best", 0, unsteady=unsteady)
     result = TuneResult("p", machine, roofs, "passes", 0.1, 1e-3, 0.36, {}, None, 0.0, {}, 0, 0.0, 0.0, 0.0, 0.01)
     verb.show_times(out(), result, found)
     shown = capsys.readouterr().out
-    assert ("36%" in shown) == (not unsteady)
-    assert ("not measurable here and now" in shown) == bool(unsteady)
+    is_quiet = not unsteady and seconds == 1e-3
+    assert ("36%" in shown) == is_quiet
+    assert ("not measurable here and now" in shown) != is_quiet
+    assert ("2.7 times what it took alone" in " ".join(shown.split())) == (seconds == 2.7e-3)
