@@ -15,7 +15,7 @@ from autotune.compiler.normalise.convolution.window_sums import write_windows_ou
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.products import share_matrices
-from autotune.compiler.normalise.shapes.reductions import join_reductions
+from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
 from autotune.compiler.normalise.shapes.slices import begin_with_earlier, write_inside_borders
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.starts import start_from_constants
@@ -268,6 +268,19 @@ TWICE = """func.func @f(%x: tensor<4x3x9x5xf32>) -> tensor<9x5xf32> {
   } -> tensor<9x5xf32>
   return %r : tensor<9x5xf32>
 }"""
+KEPT = """func.func @f(%x: tensor<2x5x8xf32>) -> tensor<2x1x5x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x1x5x1xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x1x5x1xf32>) -> tensor<2x1x5x1xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (a, 0, b, 0)>],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+    ins(%x : tensor<2x5x8xf32>) outs(%z : tensor<2x1x5x1xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.addf %v, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<2x1x5x1xf32>
+  return %r : tensor<2x1x5x1xf32>
+}"""
 CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
@@ -293,6 +306,7 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "results of fewer dimensions": (write_results_in_shape, COLLAPSED, "tensor.collapse_shape"),
     "rows of two dimensions": (read_rows_in_one, GATHER, "linalg.index 2"),
     "reductions of reductions": (join_reductions, TWICE, '"parallel", "reduction"'),
+    "reductions that keep what they reduce": (write_without_kept, KEPT, "(d0, 0, d1, 0)"),
     "powers": (multiply_powers, CUBE, "math.fpowi"),
     "narrow": (narrow_floats, WIDE, "f64"),
     "start of a sum": (

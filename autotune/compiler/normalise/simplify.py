@@ -12,7 +12,7 @@ from autotune.compiler.normalise.gather.indices import find_places_apart, read_p
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.products import drop_one_column, reshape_after_elementwise, share_matrices
-from autotune.compiler.normalise.shapes.reductions import join_reductions
+from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
 from autotune.compiler.normalise.shapes.slices import begin_with_earlier, read_elements_of_wholes, write_inside_borders
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.narrow import narrow_floats, read_as_stored
@@ -36,6 +36,7 @@ SIMPLIFY = (
     write_windows_out,
     share_matrices,
     drop_unit_dimensions,
+    write_without_kept,
     read_in_place,
     read_as_stored,
     drop_one_column,

@@ -1,13 +1,19 @@
-"""Reductions of reductions: one over all of their dimensions, which is one dimension where these are neighbours.
+"""Reductions, in the fewest dimensions that they read and write.
 
-r[i] = max over j of x[i, j];  m = max over i of r[i]   ->   X = x, flat;  m = max over p of X[p]
+Those of reductions become one over all of their dimensions, which is one dimension where these are neighbours:
+
+    r[i] = max over j of x[i, j];  m = max over i of r[i]   ->   X = x, flat;  m = max over p of X[p]
+
+Those that keep what they reduce as a dimension of size 1 write without it:
+
+    s[i, 0] = sum over j of x[i, j]   ->   t[i] = sum over j of x[i, j];  s = expand t
 """
 
 from itertools import groupby
 
 from mlir import ir
 
-from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.convolution.channels_last import Body
@@ -33,6 +39,38 @@ def join_reductions(module: ir.Module) -> None:
         op.results[0].replace_all_uses_with(result)
         op.erase()
         first.erase()
+
+
+def write_without_kept(module: ir.Module) -> None:
+    """Let reductions write tensors whose dimensions are loops, in place.
+
+    Upstream's `tile_reduction_using_for` aborts the process over any other.
+    """
+    ops = [op for op in every_op(module) if op.name == "linalg.generic" and keeps_reduced(op)]
+    for op in ops:
+        *maps, written = indexing_maps(op)
+        *inputs, into = op.operands
+        kept = [at for at, loop in enumerate(dimensions(written)) if loop is not None]
+        begins, ends = [0, *kept[1:]], [*kept[1:], len(written.results)]
+        groups = [list(range(*around)) for around in zip(begins, ends, strict=True)]
+        narrow = ir.AffineMap.get(written.n_dims, 0, [written.results[at] for at in kept])
+        iterators = [str(kind).removeprefix("#linalg.iterator_type<")[:-1] for kind in op.attributes["iterator_types"]]
+        with ir.InsertionPoint(op), op.location:
+            result = generic(inputs, flat(into, groups), [*maps, narrow], iterators, Body(op).copy)
+            op.results[0].replace_all_uses_with(unflat(result, groups, into.type.shape))
+        op.erase()
+    if ops:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def keeps_reduced(op: ir.Operation) -> bool:
+    """Tell whether an op reduces, and writes one tensor, some dimensions of which are of size 1 and no loop's."""
+    if len(op.results) != 1 or "reduction" not in str(op.attributes["iterator_types"]):
+        return False
+    written, shape = indexing_maps(op)[-1].results, op.results[0].type.shape
+    loops = [isinstance(e, ir.AffineDimExpr) for e in written]
+    ones = [isinstance(e, ir.AffineConstantExpr) and size == 1 for e, size in zip(written, shape, strict=True)]
+    return any(loops) and any(ones) and all(loop or one for loop, one in zip(loops, ones, strict=True))
 
 
 def reduced_before(op: ir.Operation) -> ir.Operation | None:
