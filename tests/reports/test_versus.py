@@ -64,7 +64,7 @@ def test_what_to_compare_must_be_clear_and_there(tmp_path):
     path = fill_store(tmp_path / "s")
     for payload in ("yours", "theirs"):
         fill_store(path, payload=payload)
-    with pytest.raises(StoreError, match="--payload must say"):
+    with pytest.raises(StoreError, match="--payload must name"):
         compare_sweeps(path, "yours")
     with pytest.raises(StoreError, match="holds mine, yours, theirs"):
         compare_sweeps(path, "nobody's")

@@ -67,7 +67,9 @@ def write_pools(module: ir.Module) -> None:
 
 def axes_of(op: ir.Operation) -> list[PoolAxis]:
     """Windows along each dimension of what a pool reads; none of any other op."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not all(map(holds_f32, op.operands)):
+    if op.name != "linalg.generic" or len(op.results) != 1 or len(op.operands) == 1:
+        return []
+    if not all(map(holds_f32, op.operands)):
         return []
     nest, start = loop_nest(op), fill_of(op.operands[-1])
     body = [inner.operation for inner in op.regions[0].blocks[0].operations]
