@@ -30,9 +30,9 @@ from autotune.cli.interrupt import INTERRUPTED, Interrupts, sentence
 from autotune.cli.plugged import with_options, with_sections
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError, ProofError
+from autotune.core.host.scratch import sweep
 from autotune.core.plugs.verb import HEADINGS, LAB, Verb
 from autotune.registry import plugged_options, plugged_sections, plugged_verbs
-from autotune.worker.isolation.scratch import sweep
 
 NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way

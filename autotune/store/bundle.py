@@ -5,8 +5,6 @@ Nothing in one is executed but MLIR. Files, and the format's history, are descri
 """
 
 import hashlib
-import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from autotune.compiler.guard import PASSES, RULES, BundleTexts, check_pipeline, passes_of
 from autotune.core.errors import BundleError
+from autotune.core.host.scratch import Scratch
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject, kernel_files
 from autotune.core.scripts.rules import NO_RULES, Rules
@@ -94,23 +93,23 @@ def check_target(folder: Path) -> None:
         raise BundleError(f"a bundle must go to a new folder or replace a bundle, {folder} is neither; pass --bundle")
 
 
+def scratch_beside(folder: Path) -> Scratch:
+    """A temporary folder on the file system of a bundle, whose files may be renamed to it."""
+    return Scratch(f".{folder.name}-autotune-", folder.parent)
+
+
 def replace_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write files to a folder beside the target, then swap the two."""
+    """Write files to a temporary folder, then swap it and the target."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with scratch_beside(folder) as scratch:
+        fresh = scratch.path / "new"
+        fresh.mkdir()
         for name, data in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
             (fresh / name).write_bytes(data.encode() if isinstance(data, str) else data)
-        fresh.chmod(0o755)
         if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-            os.replace(folder, old)
-            shutil.rmtree(old)
-        os.replace(fresh, folder)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+            folder.replace(scratch.path / "old")
+        fresh.replace(folder)
 
 
 def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:

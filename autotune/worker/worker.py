@@ -18,6 +18,7 @@ from autotune.core.evaluator import Evaluation, Job, TimeLimits
 from autotune.core.host.closing import Closing
 from autotune.core.host.machine import Machine, Roofs
 from autotune.core.host.readable import Readable, readable
+from autotune.core.host.scratch import Scratch
 from autotune.core.printable import one_line
 from autotune.worker.bench.claims import CoreClaim
 from autotune.worker.bench.drift import Drift
@@ -42,7 +43,6 @@ from autotune.worker.isolation.limits import (
     worker_memory,
 )
 from autotune.worker.isolation.process import Call, Limits, Surroundings
-from autotune.worker.isolation.scratch import Scratch
 
 A = TypeVar("A")
 T = TypeVar("T")

@@ -388,7 +388,7 @@ def test_bundle_that_does_not_hold_when_it_is_read_again_is_not_written(tmp_path
     monkeypatch.chdir(tmp_path)
     code, out, said = autotune("tune", SPEC, "--trials", 2, "--bundle", "b", "--store", "store.journal")
     assert (code, out) == (1, "")
-    assert "what was tuned must hold when it is read again, it does not" in said.strip().splitlines()[-1]
+    assert "a bundle must verify when it is read again, it does not" in said.strip().splitlines()[-1]
     assert "wrong-result" in said
     assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"store"}
     assert len(trials("store.journal")) == 2

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.host.scratch import WORKERS, Scratch
+from autotune.store.bundle import replace_folder
 from autotune.worker.bench import claims
-from autotune.worker.isolation.scratch import PREFIX, Scratch
 from autotune.worker.worker import Worker
 
 HOLDS_A_WORKER = """
@@ -35,9 +36,20 @@ def left(place):
     return sorted(path.name for path in place.iterdir() if not path.name.startswith(claims.PREFIX))
 
 
-def start():
+HOLDS_A_FOLDER = """
+import sys
+from pathlib import Path
+from autotune.store.bundle import scratch_beside
+with scratch_beside(Path(sys.argv[1])) as scratch:
+    (scratch.path / "schedule.mlir").write_text("half")
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def start(program=HOLDS_A_WORKER, *arguments):
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS_A_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "ready\n"
     return process
@@ -79,8 +91,25 @@ def test_what_a_process_leaves_in_its_temporary_folder_goes_with_its_worker(temp
 
 
 def test_a_folder_or_file_of_somebody_elses_is_left_alone(temporary):
-    (temporary / f"{PREFIX}file").write_text("mine")
+    (temporary / f"{WORKERS}file").write_text("mine")
     (temporary / "autotune-notes").mkdir()
-    (temporary / f"{PREFIX}link").symlink_to(temporary / "autotune-notes")
+    (temporary / f"{WORKERS}link").symlink_to(temporary / "autotune-notes")
     Scratch().close()
-    assert left(temporary) == ["autotune-notes", f"{PREFIX}file", f"{PREFIX}link"]
+    assert left(temporary) == ["autotune-notes", f"{WORKERS}file", f"{WORKERS}link"]
+
+
+def test_what_kill_9_leaves_beside_a_bundle_is_swept_by_the_next_write_and_what_lives_is_not(tmp_path):
+    folder = tmp_path / "b[0]"
+    mine = tmp_path / f".{folder.name}-notes"
+    mine.mkdir()
+    killed, alive = (start(HOLDS_A_FOLDER, str(folder)) for _ in range(2))
+    assert len(list(tmp_path.glob(".*-autotune-*"))) == 2
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    for text in ("first", "second"):
+        replace_folder(folder, {"schedule.mlir": text})
+        assert (folder / "schedule.mlir").read_text() == text
+        assert len(list(tmp_path.glob(".*-autotune-*"))) == 1
+    alive.communicate()
+    replace_folder(folder, {"schedule.mlir": "third"})
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name, mine.name}

@@ -33,6 +33,7 @@ from autotune.contrib.sizes.proof import TRUTH, Dim, Prover, Range
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import this_machine
+from autotune.core.host.scratch import Scratch
 from autotune.core.host.tensor_file import hash_file, map_tensors, write_tensors
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Array, Payload
@@ -80,17 +81,16 @@ def import_sized(
     """
     check_place(folder)
     model = open_model(path, bounds)
-    scratch = folder.with_name(f".{folder.name}-importing")
-    shutil.rmtree(scratch, ignore_errors=True)
     try:
-        scratch.mkdir(parents=True)
-        described = make_sized(path, model, tuple(bounds), scratch, most, listener)
-        shutil.rmtree(folder, ignore_errors=True)
-        scratch.rename(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with Scratch(f".{folder.name}-importing-", folder.parent) as scratch:
+            fresh = scratch.path / folder.name
+            fresh.mkdir()
+            described = make_sized(path, model, tuple(bounds), fresh, most, listener)
+            shutil.rmtree(folder, ignore_errors=True)
+            fresh.rename(folder)
     except OSError as error:
         raise PayloadError(f"a folder must be writable, {folder} is not: {error.strerror}; pass --output") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return described
 
 

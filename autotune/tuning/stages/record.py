@@ -1,7 +1,5 @@
 """Recording: everything that a bundle says of a tuned payload, measured and hashed while its worker still lives."""
 
-import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +22,16 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.printable import one_line
 from autotune.core.scripts.assembly import assemble
-from autotune.store.bundle import PAYLOAD, REWRITTEN, SCHEDULE, TAGGED, digest, read_bundle, write_bundle
+from autotune.store.bundle import (
+    PAYLOAD,
+    REWRITTEN,
+    SCHEDULE,
+    TAGGED,
+    digest,
+    read_bundle,
+    scratch_beside,
+    write_bundle,
+)
 from autotune.store.manifest import FORMAT_VERSION, Manifest
 from autotune.store.records import (
     ArgumentRecord,
@@ -149,18 +156,17 @@ def check_recorded(run: Run, folder: Path, found: BundleDraft, pause: Pause | No
         ProofError: The files contradict each other, or what they hold is not right.
     """
     worker, manifest = run.worker, found.manifest
-    beside = folder.with_name(f".{folder.name}-{os.getpid()}")
     worker.renew()  # what earlier calls left in the old process must not help
-    with_room(partial(write_bundle, beside, found.texts, manifest), beside, pause)
-    try:
-        bundle = read_bundle(beside, run.payload)
-        panels = tuple(manifest.panels.items())
-        candidate = Candidate(bundle.script, manifest.pipeline, bundle.tagged, panels, kernels=bundle.kernels)
-        called(worker.call(measure_errors, Claim(bundle.payload, candidate, manifest.seed), MODEL_SECONDS))
-    except (BundleError, CompileError) as error:
-        raise ProofError(f"what was tuned must hold when it is read again, it does not: {error}; no bundle") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    with scratch_beside(folder) as scratch:
+        copy = scratch.path / folder.name
+        with_room(partial(write_bundle, copy, found.texts, manifest), copy, pause)
+        try:
+            bundle = read_bundle(copy, run.payload)
+            panels = tuple(manifest.panels.items())
+            candidate = Candidate(bundle.script, manifest.pipeline, bundle.tagged, panels, kernels=bundle.kernels)
+            called(worker.call(measure_errors, Claim(bundle.payload, candidate, manifest.seed), MODEL_SECONDS))
+        except (BundleError, CompileError) as error:
+            raise ProofError(f"a bundle must verify when it is read again, it does not: {error}; no bundle") from error
 
 
 def baseline_record(timed: TimedBaseline, assembly: Assembly) -> BaselineRecord:

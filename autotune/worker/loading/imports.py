@@ -5,10 +5,10 @@ model.onnx --importer, a process of its own--> folder: text, weights, recorded r
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 from autotune.core.errors import PayloadError
+from autotune.core.host.scratch import Scratch
 from autotune.core.plugs.imported import DESCRIPTION, hash_model
 from autotune.registry import import_file, importer_of
 from autotune.worker.loading.paths import cache
@@ -25,12 +25,12 @@ def import_once(spec: str) -> Path:
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as around:  # whole, or not at all
-            import_file(spec, Path(around) / "model")
+        with Scratch(".importing-", folder.parent) as scratch:  # whole, or not at all
+            import_file(spec, scratch.path / "model")
             if folder_of(spec) != folder:
                 raise PayloadError(f"a model must stay as it is while it is imported, {spec} changed; do it again")
             if not (folder / DESCRIPTION).is_file():  # another process was faster
-                (Path(around) / "model").rename(folder)
+                (scratch.path / "model").rename(folder)
     except OSError as error:
         raise PayloadError(
             f"imported models must be kept in {folder.parent}, that is not writable: {error.strerror}; "
