@@ -121,12 +121,17 @@ def converters():
     forked.close()
 
 
+def forking_from(forked):
+    """Let converters be forked from a process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("payload.importers.converter.run_module", forked.run_module)
+        yield
+
+
 @pytest.fixture(scope="module")
 def warm_converters(converters):
     """Converters of ONNX models start in milliseconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("payload.importers.converter.run_module", converters.run_module)
-        yield
+    yield from forking_from(converters)
 
 
 @pytest.fixture(scope="session")
@@ -140,9 +145,7 @@ def program_converters():
 @pytest.fixture(scope="module")
 def warm_program_converters(program_converters):
     """Converters of programs of PyTorch start in milliseconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("payload.importers.converter.run_module", program_converters.run_module)
-        yield
+    yield from forking_from(program_converters)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from autotune.compiler.tasks.payload_folder import first_fault
 from autotune.contrib.gpu.device import Device, find_device
 from autotune.contrib.gpu.examine import KernelCall, KernelJob, check_payload, draw, examine
 from autotune.contrib.gpu.files import BINARY, CHOSEN, PAYLOAD, PROGRAM, PTX, SCHEDULE
@@ -125,11 +126,7 @@ def read_folder(folder: Path) -> KernelFolder:
         record = TypeAdapter(PayloadRecord).validate_python(told.get("payload"))
         arguments = tuple(argument.restore() for argument in record.arguments)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BundleError(
-            f"{folder}: what is recorded of its payload must be whole, {where}: {first['msg']}"
-        ) from error
+        raise BundleError(f"{folder}: what is recorded of its payload must be whole, {first_fault(error)}") from error
     text = read_limited(folder / PAYLOAD).decode(errors="replace")
     if digest(text) != record.sha256:
         raise BundleError(f"{folder / PAYLOAD} must be as it was recorded, its sha256 differs; restore it")

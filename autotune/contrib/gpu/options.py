@@ -101,7 +101,7 @@ def tell_whole(
         return
     if assembled.plan is not None:
         folders = {tag: slug(unit.name) for tag, unit in zip(units.tags, units.payloads, strict=True)}
-        (folder / PROGRAM).write_text(program_text(payload, assembled, folder, folders, device))
+        write_program(payload, assembled, folder, folders, device)
     if as_json:
         typer.echo(json.dumps({"payload": payload.name, "target": device.name} | assembled.to_json()))
         return
@@ -111,10 +111,10 @@ def tell_whole(
         out().print(f"  files: {folder}: {PROGRAM}, and a folder a kernel", soft_wrap=True, markup=False)
 
 
-def program_text(
+def write_program(
     payload: "Payload", assembled: "Whole", folder: Path, folders: dict[str, str], device: "Device"
-) -> str:
-    """What a host must do, as JSON; kernels that copy are written beside it.
+) -> None:
+    """Write what a host must do, as JSON, and the kernels that copy; those of tasks are in their folders already.
 
     Args:
         payload: The payload.
@@ -128,8 +128,9 @@ def program_text(
     kernels, file = {}, PTX if device.chip else BINARY
     for name, written in (assembled.kernels or {}).items():
         place = folder / folders.get(name, name)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / file).write_bytes(written.ptx.encode() if device.chip else written.binary)
+        if name not in folders:
+            place.mkdir(parents=True, exist_ok=True)
+            (place / file).write_bytes(written.ptx.encode() if device.chip else written.binary)
         kernel = written.kernel
         kernels[name] = {
             "file": str((place / file).relative_to(folder)),
@@ -140,7 +141,7 @@ def program_text(
     names = [*(argument.name for argument in payload.arguments), "intermediates"]
     (folder / PAYLOAD).write_text(payload.text)
     told = {"payload": record_of(payload), "target": device.name, "buffers": names, "kernels": kernels}
-    return json.dumps(told | assembled.to_json(), indent=1) + "\n"
+    (folder / PROGRAM).write_text(json.dumps(told | assembled.to_json(), indent=1) + "\n")
 
 
 def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:

@@ -1,6 +1,6 @@
 """The machine's roofs, measured with compiled MLIR: peak FMA rate, and read bandwidth by working set."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +16,7 @@ from autotune.core.host.matrix_unit import ROWS
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Payload
 from autotune.core.precision import TILES, VECTORS, Precision
+from autotune.core.trial import Samples
 from autotune.worker.bench.kernels import (
     TILES_OF_SUMS,
     dot_payload,
@@ -50,10 +51,15 @@ def units(machine: Machine) -> list[Precision]:
     return [each for each in (*VECTORS, *tiles) if each.parts == 1 and not each.lacking]
 
 
+def timed(runs: Sequence[Callable[[int], None]], effort: Effort) -> list[Samples]:
+    """Times of programs in turns, with no more effort than the care allows."""
+    return measure_interleaved(runs, chosen_care().limit(effort))
+
+
 def fma_rate(machine: Machine, chains: int) -> float:
     """Best rate of a loop of independent FMAs, in operations a second."""
     kernel = on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads)
-    (samples,) = measure_interleaved([bind(kernel, machine).run], chosen_care().limit(EFFORT))
+    (samples,) = timed([bind(kernel, machine).run], EFFORT)
     return 2 * machine.threads * machine.lanes * chains * STEPS / min(samples.seconds)
 
 
@@ -66,9 +72,7 @@ def dot_rate(machine: Machine, precision: Precision) -> float:
         kernels = {chains: dot_payload(name, precision.element, chains, STEPS) for chains in CHAINS[-2:]}
     rates = []
     for dots, kernel in kernels.items():  # vectors of 16 words that are multiplied in a step
-        (samples,) = measure_interleaved(
-            [bind(on_threads(kernel, machine.threads), machine).run], chosen_care().limit(SHORT)
-        )
+        (samples,) = timed([bind(on_threads(kernel, machine.threads), machine).run], SHORT)
         rates.append(2 * machine.threads * dots * ROWS * precision.values * STEPS / min(samples.seconds))
     return max(rates)
 
@@ -76,7 +80,7 @@ def dot_rate(machine: Machine, precision: Precision) -> float:
 def read_rate(machine: Machine, size: int) -> float:
     """Best rate of summing an array of `size` bytes on each thread, in bytes a second."""
     kernel = on_threads(read_payload(machine.lanes, size), machine.threads)
-    (samples,) = measure_interleaved([bind(kernel, machine).run], chosen_care().limit(EFFORT))
+    (samples,) = timed([bind(kernel, machine).run], EFFORT)
     return machine.threads * size / min(samples.seconds)
 
 
@@ -84,7 +88,7 @@ def fork_seconds(machine: Machine) -> float:
     """Seconds that a parallel loop takes in which there is nothing to do, to wake threads and to wait for the last."""
     nothing = fma_payload(machine.lanes, 1, 1)
     runs = [bind(on_threads(nothing, threads), machine).run for threads in (machine.threads, 1)]
-    together, alone = measure_interleaved(runs, chosen_care().limit(EFFORT))
+    together, alone = timed(runs, EFFORT)
     return max(0.0, min(together.seconds) - min(alone.seconds))
 
 

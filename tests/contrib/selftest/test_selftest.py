@@ -28,14 +28,9 @@ def worker():
 
 
 @pytest.fixture
-def short_lives(monkeypatch):
-    """Tuners are killed in the midst of their first trials."""
+def quickly(monkeypatch):
+    """What is found is not looked at; tuners are killed in the midst of their first trials."""
     monkeypatch.setattr(selftest, "LONGEST_LIVES", ((Direct, 1.0), (Instant, 0.5)))
-
-
-@pytest.fixture
-def quickly(short_lives, monkeypatch):
-    """What is found is not looked at."""
     monkeypatch.setattr(selftest_sandbox, "BLOCK", 1)
     with no_care():
         yield

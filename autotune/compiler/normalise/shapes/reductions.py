@@ -14,11 +14,12 @@ from itertools import groupby
 from mlir import ir
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.convolution.channels_last import Body
 from autotune.compiler.normalise.emit import dims, flat, generic, unflat
 from autotune.compiler.normalise.starts import reduced_by
+from autotune.core.ops.loop_nest import LoopNest
 
 
 def join_reductions(module: ir.Module) -> None:
@@ -46,26 +47,29 @@ def write_without_kept(module: ir.Module) -> None:
 
     Upstream's `tile_reduction_using_for` aborts the process over any other.
     """
-    ops = [op for op in every_op(module) if op.name == "linalg.generic" and keeps_reduced(op)]
-    for op in ops:
+    changed = False
+    for op in every_op(module):
+        nest = loop_nest(op) if op.name == "linalg.generic" else None
+        if nest is None or not keeps_reduced(op, nest):
+            continue
+        changed = True
         *maps, written = indexing_maps(op)
         *inputs, into = op.operands
         kept = [at for at, loop in enumerate(dimensions(written)) if loop is not None]
         begins, ends = [0, *kept[1:]], [*kept[1:], len(written.results)]
         groups = [list(range(*around)) for around in zip(begins, ends, strict=True)]
         narrow = ir.AffineMap.get(written.n_dims, 0, [written.results[at] for at in kept])
-        iterators = [str(kind).removeprefix("#linalg.iterator_type<")[:-1] for kind in op.attributes["iterator_types"]]
         with ir.InsertionPoint(op), op.location:
-            result = generic(inputs, flat(into, groups), [*maps, narrow], iterators, Body(op).copy)
+            result = generic(inputs, flat(into, groups), [*maps, narrow], nest.iterators, Body(op).copy)
             op.results[0].replace_all_uses_with(unflat(result, groups, into.type.shape))
         op.erase()
-    if ops:
+    if changed:
         run_passes(module, "builtin.module(canonicalize,cse)")
 
 
-def keeps_reduced(op: ir.Operation) -> bool:
+def keeps_reduced(op: ir.Operation, nest: LoopNest) -> bool:
     """Tell whether an op reduces, and writes one tensor, some dimensions of which are of size 1 and no loop's."""
-    if len(op.results) != 1 or "reduction" not in str(op.attributes["iterator_types"]):
+    if len(op.results) != 1 or "reduction" not in nest.iterators or not op.results[0].type.has_static_shape:
         return False
     written, shape = indexing_maps(op)[-1].results, op.results[0].type.shape
     loops = [isinstance(e, ir.AffineDimExpr) for e in written]
