@@ -1,5 +1,7 @@
 """Parallel loops: threads share them out, each has memory of its own, and one thread or no runtime is still right."""
 
+import re
+
 import numpy as np
 import pytest
 from arena_support import KIND, alloc, copy, function, lines
@@ -146,6 +148,15 @@ def test_without_a_runtime_parallel_loops_are_refused_and_one_thread_is_said_to_
     with pytest.raises(CompileError, match=r"need an OpenMP runtime, .* pip install"):
         compile_program(summed(), None, tail(2))
     assert openmp.usable_threads(2) == 1
+
+
+@needs_runtime
+def test_parallel_code_calls_its_runtime_by_names_that_no_other_runtime_has():
+    # GCC's runtime, which PyTorch loads, exports `omp_get_thread_num` too: threads of another are all number 0 there.
+    code = compile_to("code", summed(), Candidate(None, tail(2))).code
+    called = set(re.findall(rb"\0(\w*(?:omp|kmp)_?[a-z]\w*)", code)) - {b"f..omp_par"}
+    assert b"__kmpc_bound_thread_num" in called
+    assert {name for name in called if not name.startswith(b"__kmpc_")} == set()
 
 
 @needs_runtime

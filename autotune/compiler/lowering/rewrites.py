@@ -209,7 +209,7 @@ AFTER_SCRIPT = (
 )
 ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
 REGIONS = Rewrite("regions", 1, lambda unit: share_regions(unit.module))  # within a pass pipeline
-FORALLS = Rewrite("foralls", 1, arena)  # what the arena does besides where there are several threads
+FORALLS = Rewrite("foralls", 2, arena)  # what the arena does besides where there are several threads
 THREADS = (FORALLS, REGIONS)
 # Products of rounded operands.
 DOTS = Rewrite(

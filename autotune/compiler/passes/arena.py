@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mlir import ir
-from mlir.dialects import arith, func, memref
+from mlir.dialects import arith, func, llvm, memref
 
 from autotune.compiler.ir.module import symbol
 from autotune.compiler.ir.values import index
@@ -17,7 +17,9 @@ from autotune.compiler.passes.lifetimes import Buffer, Steps, find_buffers
 from autotune.core.arena_plan import ALIGNMENT, BufferPlan, Lifetime, place
 
 NAME = "__autotune_arena"
-THREAD_NUMBER = "omp_get_thread_num"  # of the OpenMP runtime: 0 to one less than the threads of a parallel loop
+# A thread's number in its parallel loop, from 0 on, by the runtime that runs the loop. Every OpenMP runtime exports
+# `omp_get_thread_num`, GCC's too, which PyTorch loads for the whole process, and which says 0 on threads not its own.
+THREAD_NUMBER = "__kmpc_bound_thread_num"
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], places: Sequen
             uninitialised = ir.UnitAttr.get()
             memref.global_(name, kind, sym_visibility="private", initial_value=uninitialised, alignment=ALIGNMENT)
             if any(place.stride for place in places):
-                number = ir.FunctionType.get([], [ir.IntegerType.get_signless(32)])
+                number = ir.FunctionType.get([llvm.PointerType.get()], [ir.IntegerType.get_signless(32)])
                 func.FuncOp(THREAD_NUMBER, number, visibility="private")
         for buffer, spot in zip(buffers, places, strict=True):
             with ir.InsertionPoint(buffer.alloc):
@@ -125,7 +127,8 @@ def start_of(spot: Place) -> ir.Value:
     """The byte at which a buffer of this thread begins, at the insertion point."""
     if not spot.stride:
         return index(spot.offset)
-    number = func.CallOp([ir.IntegerType.get_signless(32)], THREAD_NUMBER, []).results[0]
+    nowhere = llvm.mlir_zero(llvm.PointerType.get())  # of the source
+    number = func.CallOp([ir.IntegerType.get_signless(32)], THREAD_NUMBER, [nowhere]).results[0]
     thread = arith.index_cast(ir.IndexType.get(), number)
     return arith.addi(index(spot.offset), arith.muli(thread, index(spot.stride)))
 

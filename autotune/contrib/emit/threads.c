@@ -108,7 +108,10 @@ static void enter_team(struct team *team) {
   me.number = 0;
 }
 
-int32_t omp_get_thread_num(void) { return me.number; }
+int32_t __kmpc_bound_thread_num(void *where) {
+  (void)where;
+  return me.number;
+}
 
 int32_t __kmpc_global_thread_num(void *where) {
   (void)where;
