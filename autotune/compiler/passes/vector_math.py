@@ -1,4 +1,4 @@
-"""Functions of f32 vectors as polynomials, in place of one libm call per lane.
+"""Functions of f32 vectors as polynomials, in place of one libm call per lane; the same expansions serve scalars.
 
 A schedule may mark the ops that shall call libm. Beside them, a row divided by one value is multiplied by its
 reciprocal: at most 1.5 ulp, as long as the reciprocal is a normal number (a divisor below 8.5e37). And bf16
@@ -61,7 +61,7 @@ def expand_exp(x: ir.Value) -> ir.Value:
     n = arith.subf(rounded, splat(x, ROUNDER))
     r = math.fma(n, splat(x, -LN2_HIGH), inside)
     r = math.fma(n, splat(x, -LN2_LOW), r)
-    return arith.mulf(_horner(r, [2 * c for c in (*EXP_COEFFICIENTS, 1.0, 1.0)]), _low_bits_as_exponent(rounded))
+    return arith.mulf(horner(r, [2 * c for c in (*EXP_COEFFICIENTS, 1.0, 1.0)]), _low_bits_as_exponent(rounded))
 
 
 def expand_tanh(x: ir.Value) -> ir.Value:
@@ -85,7 +85,7 @@ def expand_erf(x: ir.Value) -> ir.Value:
 
 def _odd_over_even(x: ir.Value, numerator: Sequence[float], denominator: Sequence[float]) -> ir.Value:
     square = arith.mulf(x, x)
-    return arith.divf(arith.mulf(x, _horner(square, numerator)), _horner(square, denominator))
+    return arith.divf(arith.mulf(x, horner(square, numerator)), horner(square, denominator))
 
 
 def expand_log(x: ir.Value) -> ir.Value:
@@ -93,7 +93,7 @@ def expand_log(x: ir.Value) -> ir.Value:
     is_tiny = arith.cmpf(arith.CmpFPredicate.OLT, x, splat(x, SMALLEST_NORMAL))
     normal = arith.select(is_tiny, arith.mulf(x, splat(x, TWO_TO_23)), x)
     exponent, f = _split(normal)
-    n = arith.sitofp(ir.VectorType(x.type), exponent)
+    n = arith.sitofp(x.type, exponent)
     n = arith.addf(n, arith.select(is_tiny, splat(x, -EXPONENT_BITS), splat(x, 0.0)))
     return _log_at_its_edges(x, _log_of_parts(n, f), 0.0)
 
@@ -105,26 +105,26 @@ def expand_log1p(x: ir.Value) -> ir.Value:
     """
     above = arith.addf(x, splat(x, 1.0))
     exponent, f = _split(above)
-    part = arith.shli(arith.subi(_whole(x, ONE >> EXPONENT_BITS), exponent), _whole(x, EXPONENT_BITS))
+    part = arith.shli(arith.subi(splat_whole(x, ONE >> EXPONENT_BITS), exponent), splat_whole(x, EXPONENT_BITS))
     scale = arith.bitcast(x.type, part)  # 2**-n
     whole = math.fma(x, scale, arith.subf(scale, splat(x, 1.0)))
-    is_large = arith.cmpi(arith.CmpIPredicate.sgt, exponent, _whole(x, EXPONENT_BITS + 1))
+    is_large = arith.cmpi(arith.CmpIPredicate.sgt, exponent, splat_whole(x, EXPONENT_BITS + 1))
     f = arith.select(is_large, f, whole)
-    return _log_at_its_edges(x, _log_of_parts(arith.sitofp(ir.VectorType(x.type), exponent), f), -1.0)
+    return _log_at_its_edges(x, _log_of_parts(arith.sitofp(x.type, exponent), f), -1.0)
 
 
 def _split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Whole n and f, so that x is 2**n (1 + f), and 1 + f from the root of a half to the root of 2."""
     bits = arith.bitcast(_integers(x), x)
-    exponent = arith.shrsi(arith.subi(bits, _whole(x, BITS_OF_ROOT_OF_HALF)), _whole(x, EXPONENT_BITS))
-    part = arith.bitcast(x.type, arith.subi(bits, arith.shli(exponent, _whole(x, EXPONENT_BITS))))
+    exponent = arith.shrsi(arith.subi(bits, splat_whole(x, BITS_OF_ROOT_OF_HALF)), splat_whole(x, EXPONENT_BITS))
+    part = arith.bitcast(x.type, arith.subi(bits, arith.shli(exponent, splat_whole(x, EXPONENT_BITS))))
     return exponent, arith.subf(part, splat(x, 1.0))
 
 
 def _log_of_parts(n: ir.Value, f: ir.Value) -> ir.Value:
     """log(2**n (1 + f))."""
     square = arith.mulf(f, f)
-    y = math.fma(n, splat(f, LN2_LOW), arith.mulf(arith.mulf(square, f), _horner(f, LOG_COEFFICIENTS)))
+    y = math.fma(n, splat(f, LN2_LOW), arith.mulf(arith.mulf(square, f), horner(f, LOG_COEFFICIENTS)))
     y = math.fma(square, splat(f, -0.5), y)
     return math.fma(n, splat(f, LN2_HIGH), arith.addf(f, y))
 
@@ -137,12 +137,11 @@ def _log_at_its_edges(x: ir.Value, result: ir.Value, lowest: float) -> ir.Value:
 
 
 def splat(like: ir.Value, value: float) -> ir.Value:
-    """A constant of a value's type."""
-    kind = ir.VectorType(like.type)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, value)))
+    """A constant of a value's type, a vector or a scalar."""
+    return _constant(like.type, ir.FloatAttr.get(_element(like.type), value))
 
 
-def _horner(x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+def horner(x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
     """Polynomial in x, highest power's coefficient first."""
     result = splat(x, coefficients[0])
     for coefficient in coefficients[1:]:
@@ -168,16 +167,30 @@ def _at_most(x: ir.Value, bound: float) -> ir.Value:
 def _low_bits_as_exponent(x: ir.Value) -> ir.Value:
     """Shift what the lowest bits of x hold to where the exponent is."""
     bits = arith.bitcast(_integers(x), x)
-    return arith.bitcast(x.type, arith.shli(bits, _whole(x, EXPONENT_BITS)))
+    return arith.bitcast(x.type, arith.shli(bits, splat_whole(x, EXPONENT_BITS)))
 
 
-def _integers(like: ir.Value) -> ir.VectorType:
-    return ir.VectorType.get(ir.VectorType(like.type).shape, ir.IntegerType.get_signless(32))
+def _integers(like: ir.Value) -> ir.Type:
+    kind, i32 = like.type, ir.IntegerType.get_signless(32)
+    return ir.VectorType.get(kind.shape, i32) if isinstance(kind, ir.VectorType) else i32
 
 
-def _whole(like: ir.Value, value: int) -> ir.Value:
+def splat_whole(like: ir.Value, value: int) -> ir.Value:
+    """A constant of whole numbers, as many as a value has."""
     kind = _integers(like)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, value)))
+    return _constant(kind, ir.IntegerAttr.get(_element(kind), value))
+
+
+def _constant(kind: ir.Type, number: ir.Attribute) -> ir.Value:
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number) if _is_vector(kind) else number)
+
+
+def _element(kind: ir.Type) -> ir.Type:
+    return ir.VectorType(kind).element_type if _is_vector(kind) else kind
+
+
+def _is_vector(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.VectorType)
 
 
 POLYNOMIALS = {

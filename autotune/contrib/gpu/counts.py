@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-WARP, BANKS, SECTOR_BYTES, F32_BYTES = 32, 32, 32, 4
+WARP, BANKS, SECTOR_BYTES, WORD_BYTES = 32, 32, 32, 4
 
 Numbers = npt.NDArray[np.int64]
 
@@ -65,4 +65,4 @@ def sectors_touched(warps: Numbers, words: Numbers) -> int:
         warps: Warp of each access.
         words: Number of the word.
     """
-    return int(np.unique(np.stack([warps, words * F32_BYTES // SECTOR_BYTES]), axis=1).shape[1])
+    return int(np.unique(np.stack([warps, words * WORD_BYTES // SECTOR_BYTES]), axis=1).shape[1])

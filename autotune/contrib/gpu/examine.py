@@ -18,14 +18,14 @@ from autotune.contrib.gpu.model import Estimate, estimate
 from autotune.contrib.gpu.vulkan import Lavapipe, run_on
 from autotune.core.errors import CompileError, KernelError, PayloadError
 from autotune.core.evaluator import Evaluation
-from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
+from autotune.core.payload import DTYPES, WRITTEN, Array, Payload
 from autotune.core.trial import Outcome
 from autotune.worker.bench.evaluate import FAILED_AT
 from autotune.worker.bench.testbench import open_testbench
 from autotune.worker.bench.verify import Verdict, verify
 from autotune.worker.worker import Worker
 
-FLOAT, NUMBERS = "f32", "i32"  # what kernels compute in, and rows that they gather are numbered in
+TYPES = ("f32", "i32", "i64")  # of arguments
 MOST_OPERATIONS = 1 << 32  # of a payload: lavapipe does 10^8 a second
 WRONG: Final = "wrong-result"
 
@@ -118,10 +118,10 @@ def check_payload(payload: Payload) -> None:
     Raises:
         PayloadError: A constraint is broken.
     """
-    if wrong := next((a for a in payload.arguments if a.dtype != FLOAT and not is_number(a)), None):
+    if wrong := next((a for a in payload.arguments if a.dtype not in TYPES), None):
         raise PayloadError(
-            f"arguments must be of {FLOAT} for --target, {wrong.name} of {payload.name} is of {wrong.dtype}; "
-            "leave --target out"
+            f"arguments must be of {', '.join(TYPES)} for --target, {wrong.name} of {payload.name} is of "
+            f"{wrong.dtype}; leave --target out"
         )
     if payload.cases:
         raise PayloadError(
@@ -132,11 +132,6 @@ def check_payload(payload: Payload) -> None:
             f"a payload must take at most {MOST_OPERATIONS:.2g} operations to be verified without a GPU, "
             f"{payload.name} takes {payload.flops:.2g}; choose smaller sizes"
         )
-
-
-def is_number(argument: Argument) -> bool:
-    """Whether an argument numbers rows of another one."""
-    return argument.dtype == NUMBERS and argument.role not in WRITTEN
 
 
 def draw(call: KernelCall) -> Drawn:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mlir import ir
 
 from autotune.compiler.ir.module import context, every_op, parse
-from autotune.contrib.gpu.counts import WARP, BlockCounts, bank_cycles, sectors_touched
+from autotune.contrib.gpu.counts import WARP, WORD_BYTES, BlockCounts, bank_cycles, sectors_touched
 from autotune.contrib.gpu.kernel import Kernel
 from autotune.contrib.gpu.shadow import Race, Shadow, ThreadAccess
 from autotune.core.errors import CompileError
@@ -39,8 +39,9 @@ WHOLE: dict[str, Callable[..., Value]] = {
     "arith.andi": operator.and_,
     "arith.ori": operator.or_,
     "arith.xori": operator.xor,
+    "arith.shli": np.left_shift,
+    "arith.shrsi": np.right_shift,
     "arith.index_cast": lambda a: a,
-    "arith.select": np.where,
 }
 REAL: dict[str, Callable[..., Value]] = {
     "arith.addf": operator.add,
@@ -52,21 +53,43 @@ REAL: dict[str, Callable[..., Value]] = {
     "arith.maxnumf": np.fmax,
     "arith.minnumf": np.fmin,
     "math.absf": np.abs,
+    "math.copysign": np.copysign,
+    "math.ceil": np.ceil,
+    "math.floor": np.floor,
+    "math.roundeven": np.rint,
+    "math.isfinite": np.isfinite,
+    "math.isinf": np.isinf,
+    "math.isnan": np.isnan,
 }
 SPECIAL: dict[str, Callable[..., Value]] = {
     "arith.divf": np.true_divide,
+    "math.cos": np.cos,
+    "math.cosh": np.cosh,
     "math.exp": np.exp,
-    "math.exp2": np.exp2,
     "math.log": np.log,
-    "math.tanh": np.tanh,
-    "math.sqrt": np.sqrt,
+    "math.log10": np.log10,
+    "math.log2": np.log2,
+    "math.powf": np.power,
     "math.rsqrt": lambda a: 1 / np.sqrt(a),
+    "math.sin": np.sin,
+    "math.sqrt": np.sqrt,
+    "math.tan": np.tan,
+    "math.tanh": np.tanh,
 }
+CONVERTED = tuple(f"arith.{name}" for name in ("bitcast", "extui", "fptosi", "fptoui", "sitofp", "trunci", "uitofp"))
 SIGNED = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
 COMPARED: dict[int, Callable[..., Value]] = dict(enumerate((*SIGNED, *SIGNED[2:])))  # of arith.cmpi
-ORDERED: dict[int, Callable[..., Value]] = {  # of arith.cmpf, values that are numbers
-    **dict(enumerate((operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne), 1)),
-    **dict(enumerate((operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne), 8)),
+ORDERED: dict[int, Callable[..., Value]] = {  # of arith.cmpf; those from 8 on hold where one is no number, too
+    **dict(enumerate((operator.eq, operator.gt, operator.ge, operator.lt, operator.le), 1)),
+    6: lambda a, b: (a < b) | (a > b),
+    7: lambda a, b: (a == a) & (b == b),  # noqa: PLR0124 - what is no number differs from itself
+    8: lambda a, b: np.logical_not((a < b) | (a > b)),
+    9: lambda a, b: np.logical_not(a <= b),
+    10: lambda a, b: np.logical_not(a < b),
+    11: lambda a, b: np.logical_not(a >= b),
+    12: lambda a, b: np.logical_not(a > b),
+    13: operator.ne,
+    14: lambda a, b: (a != a) | (b != b),  # noqa: PLR0124
 }
 
 
@@ -115,6 +138,15 @@ def interpret(kernel: Kernel, arrays: Sequence[Array], most_blocks: int = MOST_B
         memories = [threads.values[argument] for argument in entry.arguments]
     written = tuple((memory.shadow.writer >= 0).reshape(memory.data.shape) for memory in memories)
     return ThreadRun("", tuple(memory.data for memory in memories), written, len(blocks), threads.counts)
+
+
+def blank_arrays(kernel: Kernel) -> list[Array]:
+    """Zeros for a kernel's arguments, in its order."""
+    with context():
+        module = parse(kernel.text, "kernel")
+        function = next(op for op in every_op(module) if op.name == "gpu.func")
+        kinds = [ir.MemRefType(argument.type) for argument in function.regions[0].blocks[0].arguments]
+        return [np.zeros(kind.shape, DTYPES[str(kind.element_type)]) for kind in kinds]
 
 
 def chosen_blocks(count: int, most: int) -> list[int]:
@@ -190,6 +222,8 @@ class Threads:
         if name in WHOLE or name == "arith.cmpi":
             function = WHOLE.get(name) or COMPARED[ir.IntegerAttr(op.attributes["predicate"]).value]
             self.give(op, function(*operands), mask, "other")
+        elif name in CONVERTED:
+            self.give(op, converted(name, operands[0], op.results[0].type), mask, "other")
         elif name in REAL or name in SPECIAL or name == "arith.cmpf":
             function = REAL.get(name) or SPECIAL.get(name) or ORDERED[ir.IntegerAttr(op.attributes["predicate"]).value]
             self.give(op, function(*operands), mask, "special" if name in SPECIAL else "arithmetic")
@@ -264,7 +298,7 @@ class Threads:
     def count_access(self, memory: ThreadMemory, access: ThreadAccess, mask: Mask | None) -> None:
         """Count what the first block's threads moved."""
         mine = access.threads < self.first
-        warps, words = access.threads[mine] // WARP, access.elements[mine]
+        warps, words = access.threads[mine] // WARP, access.elements[mine] * memory.data.itemsize // WORD_BYTES
         self.counts.moved += self.warps(mask)
         self.counts.steps += self.warps(mask)
         if memory.shared:
@@ -313,9 +347,9 @@ def constant(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | No
     """`arith.constant`, of a number or a vector."""
     attribute, kind = op.attributes["value"], op.results[0].type
     if isinstance(kind, ir.VectorType):
-        width, dtype = ir.VectorType(kind).shape[0], DTYPES[str(ir.VectorType(kind).element_type)]
-        splat = attribute.is_splat
-        numbers = [attribute.get_splat_value().value] * width if splat else list(ir.DenseFPElementsAttr(attribute))
+        width, dtype = ir.VectorType(kind).shape[0], DTYPES.get(str(ir.VectorType(kind).element_type), np.dtype(bool))
+        splat, dense = attribute.is_splat, ir.DenseFPElementsAttr if dtype.kind == "f" else ir.DenseIntElementsAttr
+        numbers = [attribute.get_splat_value().value] * width if splat else list(dense(attribute))
         threads.give(op, np.broadcast_to(np.array(numbers, dtype), (len(threads.lanes), width)), mask)
         return
     number = attribute.value
@@ -428,12 +462,27 @@ def gather(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask
     threads.give(op, np.stack([threads.spread(value) for value in operands], axis=1), mask)
 
 
+def pick(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`arith.select`, of vectors by an element's or by a thread's condition."""
+    condition, then, otherwise = operands
+    wide = max(np.ndim(then), np.ndim(otherwise)) > 1 and np.ndim(condition) == 1
+    threads.give(op, np.where(condition[:, None] if wide else condition, then, otherwise), mask, "other")
+
+
+def converted(name: str, value: Value, kind: ir.Type) -> Value:
+    """A value as another type: the same bits, or the same number."""
+    element = str(ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind)
+    given, dtype = np.asarray(value), DTYPES.get(element, np.dtype(bool))
+    return given.view(dtype) if name == "arith.bitcast" else given.astype(dtype)
+
+
 Handler = Callable[[Threads, ir.Operation, list[Value], Mask | None], None]
 HANDLERS: dict[str, Handler] = {
     "gpu.thread_id": thread_id,
     "gpu.block_id": block_id,
     "gpu.barrier": barrier,
     "arith.constant": constant,
+    "arith.select": pick,
     "memref.alloc": alloc,
     "memref.load": load,
     "vector.load": load,

@@ -11,6 +11,7 @@ from mlir import ir
 from autotune.compiler.ir.module import check_module, context, every_op, parse, run_passes
 from autotune.compiler.script.apply import run_script
 from autotune.contrib.gpu.device import Device
+from autotune.contrib.gpu.functions import write_functions
 from autotune.contrib.gpu.script import WORKGROUP
 from autotune.core.errors import CompileError
 
@@ -83,6 +84,8 @@ def make_kernel(source: KernelSource) -> Kernel:
         run_script(module, script, source.script)
         check_module(module)
         run_passes(module, OUTLINE)
+        write_functions(module)
+        run_passes(module, "builtin.module(canonicalize,cse)")
         drop_barriers(module, source.dropped)
         return read_kernel(module, source.device)
 

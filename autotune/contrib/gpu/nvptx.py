@@ -15,8 +15,7 @@ from mlir.dialects.gpu import ObjectAttr
 
 from autotune.compiler.codegen.llvm_library import find_file
 from autotune.compiler.ir.module import context, every_op, parse, run_passes
-from autotune.contrib.gpu.kernel import Kernel
-from autotune.contrib.gpu.tiles import F32_BYTES
+from autotune.contrib.gpu.kernel import Kernel, width_of
 from autotune.core.errors import CompileError
 from autotune.core.printable import first_lines
 
@@ -85,9 +84,10 @@ def state_alignment(module: ir.Module) -> None:
             stored = op.name == "vector.store"
             operands = list(op.operands)
             memory, at = operands[1 if stored else 0], operands[2 if stored else 1 :]
-            width = ir.VectorType((operands[0] if stored else op.results[0]).type).shape[0]
+            kind = ir.VectorType((operands[0] if stored else op.results[0]).type)
+            width = kind.shape[0]
             if width in VECTORS and multiple_of(at, list(ir.MemRefType(memory.type).shape)) % width == 0:
-                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width * F32_BYTES)
+                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width * width_of(kind.element_type) // 8)
                 op.attributes["alignment"] = number
 
 

@@ -16,7 +16,7 @@ from autotune.core.printable import first_lines
 
 ENVIRONMENT = "vulkan1.2"
 VERSION = "v1.5"  # storage buffers in an entry point's interface are of 1.4 and later
-CAPABILITIES = "Shader,VulkanMemoryModel"
+CAPABILITIES = "Shader,VulkanMemoryModel,Int64"
 EXTENSIONS = "SPV_KHR_storage_buffer_storage_class,SPV_KHR_vulkan_memory_model"
 TO_SPIRV = (
     f"builtin.module(spirv-attach-target{{ver={VERSION} caps={CAPABILITIES} exts={EXTENSIONS} client_api=Vulkan}},"

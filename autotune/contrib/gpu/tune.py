@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.contrib.gpu.device import Device
-from autotune.contrib.gpu.examine import FLOAT, Examined, KernelCall, KernelJob, check_payload, draw, examine
+from autotune.contrib.gpu.examine import TYPES, Examined, KernelCall, KernelJob, check_payload, draw, examine
 from autotune.contrib.gpu.families import GpuFamily, covering, names
 from autotune.contrib.gpu.host import HostSource
 from autotune.contrib.gpu.kernel import KernelSource
@@ -192,8 +192,8 @@ def units_of(payload: Payload) -> Units:
     rest = [readable_name(task.tag, task.payload.text) for task in parts.tasks if task not in covered]
     if not covered:
         raise PayloadError(
-            f"kernels for --target are written for {', '.join(names())} in {FLOAT}; no task of {payload.name} is one; "
-            "leave --target out"
+            f"kernels for --target are written for {', '.join(names())} in {', '.join(TYPES)}; no task of "
+            f"{payload.name} is one; leave --target out"
         )
     without, tags = (*rest, *(each.name for each in parts.uncovered)), tuple(task.tag for task in covered)
     return Units(tuple(task.payload for task in covered), without, parts.payload, tags)

@@ -71,7 +71,8 @@ class VulkanRun:
         self.family = next(number for number, each in families if each.queueFlags & vk.VK_QUEUE_COMPUTE_BIT)
         features = vk.VkPhysicalDeviceVulkan12Features(vulkanMemoryModel=1)
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self.family, pQueuePriorities=[1.0])
-        wanted = vk.VkDeviceCreateInfo(pNext=features, pQueueCreateInfos=[queue])
+        wide = vk.VkPhysicalDeviceFeatures(shaderInt64=vk.vkGetPhysicalDeviceFeatures(self.physical).shaderInt64)
+        wanted = vk.VkDeviceCreateInfo(pNext=features, pQueueCreateInfos=[queue], pEnabledFeatures=wide)
         self.device = vk.vkCreateDevice(self.physical, wanted, None)
         self.queue = vk.vkGetDeviceQueue(self.device, self.family, 0)
 

@@ -9,9 +9,8 @@ import numpy as np
 from autotune.contrib.gpu import nvptx, spirv
 from autotune.contrib.gpu.examine import KernelCall, arrays_of, compare, draw
 from autotune.contrib.gpu.host import HostPlan, HostSource, plan_host
-from autotune.contrib.gpu.interpret import interpret
+from autotune.contrib.gpu.interpret import blank_arrays, interpret
 from autotune.contrib.gpu.kernel import Kernel
-from autotune.contrib.gpu.tiles import F32_BYTES
 from autotune.contrib.gpu.vulkan import Lavapipe, VulkanModule, VulkanProgram, run_program
 from autotune.core.errors import CompileError, KernelError, MachineError
 from autotune.core.evaluator import Evaluation
@@ -90,21 +89,13 @@ def make_host(source: HostSource) -> MadeHost:
     try:
         plan, chip = plan_host(source), source.device.chip
         for copy in plan.copies:
-            run = interpret(
-                copy.kernel, [np.zeros(size // F32_BYTES, np.float32) for size in sizes_of(plan, copy.name)]
-            )
+            run = interpret(copy.kernel, blank_arrays(copy.kernel))
             if run.race:
                 return MadeHost(diagnostic=f"{copy.name}: {run.race}")
         codes = tuple(spirv.spirv_text(copy.kernel) for copy in plan.copies)
         return MadeHost(plan, codes, tuple(nvptx.ptx_text(copy.kernel, chip) if chip else "" for copy in plan.copies))
     except CompileError as error:
         return MadeHost(diagnostic=str(error))
-
-
-def sizes_of(plan: HostPlan, name: str) -> list[int]:
-    """Bytes of what a kernel is given, in its order."""
-    launch = next(launch for launch in plan.launches if launch.kernel == name)
-    return [binding.size for binding in launch.bindings]
 
 
 def assemble(source: HostSource, kernels: Mapping[str, WrittenKernel], worker: Worker, driver: Lavapipe) -> Whole:

@@ -70,6 +70,44 @@ def test_kernels_of_any_size_are_right_thread_by_thread(spec, config):
     assert run.blocks == kernel.blocks
 
 
+MIXED = """
+func.func @mixed(%ids: tensor<6xi64>, %x: tensor<6x8xf32>) -> (tensor<6xi64>, tensor<6x8xf32>) {
+  %five = arith.constant 5 : i64
+  %a = tensor.empty() : tensor<6xi64>
+  %b = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%ids : tensor<6xi64>) outs(%a : tensor<6xi64>) {
+  ^bb0(%id: i64, %out: i64):
+    %sum = arith.addi %id, %five : i64
+    linalg.yield %sum : i64
+  } -> tensor<6xi64>
+  %c = tensor.empty() : tensor<6x8xf32>
+  %d = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+      affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %ids : tensor<6x8xf32>, tensor<6xi64>) outs(%c : tensor<6x8xf32>) {
+  ^bb0(%v: f32, %id: i64, %out: f32):
+    %e = math.erf %v : f32
+    %n = arith.sitofp %id : i64 to f32
+    %m = arith.mulf %e, %n : f32
+    linalg.yield %m : f32
+  } -> tensor<6x8xf32>
+  return %b, %d : tensor<6xi64>, tensor<6x8xf32>
+}
+"""
+
+
+def test_whole_numbers_of_64_bits_and_functions_of_no_form_in_spirv_are_in_both_endings(tmp_path):
+    (tmp_path / "mixed.mlir").write_text(MIXED)
+    for unit in units_of(open_payload(tmp_path / "mixed.mlir")).payloads:
+        text, task, family = only_task(unit)
+        kernel = make_kernel(KernelSource(text, family.build(task, family.default(task, VULKAN), VULKAN), VULKAN))
+        before, expected = arrays_of(unit, draw(KernelCall(unit)))
+        run = interpret(kernel, [before[number] for number in kernel.arguments])
+        assert not run.race
+        assert judge(unit, kernel, run, before, expected).outcome == "ok"
+        assert spirv.serialise(spirv.spirv_text(kernel))
+        assert ".entry" in nvptx.ptx_text(kernel, "sm_80")
+
+
 def test_operations_are_counted():
     kernel, run, _ = run_of("matmul,m=32,n=16,k=24", SQUARE)
     assert run.counts.fused * 32 * kernel.blocks >= load_payload("matmul,m=32,n=16,k=24").flops / 2
