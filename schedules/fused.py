@@ -12,7 +12,7 @@ from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Blocks, Rewrites
 from autotune.core.scripts.marks import HIDDEN, NEXT_ROWS, PIECES_OF_M, ROW_BLOCKS, WRITTEN_ROWS
 from autotune.core.space import Config, Space
-from autotune.core.task import Member, Task
+from autotune.core.task import StructuredOp, Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
 from schedules.features import group_features
@@ -47,12 +47,12 @@ class Fused(Family):
 
     def covers(self, task: Task) -> bool:
         """Every group of rows; none of a batch with a dimension of size 1 besides, which opening the batch drops."""
-        if len(task.members) < 2 or task.grows or any(member.lanes for member in task.members):
+        if not task.is_group or task.grows or any(op.lanes for op in task.ops):
             return False
         lead = shape_of(task).rows - 1
-        if not all(member.contraction or len(member.nest.sizes) <= lead + 2 for member in task.members):
+        if not all(op.contraction or len(op.nest.sizes) <= lead + 2 for op in task.ops):
             return False
-        return lead < 1 or all(1 not in member.nest.sizes[lead:] for member in task.members)
+        return lead < 1 or all(1 not in op.nest.sizes[lead:] for op in task.ops)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Blocks of rows and columns, vectors, and the knobs of each contraction."""
@@ -85,7 +85,7 @@ class Fused(Family):
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Find the members of ``%op``, fuse them into its loops, and schedule each."""
-        if not task.members:
+        if not task.is_group:
             raise ScheduleError(
                 f"schedule 'fused' needs a task of several ops, got {task.tag}; try schedule 'vectorize'"
             )
@@ -93,7 +93,7 @@ class Fused(Family):
         space.check(config)
         kind = OnlineWriter if online_columns(config) else FusedWriter
         shape = piece_of_group(shape_of(task), config)
-        writer = kind(Script(space.knobs, config), task.members, shape, config, machine)
+        writer = kind(Script(space.knobs, config), task.ops, shape, config, machine)
         writer.write()
         return writer.script.text
 
@@ -198,7 +198,7 @@ class FusedWriter(GroupWriter):
         fuse_members(self.script, handles, fills, inside)
         loops[:] = [replace(loop, handle=handle) for loop, handle in zip(loops, inside, strict=True)]
 
-    def sizes_of(self, member: Member) -> tuple[int, ...]:
+    def sizes_of(self, member: StructuredOp) -> tuple[int, ...]:
         """Sizes of an op's loops inside the fused ones, without leading dimensions."""
         steps, sizes = self.steps, member.nest.sizes[self.lead :]
         return (*steps, *sizes[len(steps) :])[: len(sizes)]
@@ -208,7 +208,7 @@ class FusedWriter(GroupWriter):
         """Columns that a causal mask hides are skipped, not computed."""
         return self.config.get("hidden") == "skipped"
 
-    def write_member(self, op: str, member: Member) -> None:
+    def write_member(self, op: str, member: StructuredOp) -> None:
         """Schedule a member that is no contraction; consumes `op`."""
         self.choose_functions(op)
         mark = HIDDEN if self.skips and member.masked_loop is not None else ""

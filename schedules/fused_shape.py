@@ -56,20 +56,20 @@ class Shape:
 
 def shape_of(task: Task) -> Shape:
     """The loops of a group: the root's rows, and its columns if nothing is summed along them but in a contraction."""
-    root = task.members[0]
+    root = task.ops[0]
     parallel = [s for s, i in zip(root.nest.sizes, root.nest.iterators, strict=True) if i == "parallel"]
     elementwise = len(parallel) == len(root.nest.sizes)
     rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
-    cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.members) and rows == 1
+    cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.ops) and rows == 1
     sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
-    found = [m for m in reversed(task.members) if m.contraction]
+    found = [m for m in reversed(task.ops) if m.contraction]
     return Shape(
         sizes,
         rows,
         task.contractions,
         width=root.nest.sizes[-1],
-        causal=any(m.masked_loop is not None for m in task.members),
-        keys=max((m.nest.sizes[m.online_loop] for m in task.members if m.online_loop is not None), default=0),
+        causal=any(m.masked_loop is not None for m in task.ops),
+        keys=max((m.nest.sizes[m.online_loop] for m in task.ops if m.online_loop is not None), default=0),
         along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in found),
     )
 

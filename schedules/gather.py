@@ -19,7 +19,7 @@ class Gather(SingleOp):
 
     def covers(self, task: Task) -> bool:
         """Every gather; where a row's elements do not follow each other, vectors are gathered element by element."""
-        return task.gathers and not task.grows
+        return task.root.gathers and not task.grows
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Vectors read and written at a time."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config
-from autotune.core.task import Member
+from autotune.core.task import StructuredOp
 from schedules import moves
 from schedules.functions import choose_functions
 from schedules.fused_shape import Shape
@@ -13,7 +13,7 @@ from schedules.moves import Script
 from schedules.vectorize import vectorize_rows
 
 
-def find_members(script: Script, members: Sequence[Member], root: str) -> tuple[list[str], list[str]]:
+def find_members(script: Script, members: Sequence[StructuredOp], root: str) -> tuple[list[str], list[str]]:
     """Handles of a group's ops, and of the fills of the destinations of all but the root (empty where there is none).
 
     Args:
@@ -60,7 +60,7 @@ class GroupWriter:
     """
 
     script: Script
-    members: tuple[Member, ...]
+    members: tuple[StructuredOp, ...]
     shape: Shape
     config: Config
     machine: Machine

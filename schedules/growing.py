@@ -33,7 +33,7 @@ class Growing(Family):
 
     def covers(self, task: Task) -> bool:
         """Groups in which a growing loop is the last one, or the last but one around a static sum."""
-        return task.grows and bool(task.members) and all(is_known(member.nest) for member in task.members)
+        return task.grows and task.is_group and all(is_known(op.nest) for op in task.ops)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Vectors along the growing loop and along static sums, and steps of the growing loop taken together."""
@@ -51,16 +51,16 @@ class Growing(Family):
         self.space(task, machine).check(config)
         script = Script()
         handles = ["%op"]
-        for member in task.members[1:]:
+        for member in task.ops[1:]:
             handles.append(moves.producer(script, handles[member.reader], member.operand))
-        for member, handle in zip(task.members, handles, strict=True):
+        for member, handle in zip(task.ops, handles, strict=True):
             write_member(script, handle, member.nest, config, machine)
         return script.text
 
 
 def strands_for(task: Task, machine: Machine) -> tuple[int, ...]:
     """Numbers of vectors along static dimensions, up to all of the longest."""
-    longest = max(static_length(member.nest) for member in task.members)
+    longest = max(static_length(member.nest) for member in task.ops)
     return tuple(s for s in STRANDS if s == 1 or s // 2 * machine.lanes < longest)
 
 

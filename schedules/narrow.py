@@ -26,7 +26,7 @@ from autotune.core.precision import (
     Precision,
 )
 from autotune.core.space import Config, Knob, Space, Value
-from autotune.core.task import Member, Task
+from autotune.core.task import StructuredOp, Task
 from schedules.fused import FUSED
 from schedules.matmul import MATMUL
 
@@ -65,15 +65,12 @@ class Narrow(Family):
 
     def covers(self, task: Task) -> bool:
         """A product of f32 with a weight, alone or the only one of a group that the families for f32 cover."""
-        products = [m for m in task.members if m.contraction] if task.members else []
         whole = task.contractions
         if len(whole) != 1 or not self.takes(whole[0]) or task.grows:
             return False
-        if not task.members:
-            return MATMUL.covers(task)
-        index = task.members.index(products[0])
-        feeds = any(member.reader == index for number, member in enumerate(task.members) if number and number != index)
-        return not feeds and FUSED.covers(task)
+        index = next(number for number, op in enumerate(task.ops) if op.contraction)
+        feeds = any(op.reader == index for number, op in enumerate(task.ops) if number and number != index)
+        return not feeds and (FUSED if task.is_group else MATMUL).covers(task)
 
     def takes(self, c: Contraction) -> bool:
         """Whether a contraction has the operands that can be rounded."""
@@ -115,15 +112,13 @@ class Narrow(Family):
         """
         if not self.covers(task):
             raise ScheduleError(f"schedule '{self.name}' needs one product of f32 with a weight, {task.tag} has none")
-        if not task.members and task.contraction is not None:
-            return MATMUL, replace(task, contraction=self.in_words(task.contraction))
-        return FUSED, replace(task, members=tuple(self.of_words(member) for member in task.members))
+        return FUSED if task.is_group else MATMUL, replace(task, ops=tuple(map(self.of_words, task.ops)))
 
-    def of_words(self, member: Member) -> Member:
-        """A member of a group; the product writes all of C, which nothing fills."""
-        if member.contraction is None:
-            return member
-        return replace(member, contraction=self.in_words(member.contraction), filled=None)
+    def of_words(self, op: StructuredOp) -> StructuredOp:
+        """An op of the task; the product writes all of C, which nothing fills."""
+        if op.contraction is None:
+            return op
+        return replace(op, contraction=self.in_words(op.contraction), filled=None)
 
     def in_words(self, c: Contraction) -> Contraction:
         """A product of words."""

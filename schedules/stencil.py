@@ -32,11 +32,11 @@ class Stencils(SingleOp):
 
     def covers(self, task: Task) -> bool:
         """Every such op that stands alone."""
-        return bool(task.periods) and not task.members and not task.grows and not task.gathers
+        return bool(task.root.periods) and not task.is_group and not task.grows and not task.root.gathers
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Rows and vectors of a tile."""
-        sizes, periods = task.nest.sizes, task.periods
+        sizes, periods = task.nest.sizes, task.root.periods
         rows = (r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0 and (r == 1 or r % periods[-2] == 0))
         return (Knob("rows", tuple(rows) or ROWS[:1]), Knob("vectors", vectors_of(task, machine)))
 
@@ -56,7 +56,7 @@ class Stencils(SingleOp):
     def counts(self, task: Task, machine: Machine) -> tuple[int, ...]:
         """Numbers of equal pieces of the outer loop that begin where a tile may."""
         dim = outer_loop(task.nest, len(task.nest.sizes) - 1)
-        return (1,) if dim is None or task.periods[dim] > 1 else super().counts(task, machine)
+        return (1,) if dim is None or task.root.periods[dim] > 1 else super().counts(task, machine)
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Cut an op into tiles, and mark them."""
@@ -64,7 +64,7 @@ class Stencils(SingleOp):
         step = min(width(task, int(config["vectors"]), lanes), sizes[last])
         whole = sizes[last] // step * step
         pieces = [size for size in (whole, sizes[last] - whole) if size]
-        tile = [*(task.periods[d] if task.periods[d] == task.nest.sizes[d] else 1 for d in range(last)), step]
+        tile = [*(task.root.periods[d] if task.root.periods[d] == task.nest.sizes[d] else 1 for d in range(last)), step]
         if last:
             tile[-2] = max(tile[-2], int(config["rows"]))
         for size, part in zip(pieces, moves.split_into(script, op, last, pieces), strict=True):
@@ -78,7 +78,7 @@ class Stencils(SingleOp):
 
 def width(task: Task, vectors: int, lanes: int) -> int:
     """Elements of a tile along the last loop: whole vectors, and whole periods."""
-    return vectors * lcm(lanes, task.periods[-1])
+    return vectors * lcm(lanes, task.root.periods[-1])
 
 
 def vectors_of(task: Task, machine: Machine) -> tuple[int, ...]:

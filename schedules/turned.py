@@ -26,8 +26,8 @@ class Squares(SingleOp):
 
     def covers(self, task: Task) -> bool:
         """Every such op of known loops that stands alone and becomes vectors as it is."""
-        alone = not task.members and not task.grows and not task.gathers
-        return task.turned is not None and task.vectorizes and alone
+        alone = not task.is_group and not task.grows and not task.root.gathers
+        return task.root.turned is not None and task.root.vectorizes and alone
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Side of a square."""
@@ -39,7 +39,7 @@ class Squares(SingleOp):
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Cut an op into squares, and what they leave over into smaller ones."""
-        turned, last, side = task.turned or 0, len(sizes) - 1, int(config["side"])
+        turned, last, side = task.root.turned or 0, len(sizes) - 1, int(config["side"])
         for dim, size in enumerate(sizes):
             if dim not in (turned, last) and size > 1:
                 op, _ = moves.tile_loop(script, op, len(sizes), dim, 1)

@@ -28,8 +28,8 @@ class Vectorize(SingleOp):
 
     def covers(self, task: Task) -> bool:
         """Every op with known loops of which tiles become vectors."""
-        alone = not task.members and not task.grows and not task.gathers
-        return alone and len(task.nest.sizes) > 0 and task.vectorizes
+        alone = not task.is_group and not task.grows and not task.root.gathers
+        return alone and len(task.nest.sizes) > 0 and task.root.vectorizes
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Rows and vectors of a tile."""
@@ -64,7 +64,7 @@ class Vectorize(SingleOp):
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
         multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
-        partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.counts
+        partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.root.counts
         for piece, part in zip(found, parts, strict=True):
             here, rows = (*sizes[:last], piece.size), int(config["rows"])
             if partial and (piece.register < piece.size or (multiplies and piece.size >= lanes)):

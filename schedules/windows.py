@@ -15,7 +15,7 @@ from autotune.core.ops.loop_nest import Contraction, Lanes, LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
-from autotune.core.task import Member, Task
+from autotune.core.task import StructuredOp, Task
 from schedules.blocking import fitting_vectors
 from schedules.functions import function_defaults, function_knobs
 from schedules.matmul_model import RegisterTile, score
@@ -38,7 +38,7 @@ class Windows(Family):
 
     def covers(self, task: Task) -> bool:
         """Every op with such a loop that does not vectorize as it is, alone or with element-wise ops behind it."""
-        return not task.grows and any(member.lanes is not None for member in members_of(task))
+        return not task.grows and any(op.lanes is not None for op in task.ops)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and vectors of a register tile, what the outer loops go over, and how a kernel is stored."""
@@ -83,10 +83,10 @@ class Windows(Family):
         script = Script(space.knobs, config)
         op, lanes = windows_of(task)
         writer = WindowsWriter(script, op.nest, lanes, config, machine)
-        if task.members:
-            writer.write_group(task.members)
+        if task.is_group:
+            writer.write_group(task.ops)
         else:
-            writer.write_alone(task.filled)
+            writer.write_alone(task.root.filled)
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
@@ -100,18 +100,13 @@ def is_shared_out(nest: LoopNest, lanes: Lanes) -> bool:
     return outer_loop(nest, lanes.lane) != lanes.row
 
 
-def members_of(task: Task) -> tuple[Member, ...]:
-    """The ops of a task, also of one that has a single op."""
-    return task.members or (Member(task.nest, lanes=task.lanes),)
-
-
-def windows_of(task: Task) -> tuple[Member, Lanes]:
+def windows_of(task: Task) -> tuple[StructuredOp, Lanes]:
     """The op of a task that reads windows, and its register tile; where there are several, that with most to compute.
 
     Raises:
         ScheduleError: No op of the task reads windows.
     """
-    found = [(member, member.lanes) for member in members_of(task) if member.lanes is not None]
+    found = [(op, op.lanes) for op in task.ops if op.lanes is not None]
     if not found:
         raise ScheduleError(f"schedule 'windows' needs an op with a sliding window, got {task.tag}; try 'vectorize'")
     return max(found, key=lambda pair: prod(pair[0].nest.sizes))

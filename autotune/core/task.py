@@ -12,12 +12,12 @@ from autotune.core.payload import Payload
 
 
 @dataclass(frozen=True)
-class Member:
-    """One op of a task of several ops.
+class StructuredOp:
+    """A structured op of a task, as it was read when the payload was partitioned; schedules look at nothing else.
 
     Attributes:
         nest: Loops of the op.
-        reader: Position, among the task's members, of an op that reads its result.
+        reader: Position, among the task's ops, of one that reads its result.
         operand: Number of the operand it is there.
         contraction: Sizes and layout, if the op is a contraction with loops in the order (batch,) m, n, k.
         filled: Number of the operand that is filled with a constant first, its destination; `None` if there is none.
@@ -27,6 +27,12 @@ class Member:
             a softmax in the end. `None` if there is none.
         lanes: Loops of its register tile, if the op does not vectorize as it is but reads windows.
         counts: Whether the op computes with the count of a loop that it reduces, as argmax does.
+        gathers: Whether the op reads elements of a tensor at indices that another one holds.
+        vectorizes: Whether tiles of the op become vectors as they are: no windows, and simple reductions.
+        turned: The loop, not the last one, along which an input lies side by side, where nothing is summed; `None` if
+            there is none.
+        periods: Steps of every loop after which an element-wise op that reads neighbours, with strides, or at indices
+            that repeat, reads the same pattern again: tiles begin there. Empty of any other op.
     """
 
     nest: LoopNest
@@ -38,6 +44,10 @@ class Member:
     online_loop: int | None = None
     lanes: Lanes | None = None
     counts: bool = False
+    gathers: bool = False
+    vectorizes: bool = True
+    turned: int | None = None
+    periods: tuple[int, ...] = ()
 
     @property
     def in_strands(self) -> bool:
@@ -67,47 +77,44 @@ class Task:
 
     Attributes:
         tag: Value of the ``autotune.task`` attribute on the ops this task stands for.
-        payload: The unit alone; its op carries the tag.
-        nest: Loops of the task's op.
-        ops: Number of ops of the whole module that carry the tag.
+        payload: The unit alone; its root carries the tag.
+        ops: Root, which carries the tag, then the ops that feed it, every op before those that it reads.
+        occurrences: Number of ops of the whole module that carry the tag.
         count: Number of times one call of the whole module executes an op of the task.
-        contraction: Sizes and layout, if the task is one contraction with loops in the order (batch,) m, n, k.
-        members: Ops of a task in which several feed one: that one, the root, which carries the tag, then the others,
-            every op before those that it reads. Empty for a task of one op.
-        gathers: Whether the task reads elements of a tensor at indices that another one holds.
-        vectorizes: Whether tiles of the task's op become vectors as they are: no windows, and simple reductions.
-        lanes: Loops of the register tile of the task's op, if it reads windows; `None` of any other.
-        turned: The loop, not the last one, along which an input lies side by side, where nothing is summed; `None` if
-            there is none.
-        filled: Number of the operand that the task's op is filled in with a constant first; `None` if there is none.
-        periods: Steps of every loop after which an element-wise op that reads neighbours, with strides, or at indices
-            that repeat, reads the same pattern again: tiles begin there. Empty of any other op.
-        counts: Whether the task's op computes with the count of a loop that it reduces, as an argmax does.
     """
 
     tag: str
     payload: Payload
-    nest: LoopNest
-    ops: int = 1
+    ops: tuple[StructuredOp, ...]
+    occurrences: int = 1
     count: int = 1
-    contraction: Contraction | None = None
-    members: tuple[Member, ...] = ()
-    gathers: bool = False
-    vectorizes: bool = True
-    lanes: Lanes | None = None
-    filled: int | None = None
-    turned: int | None = None
-    periods: tuple[int, ...] = ()
-    counts: bool = False
+
+    @property
+    def root(self) -> StructuredOp:
+        """The op that gives its results."""
+        return self.ops[0]
+
+    @property
+    def nest(self) -> LoopNest:
+        """Loops of the root."""
+        return self.root.nest
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is several ops."""
+        return len(self.ops) > 1
+
+    @property
+    def contraction(self) -> Contraction | None:
+        """Sizes and layout, if it is one contraction alone."""
+        return None if self.is_group else self.root.contraction
 
     @property
     def grows(self) -> bool:
         """Whether a trip count is known at run time only."""
-        return any(nest.growing for nest in (self.nest, *(member.nest for member in self.members)))
+        return any(op.nest.growing for op in self.ops)
 
     @property
     def contractions(self) -> tuple[Contraction, ...]:
         """Everything it contracts, in program order."""
-        if self.contraction is not None:
-            return (self.contraction,)
-        return tuple(member.contraction for member in reversed(self.members) if member.contraction)
+        return tuple(op.contraction for op in reversed(self.ops) if op.contraction)

@@ -40,7 +40,7 @@ class Scheduled:
         """As manifests of bundles describe it."""
         backend = self.kernel.backend if self.kernel is not None else None
         name = self.family.name if self.family is not None else backend
-        return {"schedule": name, "config": self.config, "ops": self.task.ops, "count": self.task.count}
+        return {"schedule": name, "config": self.config, "ops": self.task.occurrences, "count": self.task.count}
 
 
 def recorded_tasks(bundle: BundleFiles) -> dict[str, dict[str, Any]]:
@@ -146,6 +146,6 @@ def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None 
             steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
         elif each.kernel is not None:
             note = f"{each.task.tag} by back end '{each.kernel.backend}': {each.kernel.made.maker}"
-            steps.append(Step(each.task.tag, each.task.ops, "", note, kernel=each.kernel))
+            steps.append(Step(each.task.tag, each.task.occurrences, "", note, kernel=each.kernel))
     script = script_of(written(steps) if len(steps) > 1 else steps)
     return Candidate(script, tail(machine.threads), text, panels_of(steps), kernels=kernels_of(steps))

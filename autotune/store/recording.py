@@ -1,6 +1,6 @@
 """Recordings: a part of a task's space with every config measured, in one compressed file; searches are replayed on it.
 
-Format history: 1 first version.
+Format history: 1 first version; 2 a task has facts of each op, where it had those of one op itself and a count `ops`.
 """
 
 import lzma
@@ -9,10 +9,10 @@ import os
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pandas as pd
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from autotune.core.errors import StoreError
 from autotune.core.host.files import check_file, read_file
@@ -29,7 +29,20 @@ MOST_TEXT = 256 << 20  # of what is in it
 MOST_MEMORY = 128 << 20  # of the decompressor; what `write_recording` writes takes half
 DIGITS = 4  # kept of a time; machines repeat themselves to two
 KEPT = 32  # recordings in memory, of about 2 MB each
+ROOT_FACTS = ("gathers", "vectorizes", "lanes", "filled", "turned", "periods", "counts")  # of a task, in version 1
 KEY = 12  # characters kept of a trial's key
+
+
+def with_ops(task: object) -> object:
+    """A task of a file of any version, as one of today's."""
+    if not isinstance(task, dict) or "nest" not in task:
+        return task
+    kept = {name: task[name] for name in ("tag", "payload", "count") if name in task}
+    members, facts = task.get("members"), {name: task[name] for name in ROOT_FACTS if name in task}
+    if members and not (isinstance(members, list) and isinstance(members[0], dict)):
+        return task
+    root, *others = members or [{name: task[name] for name in ("nest", "contraction") if name in task}]
+    return {**kept, "ops": [{**root, **facts}, *others], "occurrences": task.get("ops", 1)}
 
 
 @dataclass(frozen=True)
@@ -51,9 +64,9 @@ class Recording:
         trials: Trials in the order they were made, failures and duplicates included.
     """
 
-    format_version: Literal[1]
+    format_version: Literal[1, 2]
     payload: str
-    task: Task
+    task: Annotated[Task, BeforeValidator(with_ops)]
     family: str
     machine: Machine
     versions: Versions
@@ -176,5 +189,5 @@ def read_recording(path: str | Path) -> Recording:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))[:200]
         raise StoreError(
-            f"{path} must be a recording of format 1, {place or 'its text'} is not: {first['msg']}; record it again"
+            f"{path} must be a recording, {place or 'its text'} is not: {first['msg']}; record it again"
         ) from error

@@ -96,7 +96,7 @@ ARGMAX = """func.func @argmax(%x: tensor<4x6xf32>) -> tensor<4xi64> {
 def test_the_plain_vectorizing_family_claims_no_op_that_it_cannot_vectorize(text, tmp_path):
     payload = loaded(tmp_path, text)
     for task in partition(replace(payload, foreign=False)).tasks:
-        assert not task.vectorizes
+        assert not task.root.vectorizes
         family = family_for(task)
         assert family is None or family.name != "vectorize"
 

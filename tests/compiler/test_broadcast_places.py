@@ -66,7 +66,7 @@ def test_a_gather_is_given_places_as_they_were(name, tmp_path):
     x, ids = (inputs[argument.name] for argument in payload.arguments[:2])
     got, parts = run_tuned(payload, inputs, this_machine())
     agrees(payload, got, [x[ids ^ 1 if name == "computed" else ids].astype("f8")])
-    assert [family_for(task).name for task in parts.tasks if task.gathers] == ["gather"]
+    assert [family_for(task).name for task in parts.tasks if task.root.gathers] == ["gather"]
 
 
 def test_what_is_no_copy_of_whole_rows_stays():

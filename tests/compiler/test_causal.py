@@ -27,7 +27,7 @@ SPOILED = {
 def hidden(text):
     payload = load_payload(CAUSAL)
     tasks = partition(type(payload)(payload.name, text, payload.entry, payload.arguments)).tasks
-    return [member.masked_loop for task in tasks for member in task.members]
+    return [member.masked_loop for task in tasks for member in task.ops]
 
 
 def test_columns_behind_the_diagonal_are_hidden_in_every_op_that_has_them():

@@ -69,7 +69,7 @@ def scheduled(payload, machine, parts=None):
 def check(payload, expected, machine, count=4):
     parts = partition(payload)
     (task,) = parts.tasks
-    assert task.gathers
+    assert task.root.gathers
     family = family_for(task)
     inputs = payload.make_inputs(1)
     for config in random_configs(family, task, machine, count, seed=3):
@@ -125,7 +125,7 @@ def test_places_that_are_computed_are_left_to_the_plain_lowering():
 )
 def test_embedding_of_a_gpt_is_a_task_with_what_follows_it(more, machine):
     payload, parts = model(more)
-    (task,) = [task for task in parts.tasks if task.gathers]
+    (task,) = [task for task in parts.tasks if task.root.gathers]
     assert task.tag.startswith("gather_17x72_")
     family = family_for(task)
     assert family is load_family("gather")
@@ -139,9 +139,9 @@ def test_embedding_of_a_gpt_is_a_task_with_what_follows_it(more, machine):
 
 def test_a_gather_is_no_member_of_a_group():
     norm = load_payload("layer_norm,rows=17,cols=72")
-    assert len(partition(norm).tasks[0].members) > 1
+    assert len(partition(norm).tasks[0].ops) > 1
     for task in model()[1].tasks:
-        assert not (task.gathers and task.members)
+        assert not (task.root.gathers and task.is_group)
 
 
 def test_bf16_rows_are_widened_in_vectors():

@@ -58,7 +58,7 @@ def write(name):
     assert space.broken_constraint(config) is None
     note = "\n".join(f"{knob} = {value}" for knob, value in config.items())
     said, rewrites = f"{task.tag} for {machine}\n{note}", family.rewrites(task, config)
-    return assemble([Step(task.tag, task.ops, family.build(task, config, host), said, rewrites)])
+    return assemble([Step(task.tag, task.occurrences, family.build(task, config, host), said, rewrites)])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -390,7 +390,7 @@ def test_a_convolution_by_one_place_is_one_product_of_planes_as_they_lie(batch, 
 def test_a_batch_of_one_does_not_hide_what_is_added_to_a_product(tmp_path):
     (task,) = partition(loaded(tmp_path, BATCH)).tasks
     assert [(c.m, c.n, c.k, c.batched) for c in task.contractions] == [(6, 4, 8, False)]
-    assert len(task.members) == 2
+    assert len(task.ops) == 2
 
 
 def test_a_model_with_an_argument_of_f64_computes_in_f64(tmp_path):
@@ -475,7 +475,7 @@ BESIDE = """func.func @f(%x: tensor<6x8x16xf32>, %a: tensor<2x3x8xf32>) -> tenso
 def test_rows_times_numbers_of_their_own_are_neither_turned_nor_copied_to_another_shape(tmp_path):
     parts = partition(loaded(tmp_path, BESIDE))
     (task,) = parts.tasks
-    assert task.turned is None
+    assert task.root.turned is None
     assert "tensor.collapse_shape" not in parts.payload.text
 
 

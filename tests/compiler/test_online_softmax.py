@@ -65,7 +65,7 @@ def test_several_layers_go_online_in_the_whole_model():
     payload = load_payload("gpt,d_model=32,heads=2,d_ff=48,vocab=33,seq=128,layers=2")
     parts = partition(payload)
     task = attention_task(payload)
-    step = replace(script_of(task, this_machine(), online=64, rows=32), ops=task.ops)
+    step = replace(script_of(task, this_machine(), online=64, rows=32), ops=task.occurrences)
     inputs = payload.make_inputs(0)
     found = run(payload, inputs, assemble([step]), TAIL, text=parts.payload.text)
     agrees(payload, found, payload.reference(**inputs))
@@ -113,7 +113,7 @@ def test_rows_that_are_hidden_whole_are_zero_where_the_sum_starts_from_next_to_n
     "spec", ["softmax,rows=64,cols=256", "layer_norm,rows=64,cols=256", "gelu,rows=64,cols=256", "matmul,m=128,k=128"]
 )
 def test_what_does_not_divide_by_the_sum_of_a_softmax_stays(spec):
-    assert all(member.online_loop is None for task in partition(load_payload(spec)).tasks for member in task.members)
+    assert all(member.online_loop is None for task in partition(load_payload(spec)).tasks for member in task.ops)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_is_not_linear_in_the_exponentials_stays(old, new):
     payload = load_payload(ATTENTION)
     assert old in payload.text
     changed = replace(payload, text=payload.text.replace(old, new))
-    assert all(member.online_loop is None for task in partition(changed).tasks for member in task.members)
+    assert all(member.online_loop is None for task in partition(changed).tasks for member in task.ops)
 
 
 def test_a_group_that_reads_at_a_constant_place_stays():
@@ -144,7 +144,7 @@ def test_a_group_that_reads_at_a_constant_place_stays():
     text = text.replace("mulf %e0, %factor", "mulf %e0, %first", 1)
     column = f"%column = tensor.extract_slice %q[0, 0, 0] [2, 128, 1] [1, 1, 1] : {kind} to {one}"
     text = text.replace("    %scaled = ", f"    {column}\n    %scaled = ")
-    members = attention_task(replace(payload, text=text)).members
+    members = attention_task(replace(payload, text=text)).ops
     assert {member.online_loop for member in members} == {None}
 
 

@@ -64,7 +64,7 @@ def test_a_schedule_that_reads_panels_by_columns_is_refused():
     payload = contraction_payload(16, 16, 16, role_b="weight")
     parts, task, _, _ = script_for(payload)
     by_columns = "transform.structured.generalize %op : (!transform.any_op) -> !transform.any_op"
-    script = assemble([Step(task.tag, task.ops, by_columns)])
+    script = assemble([Step(task.tag, task.occurrences, by_columns)])
     with pytest.raises(CompileError, match=r"must be loaded by rows, not by linalg.generic"):
         compile_program(payload, script, TAIL, text=parts.payload.text, panels={task.tag: 4})
 

@@ -49,9 +49,9 @@ def test_op_inside_the_layer_loop_counts_once_for_every_layer(layers):
     tasks = {t.tag: t for t in partition(load_payload(f"nano,layers={layers}")).tasks}
     for start in ("matmul_32x192x64_f32_w_fused_", "matmul_32x256x64_f32_w_fused_", "attention_4x32x16_"):
         (task,) = (task for tag, task in tasks.items() if tag.startswith(start))
-        assert (task.ops, task.count) == (1, layers)
+        assert (task.occurrences, task.count) == (1, layers)
     head = tasks["matmul_32x256x64_f32_tb_w"]
-    assert (head.ops, head.count) == (1, 1)
+    assert (head.occurrences, head.count) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_products_of_a_model_add_up_to_its_flops(spec):
 @pytest.mark.parametrize("spec", ["nano", "attention,heads=3,seq=13,d=8", "softmax,rows=7,cols=33"])
 def test_tagged_module_holds_as_many_ops_of_every_tag_as_its_task_says(spec):
     parts = partition(load_payload(spec))
-    assert tags_in(parts.payload.text) == {task.tag: task.ops for task in parts.tasks}
+    assert tags_in(parts.payload.text) == {task.tag: task.occurrences for task in parts.tasks}
 
 
 @pytest.mark.parametrize("spec", ["nano", "softmax,rows=7,cols=33"])
@@ -87,9 +87,9 @@ def test_task_alone_carries_its_own_tag_once(spec):
 def test_equal_ops_share_a_tag_and_others_do_not():
     body = matmul_of("first", "%x", "%w") + matmul_of("result", "%first", "%w")
     (task,) = partition(square_payload(body)).tasks
-    assert (task.tag, task.ops, task.count) == ("matmul_8x8x8_f32_w", 2, 2)
+    assert (task.tag, task.occurrences, task.count) == ("matmul_8x8x8_f32_w", 2, 2)
     tasks = partition(load_payload("softmax,rows=7,cols=33")).tasks
-    assert [len(task.members) for task in tasks] == [4]
+    assert [len(task.ops) for task in tasks] == [4]
 
 
 def test_tags_are_the_same_in_another_process():
@@ -192,7 +192,7 @@ def test_contractions_survive_element_wise_fusion():
 
 def test_element_wise_neighbours_become_one_op():
     tasks = partition(generics(square_payload(bias_and_relu("%w", "first") + bias_and_relu("%first", "result")))).tasks
-    assert [task.ops for task in tasks] == [1]
+    assert [task.occurrences for task in tasks] == [1]
 
 
 def test_contractions_survive_reshapes():
@@ -208,7 +208,7 @@ def test_contractions_survive_reshapes():
     )
     body += matmul_of("result", "%back", "%w")
     tasks = partition(square_payload(body)).tasks
-    assert [(t.tag, t.ops) for t in tasks if t.contraction] == [("matmul_8x8x8_f32_w", 2)]
+    assert [(t.tag, t.occurrences) for t in tasks if t.contraction] == [("matmul_8x8x8_f32_w", 2)]
 
 
 def test_reshape_of_an_operand_does_not_hide_a_contraction():

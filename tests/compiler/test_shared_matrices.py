@@ -119,7 +119,7 @@ def test_matrices_that_differ_are_not_shared(name, tmp_path):
 def test_a_linear_over_four_dimensions_is_one_product_with_its_bias(name, tmp_path):
     (task,) = partition(loaded(tmp_path, SHARED[name])).tasks
     assert [(c.m, c.n, c.k, c.batched, c.constant_b) for c in task.contractions] == [(36, 4, 8, False, True)]
-    assert len(task.members) == 2
+    assert len(task.ops) == 2
     assert task.tag.startswith("matmul_36x4x8_f32")
 
 

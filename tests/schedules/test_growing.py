@@ -41,7 +41,7 @@ def test_attention_over_a_cache_is_one_task_of_this_family_measured_at_several_l
     assert family_for(task) is GROWING
     assert task.tag.startswith("growing_")
     assert [case.values for case in task.payload.cases] == [(("extent", n),) for n in (1, 2, 10, 21)]
-    assert any(member.nest.growing for member in task.members)
+    assert any(member.nest.growing for member in task.ops)
 
 
 @pytest.mark.parametrize(("depth", "most"), [(12, 99), (8, 1), (32, 1)])

@@ -93,7 +93,7 @@ def test_a_maximum_is_nan_where_a_window_has_one(tmp_path, side):
 def test_a_pool_over_planes_turns_nothing_and_copies_nothing(tmp_path):
     about = ((3, 3), (2, 2), (1, 1), [(1, 1), (1, 1)])
     parts = partition(loaded(tmp_path, pool_text("max", (2, 3, 32, 40), about, BORDERS["max"])))
-    assert all(task.periods and family_for(task).name == "stencil" for task in parts.tasks)
+    assert all(task.root.periods and family_for(task).name == "stencil" for task in parts.tasks)
     assert sum(prod(task.nest.sizes) * task.count for task in parts.tasks) == 2 * 3 * 16 * 20
     assert "tensor.pad" not in parts.payload.text
 
@@ -124,7 +124,7 @@ def test_elements_may_be_read_in_steps_and_at_places_that_repeat(name):
     inputs = payload.make_inputs(0)
     for seed in (None, 1, 2, 3):
         got, parts = run_tuned(payload, inputs, this_machine(), seed)
-        assert all(task.periods for task in parts.tasks)
+        assert all(task.root.periods for task in parts.tasks)
         agrees(payload, got, [-inputs["x"][places].astype("f8")])
 
 
@@ -170,7 +170,7 @@ def test_what_places_choose_is_compared_with_and_without_a_sign(predicate, tmp_p
     x = inputs[payload.arguments[0].name].astype("f8")
     for seed in (None, 1, 2, 3):
         got, parts = run_tuned(payload, inputs, this_machine(), seed)
-        assert all(task.periods for task in parts.tasks)
+        assert all(task.root.periods for task in parts.tasks)
         agrees(payload, got, [np.where(holds, x[:, 1:], 0.0)])
 
 
@@ -182,7 +182,7 @@ def test_a_tile_has_every_place_that_is_asked_for_unless_it_were_too_large(loop,
     x = inputs[payload.arguments[0].name].astype("f8")
     got, parts = run_tuned(payload, inputs, this_machine())
     (task,) = parts.tasks
-    assert task.periods == {12: (12, 1)}.get(rows, ())
+    assert task.root.periods == {12: (12, 1)}.get(rows, ())
     agrees(payload, got, [np.where(holds, x[:, 1:], 0.0)])
 
 

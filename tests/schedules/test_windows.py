@@ -135,7 +135,7 @@ def test_what_follows_a_convolution_is_computed_with_it(name, filters, columns):
     roles = zip("xky", ("input", "weight", "output"), shapes, strict=True)
     payload = tensor_payload("tail", [Argument(*about) for about in roles], body, reduction=9 * filters)
     (group,) = partition(payload).tasks
-    assert [member.lanes is not None for member in group.members] == [False, True]
+    assert [member.lanes is not None for member in group.ops] == [False, True]
     inputs = payload.make_inputs(0)
     whole = convolution(inputs["x"].transpose(0, 3, 1, 2), inputs["k"].transpose(3, 2, 0, 1), np.zeros(filters))
     inside = inputs["x"][:, 1:-1, 1:-1].astype("f8")
@@ -181,7 +181,7 @@ def test_a_depthwise_convolution_is_what_numpy_computes(shape, window, seed, tmp
 def test_kernels_that_are_weights_are_stored_as_tiles_read_them(tmp_path):
     text = conv_text((1, 5, 9, 9), (37, 5, 3, 3), stride=1, gap=1, pad=0)
     payload = loaded(tmp_path, text)
-    task = next(task for task in partition(payload).tasks if task.lanes is not None)
+    task = next(task for task in partition(payload).tasks if task.root.lanes is not None)
     family = family_for(task)
     for machine in MACHINES.values():
         config = family.default(task, machine)
@@ -231,7 +231,7 @@ def test_a_mean_over_all_places_is_computed_alone_and_right():
     arguments = [Argument("x", "input", (5, 6, 32)), Argument("v", "input", (32,), low=0.5)]
     payload = tensor_payload("mean", [*arguments, Argument("y", "output", (32,))], body, reduction=30)
     tasks = partition(payload).tasks
-    assert all(not task.members and family_for(task) is not None for task in tasks)
+    assert all(not task.is_group and family_for(task) is not None for task in tasks)
     inputs = payload.make_inputs(0)
     expected = inputs["x"].astype("f8").sum((0, 1)) / np.sqrt(inputs["v"].astype("f8"))
     agrees(payload, run_windows(payload, inputs, this_machine()), [expected])

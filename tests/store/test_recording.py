@@ -84,7 +84,7 @@ def put(data, old, new):
         (lambda data: data[:40] + b"\0" * 40 + data[80:], "must be an xz file"),
         (lambda data: b"no xz at all", "must be an xz file"),
         (lambda data: lzma.compress(b"{}"), "format_version is not"),
-        (lambda data: put(data, b'"format_version":1', b'"format_version":2'), "format_version is not"),
+        (lambda data: put(data, b'"format_version":2', b'"format_version":3'), "format_version is not"),
         (lambda data: put(data, b'"outcome":"ok"', b'"outcome":"fine"'), "outcome"),
     ],
 )
@@ -126,3 +126,12 @@ def test_recorded_spaces_are_small_and_finished(path):
     assert len(recording.trials) == recording.lawful
     assert recording.values_of(recording.default) in recording.found
     assert RECORDING.validate_json(RECORDING.dump_json(recording)) == recording
+
+
+def test_recordings_of_format_1_are_read_with_the_facts_of_each_op():
+    tasks = {
+        path.stem: read_recording(path).task for path in RECORDED if path.stem in ("attention_512", "matmul_512_fresh")
+    }
+    group, alone = tasks.values()
+    assert (group.is_group, group.occurrences, group.root.nest.sizes) == (True, 1, (1, 512, 64))
+    assert (len(alone.ops), alone.contraction.m, alone.root.gathers) == (1, 512, False)

@@ -29,13 +29,13 @@ from autotune.compiler.tasks.turned_operands import turn_operands
 from autotune.compiler.tasks.uncovered import uncovered_ops
 from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
 from autotune.compiler.tasks.weights import weight_behind
-from autotune.core.ops.loop_nest import Contraction, LoopNest, rows_of
+from autotune.core.ops.loop_nest import Contraction, rows_of
 from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.partition import Partition
 from autotune.core.payload import Case, Payload
 from autotune.core.scripts.marks import TAG, WEIGHT_OF
 from autotune.core.scripts.rules import NO_RULES
-from autotune.core.task import Member, Task
+from autotune.core.task import StructuredOp, Task
 from autotune.registry import rewriter
 
 # Element-wise neighbours become one op before units are counted.
@@ -85,7 +85,7 @@ def partition(payload: Payload) -> Partition:
                         break
         uncovered = uncovered_ops(function.operation, covered)
         text = str(module)
-    counted = (replace(task, ops=seen[tag], count=counts[tag]) for tag, task in tasks.items())
+    counted = (replace(task, occurrences=seen[tag], count=counts[tag]) for tag, task in tasks.items())
     return Partition(replace(payload, text=text), tuple(counted), rewriting, uncovered)
 
 
@@ -126,19 +126,14 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
 def mark(group: Group, task: Task) -> None:
     """Tag a task's root, and name the task on the contraction whose weight it may store as it likes."""
     group.ops[0].attributes[TAG] = ir.StringAttr.get(task.tag)
-    for op, member in zip(group.ops, members_of(task), strict=True):
-        if stores_weight(member):
+    for op, each in zip(group.ops, task.ops, strict=True):
+        if stores_weight(each):
             op.attributes[WEIGHT_OF] = ir.StringAttr.get(task.tag)
 
 
-def stores_weight(member: Member) -> bool:
+def stores_weight(op: StructuredOp) -> bool:
     """Tell whether the second operand of an op is a weight that may be stored as its schedule likes."""
-    return any(part is not None and part.constant_b for part in (member.contraction, member.lanes))
-
-
-def members_of(task: Task) -> tuple[Member, ...]:
-    """The ops of a task, also of one that has a single op."""
-    return task.members or (Member(task.nest, contraction=task.contraction, lanes=task.lanes),)
+    return any(part is not None and part.constant_b for part in (op.contraction, op.lanes))
 
 
 def make_task(group: Group, roles: Sequence[str]) -> Task | None:
@@ -148,40 +143,28 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         group: Structured ops of the payload's entry function.
         roles: Role of each argument of that function.
     """
-    members = []
-    weights = []
+    ops = []
     for op, (reader, operand) in zip(group.ops, group.found_by, strict=True):
-        nest = loop_nest(op)
-        if nest is None or not nest.sizes:
+        read = read_op(op, roles)
+        if read is None:
             return None
-        contraction = describe_contraction(op, nest)
-        if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
-            contraction = replace(contraction, constant_b=True)
-            weights.append(op.operands[1])
-        if contraction and is_zeroed(op):
-            contraction = replace(contraction, zeroed=True)
-        lanes = lanes_of(op)
-        if lanes is not None and has_columns(op, lanes) and weight_behind(op.operands[1], roles) is not None:
-            lanes = replace(lanes, constant_b=True)
-            weights.append(op.operands[1])
-        filled = len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else None
-        members.append(Member(nest, reader, operand, contraction, filled, lanes=lanes, counts=counts_reduced(op, nest)))
-    if len(members) > 1:
-        rows = rows_of(members[0].nest.iterators, contracts=members[0].contraction is not None)
+        ops.append(replace(read, reader=reader, operand=operand))
+    weights = [op.operands[1] for op, each in zip(group.ops, ops, strict=True) if stores_weight(each)]
+    if len(ops) > 1:
+        rows = rows_of(ops[0].nest.iterators, contracts=ops[0].contraction is not None)
         masked = masked_loops(group.ops, rows)
         plan = find_plan(group.ops) if not weights else None
         online = [plan.columns.get(op) if plan is not None else None for op in group.ops]
-        members = [
-            replace(member, masked_loop=mine, online_loop=theirs)
-            for member, mine, theirs in zip(members, masked, online, strict=True)
+        ops = [
+            replace(op, masked_loop=mine, online_loop=theirs)
+            for op, mine, theirs in zip(ops, masked, online, strict=True)
         ]
     outlined = outline(group.in_order, weights)
     if outlined is None:
         return None
     text, arguments = outlined
-    root = members[0]
-    alone = root.contraction if len(members) == 1 else None
-    tag = name_task(group, members, text)
+    alone = ops[0].contraction if len(ops) == 1 else None
+    tag = name_task(group, ops, text)
     bounds = [int(a.high) - 1 for a in arguments if a.name == EXTENT]
     grown = tuple(Case(((EXTENT, size),)) for size in sorted({max(1, b // part) for b in bounds for part in PARTS}))
     shares = [size / bounds[0] for case in grown for _, size in case.values] or [1.0]
@@ -190,18 +173,43 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         text=text.replace(f"@{outline.__name__}", f"@{tag}").replace("__tag__", tag).replace("__weight_of__", tag),
         entry=tag,
         arguments=arguments,
-        flops=sum(count_operations(m, share) for m in members for share in shares),
+        flops=sum(count_operations(op, share) for op in ops for share in shares),
         reference=ContractionOracle(alone, start_value(group.ops[0])) if alone else None,
-        reduction=sum(prod(m.nest.reduced) for m in members if "reduction" in m.nest.iterators) or 1,
+        reduction=sum(prod(op.nest.reduced) for op in ops if "reduction" in op.nest.iterators) or 1,
         cases=grown,
         rules=NO_RULES,
     )
-    several = tuple(members) if len(members) > 1 else ()
-    first = group.ops[0]
-    gathers = bool(gathered(first))
-    found = Task(tag, payload, root.nest, contraction=alone, members=several, gathers=gathers)
-    found = replace(found, vectorizes=vectorizes(first), periods=periods_of(first, root.nest.sizes))
-    return replace(found, lanes=root.lanes, filled=root.filled, turned=turned_loop(first), counts=root.counts)
+    return Task(tag, payload, tuple(ops))
+
+
+def read_op(op: ir.Operation, roles: Sequence[str]) -> StructuredOp | None:
+    """Everything that schedules ask of an op; `None` if it has dynamic shapes or no loop.
+
+    Args:
+        op: Structured op of the payload's entry function.
+        roles: Role of each argument of that function.
+    """
+    nest = loop_nest(op)
+    if nest is None or not nest.sizes:
+        return None
+    contraction, lanes = describe_contraction(op, nest), lanes_of(op)
+    if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
+        contraction = replace(contraction, constant_b=True)
+    if contraction and is_zeroed(op):
+        contraction = replace(contraction, zeroed=True)
+    if lanes is not None and has_columns(op, lanes) and weight_behind(op.operands[1], roles) is not None:
+        lanes = replace(lanes, constant_b=True)
+    return StructuredOp(
+        nest,
+        contraction=contraction,
+        filled=len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else None,
+        lanes=lanes,
+        counts=counts_reduced(op, nest),
+        gathers=bool(gathered(op)),
+        vectorizes=vectorizes(op),
+        turned=turned_loop(op),
+        periods=periods_of(op, nest.sizes),
+    )
 
 
 def is_zeroed(op: ir.Operation) -> bool:
@@ -210,23 +218,22 @@ def is_zeroed(op: ir.Operation) -> bool:
     return fill is not None and start_value(op) == 0.0 and len(list(fill.results[0].uses)) == 1
 
 
-def count_operations(member: Member, share: float) -> float:
+def count_operations(op: StructuredOp, share: float) -> float:
     """Operations of an op in which growing loops run over a share of their bound."""
-    return float(member.flops) * (share if member.nest.growing else 1.0)
+    return float(op.flops) * (share if op.nest.growing else 1.0)
 
 
-def name_task(group: Group, members: Sequence[Member], text: str) -> str:
+def name_task(group: Group, ops: Sequence[StructuredOp], text: str) -> str:
     """A tag people can read: what is contracted, or sizes; with a hash where that does not say all."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
-    contractions = [m.contraction for m in members if m.contraction]
-    if len(members) == 1:
-        (member,) = members
-        return name_contraction(contractions[0]) if contractions else name_generic(group.ops[0], member.nest, digest)
-    sizes = "x".join(map(str, members[0].nest.sizes))
-    elementwise = sum("reduction" not in member.nest.iterators for member in members)
-    if any(member.nest.growing for member in members):
+    contractions = [op.contraction for op in ops if op.contraction]
+    if len(ops) == 1:
+        return name_contraction(contractions[0]) if contractions else name_generic(group.ops[0], ops[0], digest)
+    sizes = "x".join(map(str, ops[0].nest.sizes))
+    elementwise = sum("reduction" not in op.nest.iterators for op in ops)
+    if any(op.nest.growing for op in ops):
         return f"growing_{sizes}_{digest}"
-    if len(contractions) > 1 and len(contractions) + elementwise < len(members):
+    if len(contractions) > 1 and len(contractions) + elementwise < len(ops):
         return f"attention_{sizes}_{digest}"
     return f"{name_contraction(contractions[0])}_fused_{digest}" if contractions else f"rows_{sizes}_{digest}"
 
@@ -239,7 +246,7 @@ def name_contraction(c: Contraction) -> str:
     return f"{'batch_matmul' if c.batched else 'matmul'}_{sizes}_{c.dtype}{suffix}"
 
 
-def name_generic(op: ir.Operation, nest: LoopNest, digest: str) -> str:
+def name_generic(op: ir.Operation, read: StructuredOp, digest: str) -> str:
     """Kind, sizes and a hash of the body: equal for ops that compute the same."""
-    kind = "gather" if gathered(op) else op.name.removeprefix("linalg.")
-    return f"{kind}_{'x'.join(map(str, nest.sizes))}_{digest}"
+    kind = "gather" if read.gathers else op.name.removeprefix("linalg.")
+    return f"{kind}_{'x'.join(map(str, read.nest.sizes))}_{digest}"

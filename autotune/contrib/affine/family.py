@@ -40,13 +40,13 @@ class Affine(Family):
 
     def covers(self, task: Task) -> bool:
         """Every task whose loops are known, and whose places loops decide."""
-        return len(task.nest.sizes) > 0 and not task.grows and not task.gathers
+        return len(task.nest.sizes) > 0 and not task.grows and not task.root.gathers
 
     def space(self, task: Task, machine: Machine) -> Space:
         """What the passes may do."""
-        nest, several = main_nest(task), bool(task.members) or task.filled is not None
+        nest, several = main_nest(task), task.is_group or task.root.filled is not None
         knobs = [Knob("fuse", tuple(reversed(FUSIONS)))] if several else []
-        if not task.members and len(orders(nest)) > 1:
+        if not task.is_group and len(orders(nest)) > 1:
             knobs.append(Knob("order", orders(nest)))
         knobs += [Knob(f"tile_{d}", values) for d, values in tiles(nest).items()]
         knobs += [Knob("scalars", (True, False)), Knob("vectors", VECTORS)]
@@ -70,11 +70,11 @@ class Affine(Family):
     def default(self, task: Task, machine: Machine) -> Config:
         """Loops fused where that gains something, a few vectors of a row, a few rows of a product jammed."""
         chosen = {knob.name: knob.values[0] for knob in self.space(task, machine).knobs}
-        short = not task.members and task.nest.iterators[-1] == "reduction" and task.nest.sizes[-1] < machine.lanes
+        short = not task.is_group and task.nest.iterators[-1] == "reduction" and task.nest.sizes[-1] < machine.lanes
         columns = task.contractions[0].n if task.contractions else row_of(task.nest, summed=not short)
         most = 4 if machine.vector_registers > 16 else 2
         chosen["vectors"] = vectors_up_to(most, fitting_vectors(columns, machine.lanes))
-        if "jam" in chosen and (task.contractions or (task.lanes is not None and task.lanes.products)):
+        if "jam" in chosen and (task.contractions or task.root.has_products):
             chosen["jam"] = 4
         if "fuse" in chosen:
             chosen["fuse"] = "greedy"
@@ -88,9 +88,9 @@ class Affine(Family):
         space.check(config)
         script = Script(space.knobs, config)
         script.say(f"loops by upstream's affine passes ({IDENTITY})")
-        ops, fills = find_members(script, task.members, "%op") if task.members else (["%op"], [])
-        if task.filled is not None:
-            fills.append(moves.producer(script, "%op", task.filled))
+        ops, fills = find_members(script, task.ops, "%op")
+        if task.root.filled is not None:
+            fills.append(moves.producer(script, "%op", task.root.filled))
         for op in ops:
             choose_functions(script, config, op)
         order = order_of(config, len(task.nest.sizes))
@@ -123,7 +123,7 @@ def plan_of(task: Task, config: Config, machine: Machine) -> AffinePlan:
 
 def main_nest(task: Task) -> LoopNest:
     """The loops that are tiled: those of a product or of windows, else of the task's op."""
-    products = [member.nest for member in task.members if member.has_products]
+    products = [op.nest for op in task.ops if op.has_products]
     return products[0] if products else task.nest
 
 
@@ -135,7 +135,7 @@ def row_of(nest: LoopNest, *, summed: bool) -> int:
 
 def sums(task: Task) -> bool:
     """Tell whether an op of the task reduces."""
-    return any(nest.reduced for nest in (task.nest, *(member.nest for member in task.members)))
+    return any(op.nest.reduced for op in task.ops)
 
 
 def tiles(nest: LoopNest) -> dict[int, tuple[int, ...]]:

@@ -102,7 +102,7 @@ def ask_offers(question: Question) -> Offers:
 
 def offer_of(backend: Backend, task: DescribedTask, machine: Machine) -> Offer:
     """What a back end has for a task that is one output of inputs of known sizes; for others none has anything."""
-    if len(task.payload.outputs) != 1 or task.grows or task.gathers or len(task.payload.arguments) < 2:
+    if len(task.payload.outputs) != 1 or task.grows or task.root.gathers or len(task.payload.arguments) < 2:
         return Offer("takes only tasks of one output with static sizes and indices")
     if refusal := backend.refuses(task, machine):
         return Offer(refusal)

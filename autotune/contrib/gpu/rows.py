@@ -16,7 +16,7 @@ from autotune.contrib.gpu.script import GpuScript
 from autotune.contrib.gpu.tiles import F32_BYTES, divisors, nearest
 from autotune.core.ops.loop_nest import LoopNest
 from autotune.core.space import Config, Constraint, Knob, Space
-from autotune.core.task import Member, Task
+from autotune.core.task import Task
 from schedules import moves
 from schedules.group import find_members, fuse, fuse_members
 
@@ -33,11 +33,10 @@ class GpuRows:
 
     def covers(self, task: Task) -> bool:
         """Ops of known sizes and places, whose rows are all those of the root."""
-        members = members_of(task)
-        if task.grows or any(each.lanes or each.counts for each in members):
+        if task.grows or (task.is_group and any(op.lanes or op.counts for op in task.ops)):
             return False
         lead = rows_of(task)
-        return 1 <= len(lead) <= MOST_RANK and all(is_along(member.nest, lead) for member in members)
+        return 1 <= len(lead) <= MOST_RANK and all(is_along(op.nest, lead) for op in task.ops)
 
     def space(self, task: Task, device: Device) -> Space:
         """Rows of a block, threads along a row, and whether neighbouring threads take neighbouring columns."""
@@ -70,7 +69,7 @@ class GpuRows:
 
     def build(self, task: Task, config: Config, device: Device) -> str:
         """The whole transform script of a config."""
-        script, members = GpuScript(), members_of(task)
+        script, members = GpuScript(), task.ops
         rows, lead = int(config["rows"]), len(rows_of(task))
         op = script.match(task.tag)
         handles, fills = find_members(script, members, op)
@@ -116,11 +115,6 @@ def share_columns(script: GpuScript, op: str, lead: int, columns: int, config: C
     script.share(op, [*a_row, 1 if config["strided"] else columns // across])
 
 
-def members_of(task: Task) -> tuple[Member, ...]:
-    """The ops of a task, the root first."""
-    return task.members or (Member(task.nest, filled=task.filled),)
-
-
 def rows_of(task: Task) -> tuple[int, ...]:
     """Sizes of the rows that all ops of a task share: parallel loops of its root but for the last of several."""
     parallel = parallel_sizes(task.nest)
@@ -148,4 +142,4 @@ def columns_of(nest: LoopNest, lead: int) -> int:
 def workgroup_bytes(task: Task, rows: int) -> int:
     """Bytes that ops leave to others in a block of some rows."""
     lead = len(rows_of(task))
-    return F32_BYTES * rows * sum(columns_of(member.nest, lead) for member in task.members[1:])
+    return F32_BYTES * rows * sum(columns_of(member.nest, lead) for member in task.ops[1:])

@@ -42,7 +42,13 @@ class BlockSums(Family):
         """An op with one or two parallel loops around two that sum, the inner one as long as a vector, over bytes."""
         sums = task.nest.iterators in ONE_ROW_OR_MORE
         stored = any(argument.dtype == "i8" for argument in task.payload.arguments)
-        alone = not task.members and not task.grows and not task.gathers and task.lanes is None and not task.counts
+        alone = (
+            not task.is_group
+            and not task.grows
+            and not task.root.gathers
+            and task.root.lanes is None
+            and not task.root.counts
+        )
         return alone and sums and stored and task.nest.sizes[-1] == WIDTH
 
     def space(self, task: Task, machine: Machine) -> Space:

@@ -123,7 +123,11 @@ def write_step(
         alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
         note: Note for a reader, such as `origin`.
     """
-    body, rewrites, ops = family.build(task, config, machine), family.rewrites(task, config), 1 if alone else task.ops
+    body, rewrites, ops = (
+        family.build(task, config, machine),
+        family.rewrites(task, config),
+        1 if alone else task.occurrences,
+    )
     chosen = choose(family.script, task, config, machine, ops) if family.script is not None else None
     return Step(task.tag, ops, body, note, rewrites, config, chosen)
 

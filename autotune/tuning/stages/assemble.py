@@ -67,7 +67,7 @@ def script_steps(choices: Sequence[Choice]) -> list[Step]:
     for choice in choices:
         if choice.config is not None:
             task = choice.search.task
-            note = f"\n{task.ops} op(s), run {task.count} time(s) a call"
+            note = f"\n{task.occurrences} op(s), run {task.count} time(s) a call"
             steps.append(choice.search.made(choice.search.script_step(choice.config, note=note)))
     return steps
 

@@ -219,7 +219,7 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
         knobs={knob.name: knob.values for knob in search.space.knobs},
         structure=structure_of(search.task, search.family),
         sizes=sizes_of(search.task),
-        ops=search.task.ops,
+        ops=search.task.occurrences,
         count=search.task.count,
         seconds=choice.samples.seconds if choice.samples else (),
         baseline_seconds=choice.baseline_seconds,

@@ -6,7 +6,7 @@ from statistics import median
 from autotune.core.host.machine import Machine
 from autotune.core.precision import roof_of
 from autotune.core.scripts.user_family import WHOLE
-from autotune.core.task import Member, Task
+from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE
 from autotune.store.bundle import SCHEDULE, BundleFiles
@@ -118,5 +118,4 @@ def needed_flops(task: Task) -> float:
     """Multiplications and additions that no schedule of a task can leave out: of a causal product, half."""
     if task.tag == WHOLE:
         return task.payload.flops
-    alone = Member(task.nest, contraction=task.contraction, lanes=task.lanes)
-    return sum(member.flops for member in task.members or (alone,) if member.has_products)
+    return sum(op.flops for op in task.ops if op.has_products)

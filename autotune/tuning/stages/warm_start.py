@@ -49,8 +49,9 @@ def structure_of(task: Task, family: Family | None = None) -> str:
     Configs of a user's own script are compared with those of the same script alone: its hash is part of it.
     """
     dtypes = ",".join(argument.dtype for argument in task.payload.arguments)
+    several = task.ops if task.is_group else ()
     members = [
-        f"{describe_nest(m.nest)}>{m.reader}.{m.operand}{describe_contraction(m.contraction)}" for m in task.members
+        f"{describe_nest(op.nest)}>{op.reader}.{op.operand}{describe_contraction(op.contraction)}" for op in several
     ]
     own = [family.script.digest] if family is not None and family.script is not None else []
     return " ".join([describe_nest(task.nest) + describe_contraction(task.contraction), *members, dtypes, *own])
@@ -71,7 +72,7 @@ def describe_contraction(contraction: Contraction | None) -> str:
 
 def sizes_of(task: Task) -> tuple[int, ...]:
     """Trip counts of all loops of a task, its members' included."""
-    return (*task.nest.sizes, *(size for member in task.members for size in member.nest.sizes))
+    return (*task.nest.sizes, *(size for op in task.ops * task.is_group for size in op.nest.sizes))
 
 
 def read_known(folders: Iterable[Path], payload: str = "") -> list[KnownConfig]:

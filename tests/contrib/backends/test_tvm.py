@@ -63,7 +63,7 @@ def test_a_whole_of_which_tvm_computes_what_it_covers_is_right(makers):
     ((family,), _) = makers.families(parts.tasks, machine)
     covered = [task for task in parts.tasks if family.covers(task)]
     steps = [
-        Step(task.tag, task.ops, "", kernel=family.kernel(task, family.default(task, machine), machine))
+        Step(task.tag, task.occurrences, "", kernel=family.kernel(task, family.default(task, machine), machine))
         for task in covered
     ]
     whole = Candidate(assemble(steps), TAIL, parts.payload.text, kernels=kernels_of(steps))
