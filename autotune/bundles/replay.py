@@ -209,7 +209,7 @@ def unsteady_now(bundle: BundleFiles, figures: SessionFigures, machine: Machine,
     flops = 0.0 if bundle_may_exceed_roof(bundle) else bundle.manifest.flops
     beside = figures.reference_seconds
     share = share_beside(flops, figures.clock_seconds, beside, machine) if flops and beside is not None else None
-    return why_unsteady(share, figures.drift, beside, machine, bundle.manifest.roofs["flops"] if alike else 0.0)
+    return why_unsteady(share, figures.interference, beside, machine, bundle.manifest.roofs["flops"] if alike else 0.0)
 
 
 def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:

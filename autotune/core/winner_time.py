@@ -34,6 +34,43 @@ class WinnerTime:
         return self.seconds.scaled(self.drift)
 
 
+@dataclass(frozen=True)
+class Interference:
+    """How much other work on the core lengthened what was timed; 1 where nothing did.
+
+    Attributes:
+        drift: Usual time of the reference kernel over its best.
+        spread: Usual time of the program over its own best, beyond that drift. A core that others share for some
+            milliseconds at a time may interrupt the program and not the kernel beside it.
+    """
+
+    drift: float
+    spread: float
+
+    @property
+    def is_large(self) -> bool:
+        """Whether times say nothing about the program."""
+        return max(self.drift, self.spread) * STEADY_SHARE > 1.0
+
+
+NO_INTERFERENCE = Interference(1.0, 1.0)
+
+
+def interference_of(seconds: Sequence[float], reference: Sequence[float], quiet: float | None = None) -> Interference:
+    """How much other work lengthened the samples of a program.
+
+    Args:
+        seconds: Seconds a call of the program; at least one.
+        reference: Seconds a call of the reference kernel between them.
+        quiet: Best seconds a call of that kernel on this machine, where it is known of other samples, too.
+
+    >>> interference_of([1.0, 6.0, 6.0], [2.0, 2.0, 2.0])
+    Interference(drift=1.0, spread=6.0)
+    """
+    drift = drift_of(reference, quiet)
+    return Interference(drift, max(1.0, median(seconds) / min(seconds) / drift))
+
+
 def drift_of(reference: Sequence[float], quiet: float | None = None) -> float:
     """Drift that a reference kernel shows; 1 where it was not run.
 

@@ -1,6 +1,6 @@
 """Compare: our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.comparator import Comparator, RoundingComparator
 from autotune.core.plugs.family import Baseline
 from autotune.core.stats import ratio_interval
-from autotune.core.winner_time import drift_of, winner_time
+from autotune.core.winner_time import interference_of, winner_time
 from autotune.registry import COMPARATORS, load_baseline, load_comparator, registered
 from autotune.reports.comparison import Comparison, Row
 from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
@@ -141,21 +141,29 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         for c in contest.contenders
     )
     rows = with_efficiency(rows, threads)
-    beside = list(chain(*(each.samples.reference_seconds for each in times.values())))
-    unsteady = why_unsteady(None, drift_of(beside, quiet), median(beside) if beside else None, machine, roofs.flops)
+    anchor = next((name for name in ANCHORS if name in times), None)
     return Comparison(
         payload=payload.name,
         machine=machine,
         roofs=roofs,
         noise_floor=floor,
         rows=rows,
-        ratio_to=next((name for name in ANCHORS if name in times), None),
+        ratio_to=anchor,
         seed=options.seed,
         notes=tuple(told.notes),
         oracle=payload.oracle,
         unproved=payload.unproved,
-        unsteady=unsteady,
+        unsteady=unsteady_race(times, anchor, quiet, machine, roofs) if anchor is not None else "",
     )
+
+
+def unsteady_race(
+    times: Mapping[str, EntryTimes], anchor: str, quiet: float | None, machine: Machine, roofs: Roofs
+) -> str:
+    """Why times of a comparison say nothing, in a sentence; empty where they do."""
+    beside = list(chain(*(each.samples.reference_seconds for each in times.values())))
+    interference = interference_of(times[anchor].samples.seconds, beside, quiet)
+    return why_unsteady(None, interference, median(beside) if beside else None, machine, roofs.flops)
 
 
 def check_rounding(libraries: Sequence[Comparator], error: float) -> None:

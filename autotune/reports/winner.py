@@ -147,7 +147,7 @@ def describe(bundle: BundleFiles) -> Winner:
     share = share_beside(flops, figures.clock_seconds, beside, data.machine) if flops and beside is not None else None
     budget = data.budget or BudgetRecord(1.0, 0.0, {})
     bounded = None if bundle_may_exceed_roof(bundle) else share
-    unsteady = why_unsteady(bounded, figures.drift, beside, data.machine, data.roofs["flops"])
+    unsteady = why_unsteady(bounded, figures.interference, beside, data.machine, data.roofs["flops"])
     names = names_in(bundle)
     return Winner(
         payload=data.payload,

@@ -6,7 +6,7 @@ from itertools import chain
 from statistics import median
 
 from autotune.core.stats import FEW_SPREAD, FEWEST_FOR_BOOTSTRAP, Interval, ratio_interval
-from autotune.core.winner_time import drift_of
+from autotune.core.winner_time import NO_INTERFERENCE, Interference, drift_of, interference_of
 from autotune.store.manifest import Manifest
 from autotune.store.records import ProcessTimes
 
@@ -28,6 +28,7 @@ class SessionFigures:
         reference_seconds: Median seconds a call of the FMA kernel beside them; `None` where it was never run.
         speedup: Baseline over schedule with its 95 % interval; `None` without a baseline.
         drift: Usual time of that kernel over its best; the clock's own times are so many times as long.
+        interference: How much other work lengthened the samples of all rounds.
     """
 
     best_seconds: float
@@ -35,6 +36,7 @@ class SessionFigures:
     reference_seconds: float | None
     speedup: Interval | None
     drift: float = 1.0
+    interference: Interference = NO_INTERFERENCE
 
     @property
     def clock_seconds(self) -> float:
@@ -52,11 +54,12 @@ def figures_of(sessions: Sequence[ProcessTimes], part_error: float, quiet: float
     """
     seen = seen_speedup(sessions)
     least = min(filter(None, (quiet, quiet_reference(sessions))), default=None)
+    best = [seconds for session in sessions for seconds in session.best_seconds]
+    beside = [seconds for session in sessions for seconds in session.reference_seconds]
+    interference = interference_of(best, beside, least)
     if seen is None:
-        best = [seconds for session in sessions for seconds in session.best_seconds]
-        beside = [seconds for session in sessions for seconds in session.reference_seconds]
-        drift = drift_of(beside, least)
-        return SessionFigures(median(best) / drift, None, median(beside) if beside else None, None, drift)
+        drift = interference.drift
+        return SessionFigures(median(best) / drift, None, median(beside) if beside else None, None, drift, interference)
     rounds = [each for session in sessions for each in rounds_of(session)]
     alike = [each for each in rounds if seen.low <= each[1] / each[0] <= seen.high] or rounds
     beside = [reference for _, _, reference in alike if reference is not None]
@@ -67,6 +70,7 @@ def figures_of(sessions: Sequence[ProcessTimes], part_error: float, quiet: float
         reference_seconds=median(beside) if beside else None,
         speedup=speedup_of(sessions, part_error),
         drift=drift,
+        interference=interference,
     )
 
 

@@ -20,8 +20,8 @@ from autotune.core.console import duration
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Roofs
 from autotune.core.trial import Samples
-from autotune.core.winner_time import drift_of, winner_time
-from autotune.reports.compare import make_row
+from autotune.core.winner_time import winner_time
+from autotune.reports.compare import make_row, unsteady_race
 from autotune.reports.comparison import Comparison
 from autotune.reports.contest import EntryTimes
 from autotune.reports.entries import Contender
@@ -31,7 +31,6 @@ from autotune.reports.task_lines import lines_of_bundle
 from autotune.reports.winner import describe
 from autotune.store.bundle import read_bundle
 from autotune.tuning.result import TuneResult
-from autotune.tuning.stages.roofline import why_unsteady
 from autotune.worker.bench.entry import Standing
 
 FOLDER = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/nano"
@@ -50,6 +49,20 @@ def slowed(bundle, factor):
             best_seconds=slow(session.best_seconds),
             baseline_seconds=slow(session.baseline_seconds),
             reference_seconds=slow(session.reference_seconds),
+        )
+        for session in bundle.manifest.samples
+    )
+    return replace(bundle, manifest=replace(bundle.manifest, samples=samples))
+
+
+def interrupted(bundle, factor):
+    """The bundle as a core records it that others have for milliseconds: programs are interrupted, or the kernel is."""
+    samples = tuple(
+        replace(
+            session,
+            best_seconds=tuple(s * (factor if i % 4 else 1.0) for i, s in enumerate(session.best_seconds)),
+            baseline_seconds=tuple(s * (factor if i % 4 else 1.0) for i, s in enumerate(session.baseline_seconds)),
+            reference_seconds=tuple(s * (1.0 if i % 4 else factor) for i, s in enumerate(session.reference_seconds)),
         )
         for session in bundle.manifest.samples
     )
@@ -100,10 +113,8 @@ def shown_by(bundle):
     best = make_row(
         Contender("best", None), Standing("ok"), EntryTimes(ours[0].samples, None), FLOPS, machine, quiet=quiet
     )
-    beside = ours[0].samples.reference_seconds
-    unsteady = why_unsteady(
-        None, drift_of(beside, quiet), sorted(beside)[len(beside) // 2], machine, data.roofs["flops"]
-    )
+    times = {"best": EntryTimes(ours[0].samples, None)}
+    unsteady = unsteady_race(times, "best", quiet, machine, Roofs(**data.roofs))
     compared = Comparison(
         data.payload, machine, Roofs(**data.roofs), data.noise_floor, (best,), "best", 0, unsteady=unsteady
     )
@@ -144,16 +155,16 @@ def test_the_report_has_the_time_that_inspect_has():
 
 
 @pytest.mark.parametrize("verb", ["tune", "inspect", "replay", "explain", "compare"])
-@pytest.mark.parametrize("factor", [4.0, 0.25])
-def test_a_busy_machine_is_said_to_be_one_instead_of_numbers_that_cannot_be(verb, factor, capsys):
-    """The core is shared from the third round on, or the program's samples alone are too quick to be true."""
+@pytest.mark.parametrize("core", ["busy", "interrupted", "too quick"])
+def test_a_busy_machine_is_said_to_be_one_instead_of_numbers_that_cannot_be(verb, core, capsys):
+    """The core is shared from the third round on, or by turns, or samples are too quick to be true."""
     bundle = read_bundle(FOLDER)
-    if factor > 1:
-        bundle = slowed(bundle, factor)
-    else:
-        quick = (replace(s, best_seconds=tuple(factor * t for t in s.best_seconds)) for s in bundle.manifest.samples)
+    if core == "too quick":
+        quick = (replace(s, best_seconds=tuple(t / 4 for t in s.best_seconds)) for s in bundle.manifest.samples)
         bundle = replace(bundle, manifest=replace(bundle.manifest, samples=tuple(quick)))
-    if factor < 1 and verb in ("explain", "compare"):
+    else:
+        bundle = (slowed if core == "busy" else interrupted)(bundle, 4.0)
+    if core == "too quick" and verb in ("explain", "compare"):
         pytest.skip("it knows no operations of what it times here")
     shown_by(bundle)[verb][0]()
     out = capsys.readouterr().out

@@ -21,7 +21,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
-from autotune.core.winner_time import drift_of
+from autotune.core.winner_time import interference_of
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.sessions import recorded_quiet
 from autotune.tuning.stages.roofline import why_unsteady
@@ -145,9 +145,12 @@ def quiet_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation
 def unsteady_here(bundle: BundleFiles, machine: Machine, found: Sequence[Evaluation]) -> str:
     """Why times that were taken now say nothing, in a sentence; empty where they do."""
     beside = [seconds for one in found if one.samples for seconds in one.samples.reference_seconds]
-    drift = drift_of(beside, quiet_here(bundle, machine, found))
+    winner = found[0].samples
+    if winner is None:
+        return ""
+    interference = interference_of(winner.seconds, beside, quiet_here(bundle, machine, found))
     roof = bundle.manifest.roofs["flops"] if bundle.manifest.fingerprint == machine.fingerprint else 0.0
-    return why_unsteady(None, drift, median(beside) if beside else None, machine, roof)
+    return why_unsteady(None, interference, median(beside) if beside else None, machine, roof)
 
 
 def observe(bundle: BundleFiles, winner: Candidate, threads: int) -> tuple[Counts, Memory]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autotune.core.console import duration
 from autotune.core.errors import BundleError
-from autotune.core.winner_time import STEADY_SHARE, WinnerTime, winner_time
+from autotune.core.winner_time import WinnerTime, interference_of, winner_time
 from autotune.store.bundle import PAYLOAD
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes
 from autotune.store.sessions import recorded_figures, recorded_quiet
@@ -43,8 +43,10 @@ def choose_target(folder: Path, new: Manifest, *, unsteady: str, floor: float, a
         return BundleTarget(folder)
     quiet = min(filter(None, (recorded_quiet(old), recorded_quiet(new))), default=None)
     then, now = time_of(old, quiet), time_of(new, quiet)
-    was = duration(recorded_figures(old).best_seconds) if is_steady(then) else "a time that was not measurable"
-    if anew or not is_same_work(old, new) or not is_faster(then, now, unsteady, floor):
+    steady = not interference_of(*samples_of(old), quiet).is_large
+    was = duration(recorded_figures(old).best_seconds) if steady else "a time that was not measurable"
+    stays = steady and is_same_work(old, new) and is_faster(then, now, unsteady, floor)
+    if anew or not stays:
         return BundleTarget(folder, f"replaces {folder}, a bundle of {old.payload} with {was}")
     here = "cannot be timed here and now" if unsteady else f"takes {duration(recorded_figures(new).best_seconds)}"
     kept = slower_folder(folder)
@@ -58,14 +60,13 @@ def slower_folder(folder: Path) -> Path:
 
 def time_of(manifest: Manifest, quiet: float | None) -> WinnerTime:
     """The time of a bundle's winner over all of its sessions, the drift divided out."""
+    return winner_time(*samples_of(manifest), quiet)
+
+
+def samples_of(manifest: Manifest) -> tuple[list[float], list[float]]:
+    """Seconds a call of a bundle's winner over all of its sessions, and of the FMA kernel beside it."""
     seconds = [each for session in manifest.samples for each in session.best_seconds]
-    reference = [each for session in manifest.samples for each in session.reference_seconds]
-    return winner_time(seconds, reference, quiet)
-
-
-def is_steady(time: WinnerTime) -> bool:
-    """Tell whether the core was a program's own while it was timed."""
-    return time.drift * STEADY_SHARE <= 1.0
+    return seconds, [each for session in manifest.samples for each in session.reference_seconds]
 
 
 def is_same_work(old: Manifest, new: Manifest) -> bool:
@@ -80,6 +81,4 @@ def is_same_work(old: Manifest, new: Manifest) -> bool:
 
 def is_faster(then: WinnerTime, now: WinnerTime, unsteady: str, floor: float) -> bool:
     """Tell whether a recorded time is better by more than noise; always where the new one says nothing."""
-    if not is_steady(then):
-        return False
     return bool(unsteady) or then.seconds.high * (1 + floor) < now.seconds.low

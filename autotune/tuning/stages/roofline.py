@@ -8,7 +8,7 @@ from autotune.core.precision import roof_of
 from autotune.core.scripts.user_family import WHOLE
 from autotune.core.task import Task
 from autotune.core.trial import Samples
-from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE
+from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE, Interference
 from autotune.store.bundle import SCHEDULE, BundleFiles
 from autotune.worker.bench.roofs import reference_flops
 
@@ -69,23 +69,28 @@ def bundle_may_exceed_roof(bundle: BundleFiles) -> bool:
 
 
 def why_unsteady(
-    share: float | None, drift: float, reference_seconds: float | None, machine: Machine, roof: float
+    share: float | None, interference: Interference, reference_seconds: float | None, machine: Machine, roof: float
 ) -> str:
     """Why times of a program say nothing about it, in a sentence; empty where they do.
 
     Args:
         share: Share of the FMA roof; `None` where it is unknown, or may be above 1.
-        drift: Usual time of the FMA kernel beside the program over its best.
+        interference: How much other work lengthened the samples.
         reference_seconds: Seconds a call of the FMA kernel beside the program; `None` where it was not run.
         machine: The host.
         roof: Operations a second of the FMA kernel when the roofs were measured; 0 where that is unknown.
     """
-    reached = 1 / drift
+    reached = 1 / interference.drift
     if reference_seconds and roof:
         reached = min(reached, reference_flops(machine) / reference_seconds / roof)
     if reached < STEADY_SHARE:
         return (
             f"the FMA kernel beside it usually reached {reached:.0%} of its best, so that something else used the "
+            "core; measure again when it is quiet, see autotune doctor"
+        )
+    if interference.is_large:
+        return (
+            f"it usually took {interference.spread:.1f} times as long as at its best, so that something else used the "
             "core; measure again when it is quiet, see autotune doctor"
         )
     return why_above(share, reference_seconds, machine, roof) if share is not None and share > ROOF_ERROR else ""

@@ -139,7 +139,7 @@ def summarize(
     share = share_beside(flops, figures.clock_seconds, beside, machine) if flops and beside is not None else None
     changed = spent is not None or bool(run.parts.rewriting.firings) or bool(assembly.kernels)
     exceeds = may_exceed_roof((a.dtype for a in payload.arguments), assembly.script, is_rewritten=changed)
-    unsteady = why_unsteady(None if exceeds else share, figures.drift, beside, machine, roofs.flops)
+    unsteady = why_unsteady(None if exceeds else share, figures.interference, beside, machine, roofs.flops)
     if exceeds and spent is None and (above := why_above(share, beside, machine, roofs.flops)):
         notes.append(above)
     return TuneResult(
