@@ -11,7 +11,7 @@ from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import Contraction
 from autotune.core.plugs.family import Family
-from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.plugs.rewrites import NeededRewrite, Rewrites
 from autotune.core.precision import (
     BF16,
     BF16X2,
@@ -97,12 +97,13 @@ class Narrow(Family):
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """The script of the family for f32, for products of words."""
         inner, of_words = self.inner(task)
-        return f"// operands rounded to {self.name} ({DOTS})\n{inner.build(of_words, config, machine)}"
+        return inner.build(of_words, config, machine)
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels of words, as wide as the register tile."""
         inner, of_words = self.inner(task)
-        return replace(inner.rewrites(of_words, config), precision=self.name)
+        dots = NeededRewrite(*DOTS, why=f"operands rounded to {self.name}")
+        return replace(inner.rewrites(of_words, config), precision=self.name, needed=(dots,))
 
     def inner(self, task: Task) -> tuple[Family, Task]:
         """The family that writes the nest, and the task as it sees it.

@@ -7,7 +7,7 @@ from pathlib import Path
 from autotune.compiler.codegen.openmp import usable_threads
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import tail, threads_of
-from autotune.compiler.lowering.rewrites import rewrites_on
+from autotune.compiler.lowering.steps import rewrites_now
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
 from autotune.core.host.machine import Machine, this_machine
@@ -88,7 +88,7 @@ def differences_now(
         ir_sha256: Hashes of the IR as it is built here, where that is known.
     """
     threads = bundle.manifest.machine.threads
-    steps, machine = rewrites_on(threads), replace(machine, threads=usable_threads(threads))
+    steps, machine = rewrites_now(threads, bundle.manifest.rewrites), replace(machine, threads=usable_threads(threads))
     known = (why_unknown_here(bundle),) if lacks_reference(bundle) else ()
     return (*known, *differences(bundle.manifest, machine, compiler_version(), steps, ir_sha256))
 

@@ -82,7 +82,8 @@ class Manifest:
         notes: Notes on what did not go as hoped.
         cases: Inputs at which it was verified and measured, where there are several.
         online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
-        rewrites: Our own rewrites around the script, as ``name@version``, in order; empty in older bundles.
+        rewrites: Our own rewrites around the script, as ``name@version``, in order, then those that it asks for; empty
+            in older bundles.
         script: The user's own script that was tuned, open.mlir; `None` where families of schedules were.
         rules: Rewrite rules that fired on the payload, rules.mlir; `None` where none did.
         kernels: Code of back ends, by the tag of the task that it computes.

@@ -21,7 +21,6 @@ from autotune.compiler.lowering.rewrites import (
 )
 from autotune.compiler.lowering.stages import STEPS, compile_to
 from autotune.compiler.lowering.steps import PARTS
-from autotune.core import precision
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, write_step
@@ -87,7 +86,6 @@ def files_behind(rewrite):
 
 def test_rewrites_that_only_some_trials_need_are_named_by_what_asks_for_them():
     names = [str(each) for each in PARTS]
-    assert precision.DOTS in names
     assert not set(names) & set(compilation(2).splitlines())
     steps = {step.name for step in (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)}
     assert all((each.before or each.behind) in steps for each in PARTS)

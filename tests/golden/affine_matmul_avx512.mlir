@@ -10,7 +10,6 @@ module attributes {transform.with_named_sequence} {
   // reductions = True
   // jam = 4
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
-    // loops by upstream's affine passes (affine@1)
     %producer_0 = transform.get_producer_of_operand %op[2] : (!transform.any_op) -> !transform.any_op
     %generic_0 = transform.structured.generalize %op : (!transform.any_op) -> !transform.any_op
     %turned_0 = transform.structured.interchange %generic_0 iterator_interchange = [0, 2, 1] : (!transform.any_op) -> !transform.any_op

@@ -8,7 +8,6 @@ module attributes {transform.with_named_sequence} {
   // jam = 1
   // math = polynomial
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
-    // loops by upstream's affine passes (affine@1)
     %producer_0 = transform.get_producer_of_operand %op[1] : (!transform.any_op) -> !transform.any_op
     %producer_1 = transform.get_producer_of_operand %producer_0[1] : (!transform.any_op) -> !transform.any_op
     %producer_2 = transform.get_producer_of_operand %op[0] : (!transform.any_op) -> !transform.any_op

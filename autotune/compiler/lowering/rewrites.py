@@ -34,7 +34,7 @@ from autotune.core.host.matrix_unit import tiles_here
 from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.plugs.rewrites import Blocks
-from autotune.core.precision import Precision, precision_named
+from autotune.core.precision import DOTS, Precision, precision_named
 from autotune.core.scripts.marks import ONLINE, PRECISION
 from autotune.core.scripts.parametric import ChosenScript
 
@@ -142,7 +142,7 @@ class Rewrite:
         version: Raised whenever it makes other programs of the same module.
         apply: Changes a unit in place.
         before: Step that it is the first part of. A rewrite that is part of a step does nothing but what a script or
-            a candidate asks for, which names it and its version: other trials keep their identity.
+            a candidate asks for, whose family names it and its version: other trials keep their identity.
         behind: Step that it is the last part of, likewise; behind the arena it is applied where there is none, too.
         needed: Whether a unit asks for it.
     """
@@ -211,15 +211,15 @@ ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
 REGIONS = Rewrite("regions", 1, lambda unit: share_regions(unit.module))  # within a pass pipeline
 FORALLS = Rewrite("foralls", 2, arena)  # what the arena does besides where there are several threads
 THREADS = (FORALLS, REGIONS)
-# Products of rounded operands.
-DOTS = Rewrite(
-    "dots",
-    1,
-    lambda unit: write_dots(unit.module, unit=unit.matrix_unit),
-    before=AFTER_SCRIPT[-1].name,
-    needed=lambda unit: bool(unit.precisions),
+# Those that only some scripts ask for: products of rounded operands.
+OPTIONAL = (
+    Rewrite(
+        *DOTS,
+        lambda unit: write_dots(unit.module, unit=unit.matrix_unit),
+        before=AFTER_SCRIPT[-1].name,
+        needed=lambda unit: bool(unit.precisions),
+    ),
 )
-OPTIONAL = (DOTS,)
 REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
 
 

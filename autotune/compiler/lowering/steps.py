@@ -1,8 +1,16 @@
 """Schedules applied: every rewrite and the script, a step at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, BEFORE_SCRIPT, OPTIONAL, SCRIPT, Rewrite, Unit
+from autotune.compiler.lowering.rewrites import (
+    AFTER_SCRIPT,
+    BEFORE_SCRIPT,
+    OPTIONAL,
+    SCRIPT,
+    Rewrite,
+    Unit,
+    rewrites_on,
+)
 from autotune.compiler.script.apply import run_script
 from autotune.registry import REWRITES, complain, loaded_points
 
@@ -32,6 +40,22 @@ def in_step(step: Rewrite) -> tuple[Rewrite, ...]:
     first = (each for each in PARTS if each.before == step.name)
     last = (each for each in PARTS if each.behind == step.name)
     return (*first, step, *last)
+
+
+def asked_for(unit: Unit) -> tuple[str, ...]:
+    """Names and versions of the rewrites that a unit asks for, besides those that all go through."""
+    return tuple(dict.fromkeys(str(part) for part in PARTS if part.needed(unit)))
+
+
+def rewrites_now(threads: int, recorded: Iterable[str]) -> tuple[str, ...]:
+    """What `rewrites_on` gives, and of those that only some units ask for, such as a record names.
+
+    Args:
+        threads: Threads that parallel loops run on.
+        recorded: Rewrites as ``name@version``.
+    """
+    names = {each.partition("@")[0] for each in recorded}
+    return (*rewrites_on(threads), *dict.fromkeys(str(part) for part in PARTS if part.name in names))
 
 
 def apply_schedule(unit: Unit) -> None:

@@ -10,7 +10,7 @@ where it is asked for.
 from dataclasses import dataclass
 from itertools import permutations
 
-from autotune.contrib.affine.plan import FUSIONS, IDENTITY, LAST, MARK, AffinePlan
+from autotune.contrib.affine.plan import FUSIONS, LAST, LOOPS, MARK, AffinePlan
 from autotune.core.host.machine import Machine
 from autotune.core.ops.loop_nest import LoopNest
 from autotune.core.plugs.family import Family
@@ -87,7 +87,6 @@ class Affine(Family):
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
-        script.say(f"loops by upstream's affine passes ({IDENTITY})")
         ops, fills = find_members(script, task.ops, "%op")
         if task.root.filled is not None:
             fills.append(moves.producer(script, "%op", task.root.filled))
@@ -103,8 +102,8 @@ class Affine(Family):
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """It leaves operands as they are."""
-        return Rewrites()
+        """It leaves operands as they are, and asks for affine loops."""
+        return Rewrites(needed=(LOOPS,))
 
 
 def plan_of(task: Task, config: Config, machine: Machine) -> AffinePlan:

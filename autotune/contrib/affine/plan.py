@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-NAME, VERSION = "affine", 1  # of the rewrite that writes such loops
-IDENTITY = f"{NAME}@{VERSION}"  # what a script says of it, so that it is part of a trial's identity
+from autotune.core.plugs.rewrites import NeededRewrite
+
+LOOPS = NeededRewrite("affine", 1, why="loops by upstream's affine passes")
 MARK, LAST = "autotune.affine", "last"  # on ops that become affine loops: how; the last of a task says so
 FUSIONS = ("none", "producer", "sibling", "greedy", "maximal")  # how loops of several ops become one
 MOST_DEPTH = 16  # loops one in another

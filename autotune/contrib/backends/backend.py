@@ -13,12 +13,12 @@ from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject
-from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.plugs.rewrites import NeededRewrite, Rewrites
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 
 BACKENDS = "autotune.backends"  # group of entry points
-CALLS = "kernels@1"  # the rewrites that put a call in a task's place, and their version: part of every trial's identity
+CALLS = NeededRewrite("kernels", 1)  # what puts a call in a task's place
 
 
 class Backend(Protocol):
@@ -113,7 +113,7 @@ class BackendFamily(Family):
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """It takes operands as they are."""
-        return Rewrites()
+        return Rewrites(needed=(CALLS,))
 
     @property
     def identity(self) -> Mapping[str, str]:

@@ -24,6 +24,24 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class NeededRewrite:
+    """A rewrite of compiled code that some scripts ask for, by what they say of an op.
+
+    Attributes:
+        name: Name of the rewrite.
+        version: Version of the rewrite: it decides, with the script, which program a config becomes.
+        why: Purpose, for a reader.
+    """
+
+    name: str
+    version: int
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True)
 class Rewrites:
     """What happens to a task's op before the script sees it, which no op of the transform dialect can do.
 
@@ -34,8 +52,10 @@ class Rewrites:
             then the outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
         precision: What its operands are rounded to, one of `core.precision.PRECISIONS`; empty for what they are. The op
             is then one of words, which code of ours computes tile by tile (`compiler/passes/narrow.py`).
+        needed: Rewrites of compiled code that the script asks for.
     """
 
     panel: int = 0
     blocks: Blocks | None = None
     precision: str = ""
+    needed: tuple[NeededRewrite, ...] = ()

@@ -109,6 +109,12 @@ class Step:
     whole: str = ""
     kernel: ForeignKernel | None = None
 
+    @property
+    def identity(self) -> str:
+        """What tells its program from others: the script, and names and versions of rewrites that only some ask for."""
+        asked_for = (f"// {each.why} ({each})\n" for each in self.rewrites.needed if each.why)
+        return "".join(asked_for) + self.body
+
 
 def write_step(
     task: Task, family: Family, config: Config, machine: Machine, *, alone: bool = False, note: str = ""

@@ -132,7 +132,7 @@ def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command
         notes=result.notes,
         cases=tuple(CaseRecord(case.values, case.weight) for case in payload.cases),
         online=applied.online,
-        rewrites=rewrites_on(result.machine.threads),
+        rewrites=(*rewrites_on(result.machine.threads), *applied.rewrites),
         script=ScriptRecord(own["source"], own["tasks"]) if own is not None else None,
         rules=RulesRecord(payload.rules.source, rewriting.counts) if rewriting.firings else None,
         kernels={kernel.tag: kernel_record(kernel) for kernel in assembly.kernels},

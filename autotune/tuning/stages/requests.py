@@ -24,7 +24,7 @@ class Asked:
 
     Attributes:
         config: Value of every knob.
-        body: Script that the config writes.
+        body: Script that the config writes, with the rewrites that it asks for.
         key: Identity of the trial that it will be.
         job: Work for an evaluator.
         reason: Why it is evaluated.

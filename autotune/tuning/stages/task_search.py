@@ -155,19 +155,21 @@ class TaskSearch:
             self._catch_up()
             while (config := self.search.ask([asked.config for asked in self.under_way.values()])) is not None:
                 step = self.script_step(config, alone=True)
-                key = trial_key(self.task.payload.text, step.body, config, shared(self.machine.threads), self.compiler)
+                key = trial_key(
+                    self.task.payload.text, step.identity, config, shared(self.machine.threads), self.compiler
+                )
                 known = self.sweep.records.get(key)
                 if known is not None:
-                    self._learn(known, step.body)
+                    self._learn(known, step.identity)
                     return known
-                untold = Asked(config, step.body, key, self.job([], SEARCH_EFFORT), self.search.reason)
-                if any(asked.body == step.body for asked in self.under_way.values()):
+                untold = Asked(config, step.identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
+                if any(asked.body == step.identity for asked in self.under_way.values()):
                     self._twins.append(untold)
                     continue
                 if not self.sweep.claim(key):
-                    self._elsewhere[key] = step.body
+                    self._elsewhere[key] = step.identity
                     continue
-                if step.body in self._scripts:
+                if step.identity in self._scripts:
                     return self._record(untold, SAME_SCRIPT)
                 try:
                     asked = replace(untold, job=self._job_of(config, step))
@@ -209,7 +211,7 @@ class TaskSearch:
             self._catch_up()
             fresh = list(self.sweep.recorded)
             for trial in fresh:
-                self._learn(trial, self.script_step(trial.config, alone=True).body)
+                self._learn(trial, self.script_step(trial.config, alone=True).identity)
             return fresh
 
     def unlearned(self, held: int) -> list[Trial]:
@@ -220,7 +222,7 @@ class TaskSearch:
         """Learn every trial that was recorded behind the first `held`."""
         self.sweep.refresh()
         for trial in self.unlearned(held):
-            self._learn(trial, self.script_step(trial.config, alone=True).body)
+            self._learn(trial, self.script_step(trial.config, alone=True).identity)
 
     def _catch_up(self) -> None:
         """Learn what became of trials that other tuners worked on."""

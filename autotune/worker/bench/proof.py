@@ -11,7 +11,7 @@ from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.program import BoundProgram
 from autotune.compiler.lowering.rewrites import BEFORE_SCRIPT, SCRIPT, Unit
 from autotune.compiler.lowering.stages import compile_to
-from autotune.compiler.lowering.steps import rewrite
+from autotune.compiler.lowering.steps import asked_for, rewrite
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
@@ -54,12 +54,14 @@ class Transformed:
         after: Module that the script leaves.
         weights: Those arguments.
         online: Tags of those tasks.
+        rewrites: Names and versions of rewrites that the program asks for, besides those that all go through.
     """
 
     before: str
     after: str
     weights: tuple[PanelWeight, ...]
     online: tuple[str, ...]
+    rewrites: tuple[str, ...]
 
 
 def transform(claim: Claim) -> Transformed:
@@ -71,13 +73,13 @@ def transform(claim: Claim) -> Transformed:
     payload, candidate = claim.payload, claim.candidate
     with context():
         unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
-        before = str(unit.module)
+        before, asked = str(unit.module), asked_for(unit)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == BEFORE_SCRIPT[-1].name:
                 before = str(unit.module)
             if step == SCRIPT:
                 break
-        return Transformed(before, str(unit.module), unit.weights, tuple(unit.blocks))
+        return Transformed(before, str(unit.module), unit.weights, tuple(unit.blocks), asked)
 
 
 def hash_stages(claim: Claim) -> dict[str, str]:

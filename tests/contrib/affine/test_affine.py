@@ -7,9 +7,11 @@ from tuning_support import MACHINES, agrees, random_configs, run
 
 import autotune as at
 import autotune.tensor as T
+from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.lowering.rewrites import Unit, rewrites_on
+from autotune.compiler.lowering.steps import asked_for, rewrites_now
 from autotune.compiler.tasks.partition import partition
-from autotune.contrib.affine.plan import IDENTITY
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import families_for, family_for, load_family, load_payload
@@ -92,7 +94,13 @@ def test_it_is_searched_only_where_it_is_asked_for():
 
 def test_its_rewrites_are_part_of_what_identifies_a_trial():
     task, machine = task_of("softmax,rows=8,cols=32"), MACHINES["avx512"]
-    assert IDENTITY in FAMILY.build(task, FAMILY.default(task, machine), machine)
+    step = write_step(task, FAMILY, FAMILY.default(task, machine), machine)
+    assert step.identity == f"// loops by upstream's affine passes (affine@1)\n{step.body}"
+    with context():
+        unit = Unit.open(task.payload, assemble([step]), {})
+        assert asked_for(unit) == ("affine@1",)
+        assert rewrites_now(1, ["affine@0"])[-1] == "affine@1"
+        assert rewrites_now(1, ["zeros@1"]) == rewrites_on(1)
 
 
 def test_a_search_beside_another_family_tries_both(tmp_path):

@@ -14,6 +14,7 @@ from mlir.dialects import func
 from autotune.compiler.ir.module import symbol
 from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, Rewrite, Unit
 from autotune.compiler.tasks.stand_ins import close_gaps, stand_in_for_tasks, stands_in
+from autotune.contrib.backends.backend import CALLS
 from autotune.core.errors import CompileError
 from autotune.core.payload import DTYPES
 from autotune.core.plugs.foreign_kernel import ForeignKernel
@@ -93,7 +94,9 @@ def wrapper(name: str, kernel: ForeignKernel, types: Sequence[str]) -> Iterator[
 
 def rewrite(apply: Callable[[Unit], None], *, before: str = "", behind: str = "") -> Rewrite:
     """A part of what puts code of others in a program, where a unit has such code."""
-    return Rewrite("kernels", 1, apply, before=before, behind=behind, needed=lambda unit: bool(unit.kernels))
+    return Rewrite(
+        CALLS.name, CALLS.version, apply, before=before, behind=behind, needed=lambda unit: bool(unit.kernels)
+    )
 
 
 def types_of_kernels(unit: Unit) -> dict[str, tuple[str, ...]]:
