@@ -55,7 +55,7 @@ def block(folder: Path) -> str:
         f"\n{table(HEAD, [row(headline, data) for headline, data in found.items()])}\n"
         f"One core of an {machine['cpu'].replace('(R)', '')} ({machine['isa']}, {roofs['flops'] / 1e9:.0f} GFLOP/s, "
         f"{roofs['dram_bytes'] / 1e9:.0f} GB/s), f32, outputs verified, programs interleaved, 95 % intervals. "
-        "The roof is that of multiply-adds, or the bandwidth of reading or copying as many bytes.\n"
+        "The roof is the peak rate of multiply-adds, or the bandwidth of reading or copying as many bytes.\n"
     )
 
 
