@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from autotune.core.host.machine import Machine, this_machine
     from autotune.core.listener import SILENT, Listener
-    from autotune.core.ops.loop_nest import Contraction
+    from autotune.core.ops.op import Contraction
     from autotune.core.payload import Argument, Payload
     from autotune.core.plugs.family import Baseline, Family
     from autotune.core.plugs.rewrites import Rewrites

@@ -79,7 +79,7 @@ def facts_of(found: Analysis) -> dict[str, Any]:
         "why_apart": Counter(edge.why_apart for edge in facts.edges if edge.why_apart),
         "needs": Counter(needed(value) for value in facts.values),
         "why_not": facts.why_not,
-        "flops": sum(op.flops * op.trips for op in facts.ops),
+        "flops": sum(op.arithmetic * op.trips for op in facts.ops),
         "touched": sum(op.bytes * op.trips for op in facts.ops),
         "arena": plan.to_json() if plan is not None else None,
         "caches": {cache.name: {"bytes": cache.bytes, "fetched": sum(cache.fetched)} for cache in found.caches},

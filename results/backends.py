@@ -17,7 +17,7 @@ from blocks import home, keep, serve, table
 
 from autotune.contrib.backends.makers import open_makers
 from autotune.core.console import duration
-from autotune.core.task_names import readable_names
+from autotune.core.task_names import tell_apart
 from autotune.registry import load_baseline
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
@@ -66,7 +66,7 @@ def measure(
             choices = choose_all(searches, load_baseline("passes"), floor, [bench])
         name = Path(spec).stem.partition("-")[0] if Path(spec).exists() else spec
         found = [row_of(choice, [s for s in searches if s.task.tag == choice.search.task.tag]) for choice in choices]
-        names = readable_names({task.tag: task.payload.text for task in tasks})
+        names = tell_apart({task.tag: task.name for task in tasks})
         kept = {"payload": name, "backend": rivals[0].version, "trials": trials, "floor": floor}
         kept |= {"tasks": [{"name": names[row["tag"]], **row} for row in found], "left_out": list(left_out)}
         keep("backends", name, kept)

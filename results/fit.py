@@ -22,7 +22,7 @@ from blocks import PAGE, ROOT, Check, replace_block, table
 
 from autotune.contrib.spaces.rerun import Ground
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.registry import load_family
 from autotune.store.recording import read_recording
 from autotune.tuning.stages.warm_start import fit

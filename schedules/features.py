@@ -7,7 +7,7 @@ others. The nest is the one of `schedules.matmul`: blocks of B in L2, strips of 
 from math import log2
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.space import Config
 from schedules.blocking import DIMS, Region, regions, register_loops
 from schedules.fused_shape import Shape, block_columns, contraction_config, suffix, tile_of

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
+from autotune.core.ops.op import Op
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Blocks, Rewrites
 from autotune.core.scripts.marks import HIDDEN, NEXT_ROWS, PIECES_OF_M, ROW_BLOCKS, WRITTEN_ROWS
 from autotune.core.space import Config, Space
-from autotune.core.task import StructuredOp, Task
+from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
 from schedules.features import group_features
@@ -198,7 +199,7 @@ class FusedWriter(GroupWriter):
         fuse_members(self.script, handles, fills, inside)
         loops[:] = [replace(loop, handle=handle) for loop, handle in zip(loops, inside, strict=True)]
 
-    def sizes_of(self, member: StructuredOp) -> tuple[int, ...]:
+    def sizes_of(self, member: Op) -> tuple[int, ...]:
         """Sizes of an op's loops inside the fused ones, without leading dimensions."""
         steps, sizes = self.steps, member.nest.sizes[self.lead :]
         return (*steps, *sizes[len(steps) :])[: len(sizes)]
@@ -208,7 +209,7 @@ class FusedWriter(GroupWriter):
         """Columns that a causal mask hides are skipped, not computed."""
         return self.config.get("hidden") == "skipped"
 
-    def write_member(self, op: str, member: StructuredOp) -> None:
+    def write_member(self, op: str, member: Op) -> None:
         """Schedule a member that is no contraction; consumes `op`."""
         self.choose_functions(op)
         mark = HIDDEN if self.skips and member.masked_loop is not None else ""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from autotune.core.ops.loop_nest import Contraction, rows_of
+from autotune.core.ops.op import Contraction, rows_of
 from autotune.core.space import Config, Value
 from autotune.core.task import Task
 from schedules.blocking import DIMS, cut, nest_order

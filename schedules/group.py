@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
+from autotune.core.ops.op import Op
 from autotune.core.space import Config
-from autotune.core.task import StructuredOp
 from schedules import moves
 from schedules.functions import choose_functions
 from schedules.fused_shape import Shape
@@ -13,7 +13,7 @@ from schedules.moves import Script
 from schedules.vectorize import vectorize_rows
 
 
-def find_members(script: Script, members: Sequence[StructuredOp], root: str) -> tuple[list[str], list[str]]:
+def find_members(script: Script, members: Sequence[Op], root: str) -> tuple[list[str], list[str]]:
     """Handles of a group's ops, and of the fills of the destinations of all but the root (empty where there is none).
 
     Args:
@@ -60,7 +60,7 @@ class GroupWriter:
     """
 
     script: Script
-    members: tuple[StructuredOp, ...]
+    members: tuple[Op, ...]
     shape: Shape
     config: Config
     machine: Machine

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.ops.op import LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task

@@ -8,7 +8,7 @@ accumulators stay in vector registers.
 from dataclasses import dataclass, field, replace
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts import marks

@@ -9,7 +9,7 @@ panels come from L2 in reading order.
 from dataclasses import dataclass, replace
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.space import Config, Space, Value
 from schedules.blocking import cut, nest_order
 from schedules.matmul_space import by_tiles, columns_of, constraints, cut_columns, may_fetch, tiles_of

@@ -7,7 +7,7 @@ from math import prod
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.precision import precision_named
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task

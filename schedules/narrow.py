@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction, Op
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import NeededRewrite, Rewrites
 from autotune.core.precision import (
@@ -26,7 +26,7 @@ from autotune.core.precision import (
     Precision,
 )
 from autotune.core.space import Config, Knob, Space, Value
-from autotune.core.task import StructuredOp, Task
+from autotune.core.task import Task
 from schedules.fused import FUSED
 from schedules.matmul import MATMUL
 
@@ -115,7 +115,7 @@ class Narrow(Family):
             raise ScheduleError(f"schedule '{self.name}' needs one product of f32 with a weight, {task.tag} has none")
         return FUSED if task.is_group else MATMUL, replace(task, ops=tuple(map(self.of_words, task.ops)))
 
-    def of_words(self, op: StructuredOp) -> StructuredOp:
+    def of_words(self, op: Op) -> Op:
         """An op of the task; the product writes all of C, which nothing fills."""
         if op.contraction is None:
             return op

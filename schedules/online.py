@@ -5,8 +5,8 @@ The script finds every part by its attribute, since loops lie between them, and 
 
 from dataclasses import dataclass
 
+from autotune.core.ops.op import Op
 from autotune.core.scripts.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTALS, ROWS, TOTALS
-from autotune.core.task import StructuredOp
 from schedules import moves
 from schedules.blocking import Loop
 from schedules.fused_shape import contraction_config, online_columns, tile_of
@@ -44,7 +44,7 @@ class OnlineWriter(GroupWriter):
         self.script.emit(f"{found} = {match} : ({ANY}) -> {ANY}")
         return found
 
-    def sizes_of(self, member: StructuredOp) -> tuple[int, ...]:
+    def sizes_of(self, member: Op) -> tuple[int, ...]:
         """Sizes of an op's loops in a block, without leading dimensions."""
         sizes = list(member.nest.sizes)
         sizes[self.shape.rows - 1] = int(self.config["rows"])

@@ -8,7 +8,7 @@ The caches are those of `schedules.matmul_model`, which chooses defaults; what t
 from math import prod
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.space import Config
 from schedules.blocking import Region, regions
 from schedules.functions import CALL

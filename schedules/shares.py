@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import ceil, gcd, log2, prod
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction, LoopNest
+from autotune.core.ops.op import Contraction, LoopNest
 from autotune.core.scripts.marks import PIECES_OF_N
 from autotune.core.space import Config, Knob
 from schedules import moves

@@ -11,11 +11,11 @@ from math import prod
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction, Lanes, LoopNest
+from autotune.core.ops.op import Contraction, Lanes, LoopNest, Op
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
-from autotune.core.task import StructuredOp, Task
+from autotune.core.task import Task
 from schedules.blocking import fitting_vectors
 from schedules.functions import function_defaults, function_knobs
 from schedules.matmul_model import RegisterTile, score
@@ -100,7 +100,7 @@ def is_shared_out(nest: LoopNest, lanes: Lanes) -> bool:
     return outer_loop(nest, lanes.lane) != lanes.row
 
 
-def windows_of(task: Task) -> tuple[StructuredOp, Lanes]:
+def windows_of(task: Task) -> tuple[Op, Lanes]:
     """The op of a task that reads windows, and its register tile; where there are several, that with most to compute.
 
     Raises:

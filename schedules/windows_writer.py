@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Lanes, LoopNest
+from autotune.core.ops.op import Lanes, LoopNest, Op
 from autotune.core.scripts import marks
 from autotune.core.space import Config
-from autotune.core.task import StructuredOp
 from schedules import moves
 from schedules.blocking import Piece, cut
 from schedules.functions import choose_functions
@@ -69,7 +68,7 @@ class WindowsWriter:
         self.start_from(zeros)
         self.finish()
 
-    def write_group(self, members: Sequence[StructuredOp]) -> None:
+    def write_group(self, members: Sequence[Op]) -> None:
         """Schedule the op inside loops over blocks of ``%op``, the last of the ops that follow it."""
         function = moves.enclosing_function(self.script, "%op")
         handles, fills = find_members(self.script, members, "%op")
@@ -165,7 +164,7 @@ class WindowsWriter:
                 if tile.places:
                     moves.unroll_loop(self.script, tile.places, tile.count)
 
-    def write_behind(self, op: str, member: StructuredOp) -> None:
+    def write_behind(self, op: str, member: Op) -> None:
         """Vectors of one block of an element-wise op; consumes `op`."""
         choose_functions(self.script, self.config, op)
         sizes = tuple(self.block[dim] for dim in range(len(member.nest.sizes)))

@@ -6,8 +6,8 @@ from sweep_support import SPACE, make_trial
 from tuning_support import MACHINES, contraction_payload
 
 from autotune.core.evaluator import Evaluation
-from autotune.core.ops.loop_nest import Contraction, LoopNest
-from autotune.core.task import StructuredOp, Task
+from autotune.core.ops.op import Contraction, LoopNest, Op
+from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.store.recording import Recording
 from autotune.tuning.stages.record import versions
@@ -15,7 +15,7 @@ from autotune.tuning.stages.record import versions
 TASK = Task(
     "first",
     contraction_payload(64, 64, 64),
-    (StructuredOp(LoopNest((64, 64, 64), ("parallel", "parallel", "reduction")), contraction=Contraction(64, 64, 64)),),
+    (Op(LoopNest((64, 64, 64), ("parallel", "parallel", "reduction")), contraction=Contraction(64, 64, 64)),),
 )
 
 
@@ -23,7 +23,7 @@ def made_up_recording():
     """Every config of a small space, some of which failed."""
     trials = tuple(replace(make_trial("first", number), number=number) for number in range(SPACE.size))
     return Recording(
-        format_version=2,
+        format_version=3,
         payload="mine",
         task=TASK,
         family="matmul",

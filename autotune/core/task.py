@@ -5,70 +5,10 @@ crosses them as text, so that everything here pickles to workers, hashes, and im
 """
 
 from dataclasses import dataclass
-from math import prod
 
-from autotune.core.ops.loop_nest import Contraction, Lanes, LoopNest
+from autotune.core.ops.op import Contraction, LoopNest, Op
 from autotune.core.payload import Payload
-
-
-@dataclass(frozen=True)
-class StructuredOp:
-    """A structured op of a task, as it was read when the payload was partitioned; schedules look at nothing else.
-
-    Attributes:
-        nest: Loops of the op.
-        reader: Position, among the task's ops, of one that reads its result.
-        operand: Number of the operand it is there.
-        contraction: Sizes and layout, if the op is a contraction with loops in the order (batch,) m, n, k.
-        filled: Number of the operand that is filled with a constant first, its destination; `None` if there is none.
-        masked_loop: Position of a loop over columns of which a causal mask hides those behind the row's own: what is
-            computed there changes no result. `None` if there is none.
-        online_loop: Position of a loop over columns that may come block by block, since the group divides by the sum of
-            a softmax in the end. `None` if there is none.
-        lanes: Loops of its register tile, if the op does not vectorize as it is but reads windows.
-        counts: Whether the op computes with the count of a loop that it reduces, as argmax does.
-        gathers: Whether the op reads elements of a tensor at indices that another one holds.
-        vectorizes: Whether tiles of the op become vectors as they are: no windows, and simple reductions.
-        turned: The loop, not the last one, along which an input lies side by side, where nothing is summed; `None` if
-            there is none.
-        periods: Steps of every loop after which an element-wise op that reads neighbours, with strides, or at indices
-            that repeat, reads the same pattern again: tiles begin there. Empty of any other op.
-    """
-
-    nest: LoopNest
-    reader: int = 0
-    operand: int = 0
-    contraction: Contraction | None = None
-    filled: int | None = None
-    masked_loop: int | None = None
-    online_loop: int | None = None
-    lanes: Lanes | None = None
-    counts: bool = False
-    gathers: bool = False
-    vectorizes: bool = True
-    turned: int | None = None
-    periods: tuple[int, ...] = ()
-
-    @property
-    def in_strands(self) -> bool:
-        """Whether partial results of a row may be reduced side by side: upstream counts on in none but the first."""
-        return bool(self.nest.reduced) and not self.counts
-
-    @property
-    def has_products(self) -> bool:
-        """Whether the op sums products: a contraction, or a convolution."""
-        return self.contraction is not None or (self.lanes is not None and self.lanes.products)
-
-    @property
-    def flops(self) -> float:
-        """What no schedule can leave out: products and their sums, else one operation a point."""
-        if self.contraction is None:
-            return prod(self.nest.sizes) * (2 if self.has_products else 1)
-        if self.masked_loop is None:
-            return float(self.contraction.flops)
-        rows, columns = self.contraction.m, self.nest.sizes[self.masked_loop]
-        seen = sum(min(row + 1, columns) for row in range(rows))
-        return self.contraction.flops * seen / (rows * columns)
+from autotune.core.task_names import readable_name
 
 
 @dataclass(frozen=True)
@@ -85,12 +25,17 @@ class Task:
 
     tag: str
     payload: Payload
-    ops: tuple[StructuredOp, ...]
+    ops: tuple[Op, ...]
     occurrences: int = 1
     count: int = 1
 
     @property
-    def root(self) -> StructuredOp:
+    def name(self) -> str:
+        """Name for people, such as ``matmul 128x768x3072 + bias + gelu, stored``."""
+        return readable_name(self.tag, self.ops[::-1])
+
+    @property
+    def root(self) -> Op:
         """The op that gives its results."""
         return self.ops[0]
 

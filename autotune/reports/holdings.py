@@ -16,6 +16,7 @@ from autotune.store.frames import KNOB, to_frame
 from autotune.store.recording import Recording, is_recording, read_recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
+from autotune.worker.loading.reading import task_names
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ def holdings_of(recording: Recording) -> Holdings:
     default = recording.found.get(recording.values_of(recording.default))
     known = DefaultConfig(recording.default, recording.seconds_of(default) if default is not None else None)
     tag = recording.task.tag
-    names = {(recording.payload, tag): readable_name(tag, recording.task.payload.text)}
-    return Holdings(recording.frame, None, (), {recording.payload: known}, names)
+    (name,) = task_names({tag: recording.task.payload.text}).values()
+    return Holdings(recording.frame, None, (), {recording.payload: known}, {(recording.payload, tag): name})
 
 
 def default_of(sweep: Sweep, config: Config) -> DefaultConfig:

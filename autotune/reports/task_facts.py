@@ -11,13 +11,13 @@ from autotune.core.payload import Payload
 from autotune.core.scripts.user_family import OWN
 from autotune.core.space import Config
 from autotune.core.task import Task
-from autotune.core.task_names import readable_names
+from autotune.core.task_names import tell_apart
 from autotune.registry import load_family
 from autotune.reports.holdings import Holdings
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.user_script import own_of
-from autotune.worker.loading.reading import partition
+from autotune.worker.loading.reading import partition, task_names
 from autotune.worker.loading.resolve import reopen_payload
 
 MACHINE: TypeAdapter[Machine] = TypeAdapter(Machine)
@@ -88,9 +88,8 @@ def facts_of(
         families: Name of the family that each task was tuned with.
     """
     tasks = tasks_of(payload, texts)
-    names = readable_names(
-        {tag: text or (tasks[tag].payload.text if tag in tasks else None) for tag, text in texts.items()}
-    )
+    others = {tag: text for tag, text in texts.items() if tag not in tasks}
+    names = tell_apart({tag: task.name for tag, task in tasks.items()} | task_names(others))
     return {tag: fact_of(names[tag], tasks.get(tag), machine, families[tag]) for tag in texts}
 
 

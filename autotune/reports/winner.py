@@ -8,13 +8,13 @@ import numpy as np
 
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
-from autotune.core.task_names import readable_names
 from autotune.core.winner_time import winner_time
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import BudgetRecord, TaskRecord, UncoveredRecord
 from autotune.store.sessions import SessionFigures, recorded_figures, recorded_quiet
 from autotune.tuning.stages.roofline import bundle_may_exceed_roof, share_beside, why_unsteady
+from autotune.worker.loading.reading import task_names
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def seconds_of(data: Manifest, figures: SessionFigures) -> Interval:
 
 def names_in(bundle: BundleFiles) -> dict[str, str]:
     """A name for people for every task of a bundle, by tag."""
-    return readable_names({tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in bundle.manifest.tasks})
+    return task_names({tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in bundle.manifest.tasks})
 
 
 def timed_task(tag: str, name: str, task: TaskRecord, quiet: float | None) -> TimedTask:

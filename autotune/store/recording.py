@@ -1,6 +1,7 @@
 """Recordings: a part of a task's space with every config measured, in one compressed file; searches are replayed on it.
 
-Format history: 1 first version; 2 a task has facts of each op, where it had those of one op itself and a count `ops`.
+Format history: 1 first version; 2 a task has facts of each op, where it had those of one op itself and a count `ops`;
+3 ops have operands and a body, which nothing asks of recordings: older ones are read without.
 """
 
 import lzma
@@ -64,7 +65,7 @@ class Recording:
         trials: Trials in the order they were made, failures and duplicates included.
     """
 
-    format_version: Literal[1, 2]
+    format_version: Literal[1, 2, 3]
     payload: str
     task: Annotated[Task, BeforeValidator(with_ops)]
     family: str

@@ -13,7 +13,6 @@ from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import Step, assemble, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
-from autotune.core.task_names import readable_name
 from autotune.registry import families, load_writer
 from autotune.worker.loading.reading import ScriptFile, open_payload, partition
 
@@ -121,12 +120,12 @@ class TunableTask:
     machine: Machine = field(default_factory=this_machine)
 
     def __repr__(self) -> str:
-        name = readable_name(self.task.tag, self.task.payload.text)
+        name = self.task.name
         return f"<TunableTask {name}: {self.task.count} a call, families {', '.join(f.name for f in self.families)}>"
 
     def _repr_html_(self) -> str:
         rows = [
-            ("task", readable_name(self.task.tag, self.task.payload.text)),
+            ("task", self.task.name),
             ("tag", self.tag),
             ("executions a call", self.count),
             ("operations", f"{self.task.payload.flops:.4g}"),

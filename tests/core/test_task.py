@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.core.errors import PayloadError
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.payload import Argument, Payload
 

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.space import Config, Space
 from autotune.tuning.samplers.search import Search
 from schedules.matmul_space import matmul_space

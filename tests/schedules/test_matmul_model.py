@@ -9,7 +9,7 @@ import pytest
 from tuning_support import MACHINES
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from schedules.blocking import cut
 from schedules.matmul_model import DEEP, default_config, is_tall
 from schedules.matmul_space import columns_of, matmul_space

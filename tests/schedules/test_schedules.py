@@ -12,10 +12,10 @@ from tuning_support import MACHINES, contraction_payload, tensor_payload
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError, SpaceError
-from autotune.core.ops.loop_nest import Contraction, LoopNest
+from autotune.core.ops.op import Contraction, LoopNest, Op
 from autotune.core.payload import Argument, Payload
 from autotune.core.scripts.assembly import Step, assemble
-from autotune.core.task import StructuredOp, Task
+from autotune.core.task import Task
 from autotune.registry import families, family_for, load_family, load_payload
 
 PRIMES_AND_EDGES = (1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 64, 97, 127, 509, 512, 768, 1009, 1733, 3072, 12289, 50257)
@@ -59,7 +59,7 @@ def contraction_task(m, n, k, **layout):
     about = Contraction(m=m, n=n, k=k, **layout)
     sizes, kinds = (m, n, k), ("parallel", "parallel", "reduction")
     nest = LoopNest((about.batch, *sizes), ("parallel", *kinds)) if about.batched else LoopNest(sizes, kinds)
-    return Task("product", Payload("product", "", "product", ()), (StructuredOp(nest, contraction=about),))
+    return Task("product", Payload("product", "", "product", ()), (Op(nest, contraction=about),))
 
 
 def check_text(body):
@@ -134,9 +134,7 @@ def test_contraction_of_any_size_has_a_default_that_writes_a_valid_script(name, 
 @given(sizes=st.lists(SIZES, min_size=1, max_size=4), last=st.sampled_from(["parallel", "reduction"]))
 def test_row_wise_op_of_any_size_has_a_default_that_writes_a_valid_script(machine, sizes, last):
     nest = LoopNest(tuple(sizes), (*["parallel"] * (len(sizes) - 1), last))
-    check_default(
-        load_family("vectorize"), Task("rows", Payload("rows", "", "rows", ()), (StructuredOp(nest),)), machine
-    )
+    check_default(load_family("vectorize"), Task("rows", Payload("rows", "", "rows", ()), (Op(nest),)), machine)
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)

@@ -8,7 +8,7 @@ from autotune.compiler.lowering.pipeline import PLAIN, tail
 from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
-from autotune.core.ops.loop_nest import Contraction, LoopNest
+from autotune.core.ops.op import Contraction, LoopNest
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for, load_payload
 from schedules import shares

@@ -84,7 +84,7 @@ def put(data, old, new):
         (lambda data: data[:40] + b"\0" * 40 + data[80:], "must be an xz file"),
         (lambda data: b"no xz at all", "must be an xz file"),
         (lambda data: lzma.compress(b"{}"), "format_version is not"),
-        (lambda data: put(data, b'"format_version":2', b'"format_version":3'), "format_version is not"),
+        (lambda data: put(data, b'"format_version":3', b'"format_version":4'), "format_version is not"),
         (lambda data: put(data, b'"outcome":"ok"', b'"outcome":"fine"'), "outcome"),
     ],
 )

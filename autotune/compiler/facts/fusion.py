@@ -6,7 +6,7 @@ from mlir import ir
 
 from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.values import maker
-from autotune.compiler.tasks.groups import Group, find_groups, objections, shape_of, sums_over_planes
+from autotune.compiler.tasks.groups import Group, find_groups, objections, rows_in, sums_over_planes
 from autotune.core.ops.facts import Edge
 from autotune.core.scripts.marks import TAG
 
@@ -64,11 +64,11 @@ def why_apart(
         yield f"between them is {view.replace('_', ' ')}: rows of one are no rows of the other"
     if producer.block != reader.block:
         yield "a loop is between them"
-    root = shape_of(group.ops[0])
+    root = group.root
     if root is None:
         yield "the consumer moves elements, gathers, or is not vectorized"
         return
-    if root.rows < 1:
+    if rows_in(root) < 1:
         yield "the consumer has no rows that a block could be cut from"
     if sums_over_planes(root):
         yield "the consumer reduces over more than a row"

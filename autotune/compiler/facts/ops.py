@@ -1,16 +1,16 @@
 """The structured ops of a function as facts: their loops, what each reads and writes, and what it is computed from."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from mlir import ir
 
-from autotune.compiler.ir.extents import open_dimensions, static_shape
+from autotune.compiler.ir.extents import open_dimensions
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.nests import indexing_maps, loop_nest, structured_ops, terms_of
+from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.values import is_constant, maker, static_slice
-from autotune.compiler.passes.lifetimes import ELEMENT_BYTES
-from autotune.core.ops.facts import Access, OpFacts
+from autotune.compiler.tasks.read_op import read_op
+from autotune.core.ops.op import Op, Operand, ProgramOp
 from autotune.core.scripts.marks import TAG
 
 SEEN_THROUGH = (  # ops whose result is (a part of) the array that they are given first
@@ -22,97 +22,53 @@ SEEN_THROUGH = (  # ops whose result is (a part of) the array that they are give
     "bufferization.materialize_in_destination",
     "linalg.fill",
 )
-NO_FLOPS = ("arith.constant", "arith.select", "arith.index_cast", "arith.extf", "arith.truncf", "arith.sitofp")
+FIELDS = tuple(field.name for field in fields(Op))
 INPUTS, WEIGHTS, CONSTANTS = "inputs", "weights", "constants"
 
 
-def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operation], list[OpFacts]]:
-    """Every structured op of a function whose loops are known, and its facts.
+def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operation], list[ProgramOp]]:
+    """Every structured op of a function whose loops are known, where it stands.
 
     Args:
         function: Entry function of a payload whose tasks are tagged.
         roles: Role of each of its arguments.
     """
     found = list(structured_ops(function.regions[0].blocks[0]))
+    read = {view.operation: known for view, _ in found if (known := read_op(view.operation)) and known.nest.is_known}
     values, tags = Numbers(), tags_of([op.operation for op, _ in found])
     origins = origins_of(function, roles)
-    numbers = {view.operation: n for n, view in enumerate(view for view, _ in found if loop_nest(view.operation))}
-    ops: list[ir.Operation] = []
-    facts: list[OpFacts] = []
-    for view, trips in found:
-        op, nest = view.operation, loop_nest(view.operation)
-        if nest is None:
-            continue
-        operands = sum(isinstance(value.type, ir.RankedTensorType) for value in op.operands)
-        accesses = []
-        for index, (value, amap) in enumerate(read_and_written(op)):
-            origin, derived = origin_of(value, roles), origins.get(value) == WEIGHTS
-            accesses.append(
-                replace(
-                    access_of(value, amap, values),
-                    held="weight" if derived else origin.held,
-                    source=numbers.get(origin.op) if origin.op is not None and not derived else None,
-                    viewed=origin.viewed,
-                    written=index == operands - 1,
-                    gathered=index >= operands,
-                )
-            )
-        flops = sum(map(is_floating, op.regions[0].blocks[0].operations)) if op.regions else 0
-        points = 1
-        for size in nest.sizes:
-            points *= size
-        facts.append(
-            OpFacts(
-                len(ops),
-                op.name.removeprefix("linalg."),
-                tags.get(op, ""),
-                nest.sizes,
-                str(op.results[0].type).removeprefix("tensor<").removesuffix(">"),
-                trips,
-                flops * points,
-                tuple(accesses),
-                origins.get(op.results[0], INPUTS),
-            )
+    numbers = {op: number for number, op in enumerate(read)}
+    trips = {view.operation: count for view, count in found}
+
+    def place(operand: Operand, value: ir.Value) -> Operand:
+        """An operand with where its array comes from."""
+        if operand.is_scalar:
+            return operand
+        origin, derived = origin_of(value, roles), origins.get(value) == WEIGHTS
+        array, moves = values.of(value)
+        return replace(
+            operand,
+            value=array,
+            moves=moves,
+            held="weight" if derived else origin.held,
+            source=numbers.get(origin.op) if origin.op is not None and not derived else None,
+            viewed=origin.viewed,
         )
-        ops.append(op)
-    return ops, facts
+
+    facts: list[ProgramOp] = []
+    for op, each in read.items():
+        operands = tuple(place(operand, value) for operand, value in zip(each.operands, op.operands, strict=True))
+        sources = (inner.operation.operands[0] for inner in op.regions[0].blocks[0].operations if is_extract(inner))
+        captured = tuple(place(held, next(sources)) if held.gathered else held for held in each.captured)
+        values_of = {name: getattr(each, name) for name in FIELDS} | {"operands": operands, "captured": captured}
+        depends = origins.get(op.results[0], INPUTS)
+        facts.append(ProgramOp(**values_of, number=len(facts), task=tags.get(op, ""), trips=trips[op], depends=depends))
+    return list(read), facts
 
 
-def read_and_written(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.AffineMap]]:
-    """Arrays of an op with their maps: those it reads in its loops, and those it writes; a result is written once."""
-    for value, amap in zip(op.operands, indexing_maps(op), strict=False):
-        if isinstance(value.type, ir.RankedTensorType):
-            yield value, amap
-    if op.regions:
-        body = op.regions[0].blocks[0]
-        for inner in body.operations:
-            if inner.operation.name == "tensor.extract":
-                yield gathered_from(inner.operation, op)
-
-
-def gathered_from(extract: ir.Operation, op: ir.Operation) -> tuple[ir.Value, ir.AffineMap]:
-    """An array that a body reads at computed places, as if those were the loops' own where nothing better is known."""
-    source, loops = extract.operands[0], indexing_maps(op)[0].n_dims
-    exprs = []
-    for place in list(extract.operands)[1:]:
-        made_by = maker(place)
-        known = made_by is not None and made_by.name == "linalg.index"
-        number = ir.IntegerAttr(made_by.attributes["dim"]).value if made_by is not None and known else 0
-        exprs.append(ir.AffineExpr.get_dim(number))
-    return source, ir.AffineMap.get(loops, 0, exprs)
-
-
-def access_of(value: ir.Value, amap: ir.AffineMap, values: "Numbers") -> Access:
-    """One array of an op."""
-    kind = ir.RankedTensorType(value.type)
-    number, fresh = values.of(value)
-    return Access(
-        number,
-        tuple(static_shape(value)),
-        tuple(terms_of(expr) for expr in amap.results),
-        ELEMENT_BYTES.get(str(kind.element_type), 4),
-        fresh,
-    )
+def is_extract(op: ir.OpView) -> bool:
+    """Tell whether an op of a body reads an element of an array."""
+    return bool(op.operation.name == "tensor.extract")
 
 
 class Numbers:
@@ -143,18 +99,6 @@ def moves(cut: ir.Operation) -> bool:
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets, _, _ = static_slice(cut)
     return dynamic in offsets and not all(map(is_constant, list(cut.operands)[1:]))
-
-
-def is_floating(op: ir.OpView) -> bool:
-    """Tell whether an op of a body is one floating-point operation an element."""
-    name = op.operation.name
-    kinds = [result.type for result in op.operation.results]
-    return name.startswith(("arith.", "math.")) and name not in NO_FLOPS and any(map(is_float, kinds))
-
-
-def is_float(kind: ir.Type) -> bool:
-    """Tell whether a type is one of floating-point numbers."""
-    return isinstance(kind, ir.FloatType)
 
 
 def tags_of(ops: Sequence[ir.Operation]) -> dict[ir.Operation, str]:

@@ -6,12 +6,14 @@ from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.compiler.ir.extents import extent_of, open_dimensions, static_shape
-from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import is_constant, trip_count
-from autotune.core.ops.facts import Terms
-from autotune.core.ops.loop_nest import Contraction, LoopNest
+from autotune.core.ops.op import Index, IndexPart, LoopNest
 
-WIDENED = ("f32", "f16", "bf16", "i8")  # what B may be stored in
+DIVISIONS: dict[type[ir.AffineExpr], str] = {
+    ir.AffineFloorDivExpr: "floordiv",
+    ir.AffineCeilDivExpr: "ceildiv",
+    ir.AffineModExpr: "mod",
+}
 UNTUNABLE = ("linalg.fill", "linalg.copy", "linalg.yield", "linalg.index", "linalg.pack", "linalg.unpack")
 
 
@@ -43,47 +45,6 @@ def loop_nest(op: ir.Operation) -> LoopNest | None:
     return LoopNest(tuple(sizes[d] for d in range(total)), iterators, tuple(sorted(growing)))
 
 
-def counts_reduced(op: ir.Operation, nest: LoopNest) -> bool:
-    """Tell whether an op computes with the count of a loop that it reduces."""
-    counted = [ir.IntegerAttr(each.attributes["dim"]).value for each in every_op(op) if each.name == "linalg.index"]
-    return any(nest.iterators[loop] == "reduction" for loop in counted)
-
-
-def describe_contraction(op: ir.Operation, nest: LoopNest) -> Contraction | None:
-    """Sizes and layout of a plain or batched matmul with loops in the order (b,) m, n, k; `None` for anything else."""
-    if nest.growing or not linalg.isa_contraction_op(op):
-        return None
-    dims = linalg.infer_contraction_dimensions(op)
-    b, m, n, k = (list(group) for group in (dims.batch, dims.m, dims.n, dims.k))
-    rank = len(nest.sizes)
-    if [*b, *m, *n, *k] != list(range(rank)) or [len(m), len(n), len(k)] != [1, 1, 1] or len(b) > 1:
-        return None
-    layouts = [dimensions(amap) for amap in indexing_maps(op)]
-    batch = [0] if b else []
-    plain_a, plain_b = [*batch, *m, *k], [*batch, *k, *n]
-    turned_a, turned_b = [*batch, *k, *m], [*batch, *n, *k]
-    if layouts[0] not in (plain_a, turned_a) or layouts[1] not in (plain_b, turned_b):
-        return None
-    if layouts[2] != [*batch, *m, *n] or not is_widened_f32(op):
-        return None
-    return Contraction(
-        m=nest.sizes[m[0]],
-        n=nest.sizes[n[0]],
-        k=nest.sizes[k[0]],
-        batch=nest.sizes[0] if b else 1,
-        transposed_a=layouts[0] == turned_a,
-        transposed_b=layouts[1] == turned_b,
-        batched=bool(b),
-        stored_b=stored if (stored := element_type(op.operands[1])) != "f32" else "",
-    )
-
-
-def is_widened_f32(op: ir.Operation) -> bool:
-    """Tell whether a contraction is one of f32, B perhaps stored in less."""
-    a, b, c = (element_type(value) for value in op.operands)
-    return a == c == "f32" and b in WIDENED
-
-
 def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
     """Indexing map of every operand; empty for an op without loops of its own, such as ``linalg.softmax``."""
     return [attribute.value for attribute in linalg.get_indexing_maps(op) or ()]
@@ -94,19 +55,20 @@ def dimensions(amap: ir.AffineMap) -> list[int | None]:
     return [e.position if isinstance(e, ir.AffineDimExpr) else None for e in amap.results]
 
 
-def terms_of(expr: ir.AffineExpr) -> Terms:
-    """Loops and coefficients that an index is a sum of; what is no such sum counts its loops once."""
+def read_index(expr: ir.AffineExpr) -> Index:
+    """An index as a sum."""
     if isinstance(expr, ir.AffineDimExpr):
-        return ((expr.position, 1),)
+        return Index(((expr.position, 1),))
     if isinstance(expr, ir.AffineConstantExpr):
-        return ()
+        return Index(constant=expr.value)
+    left, right = read_index(expr.lhs), read_index(expr.rhs)
+    if isinstance(expr, ir.AffineAddExpr):
+        return left.plus(right)
     if isinstance(expr, ir.AffineMulExpr):
-        for one, other in ((expr.lhs, expr.rhs), (expr.rhs, expr.lhs)):
-            if isinstance(other, ir.AffineConstantExpr):
-                return tuple((loop, c * other.value) for loop, c in terms_of(one))
-    if isinstance(expr, ir.AffineBinaryExpr):
-        return (*terms_of(expr.lhs), *terms_of(expr.rhs))
-    return ()
+        return left.times(right.constant) if right.is_constant else right.times(left.constant)
+    return Index(
+        parts=(IndexPart(next(DIVISIONS[kind] for kind in DIVISIONS if isinstance(expr, kind)), left, right.constant),)
+    )
 
 
 def projected(amap: ir.AffineMap) -> list[int]:

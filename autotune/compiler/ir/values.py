@@ -51,3 +51,22 @@ def trip_count(loop: ir.Operation) -> int:
     """Iterations of an scf.for with constant bounds."""
     lower, upper, step = (constant(value) for value in list(loop.operands)[:3])
     return -(-(upper - lower) // step)
+
+
+def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:
+    """Tell whether operand `index` is an init that can be made anew: filled with a constant, or never read."""
+    if index < first_init:
+        return False
+    fill = fill_of(op.operands[index])
+    if fill is not None:
+        return is_constant(fill.operands[0])
+    block = op.regions[0].blocks[0]
+    return not any(True for _ in block.arguments[index].uses)
+
+
+def start_value(op: ir.Operation) -> float:
+    """The constant that the op's last init is filled with; 0 where it is no constant."""
+    fill = fill_of(op.operands[-1])
+    if fill is None or not is_constant(fill.operands[0]):
+        return 0.0
+    return float(ir.FloatAttr(fill.operands[0].owner.attributes["value"]).value)

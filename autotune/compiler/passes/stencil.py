@@ -16,9 +16,9 @@ from mlir import ir
 from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.nests import indexing_maps
-from autotune.compiler.ir.values import index, maker, static_slice
+from autotune.compiler.ir.values import index, is_constant, maker, static_slice
 from autotune.compiler.passes.marked_loops import marked
-from autotune.compiler.tasks.stencils import is_known
+from autotune.core.ops.traversal import INDICES
 from autotune.core.scripts.marks import STENCIL
 
 Lane = tuple[int, int]
@@ -38,7 +38,10 @@ class StencilBody:
     def __init__(self, op: ir.Operation) -> None:
         self._block = op.regions[0].blocks[0]
         *self._ops, self._end = (inner.operation for inner in self._block.operations)
-        self._known = {op.results[0] for op in self._ops if is_known(op.results[0])}
+        self._known: set[ir.Value] = set()  # what follows from the index of an element, by whole numbers alone
+        for step in self._ops:
+            if step.name in INDICES and all(v in self._known or is_number(v) for v in step.operands):
+                self._known.add(step.results[0])
 
     def wanted(self, points: Sequence[Point]) -> list[list[bool]]:
         """For every input, which lanes matter: not those that a selection by places leaves out."""
@@ -84,13 +87,18 @@ class StencilBody:
         return found
 
 
+def is_number(value: ir.Value) -> bool:
+    """Tell whether a value is a constant whole number."""
+    return is_constant(value) and not isinstance(value.type, ir.FloatType)
+
+
 def number(value: ir.Value) -> int:
     """The whole number that a constant is."""
     return int(ir.IntegerAttr(value.owner.attributes["value"]).value)
 
 
 def compute(op: ir.Operation, operands: Sequence[int]) -> int:
-    """One of `PLACES` on numbers."""
+    """One of `INDICES` on numbers."""
     first, second = operands
     if op.name == "arith.cmpi":
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value

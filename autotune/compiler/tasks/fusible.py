@@ -1,11 +1,10 @@
 """What fusing element-wise neighbours leaves as it is."""
 
 from mlir import ir
-from mlir.dialects import linalg
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import maker
-from autotune.compiler.tasks.vectors import lanes_of
+from autotune.compiler.tasks.read_op import read_op
 
 COSTLY = ("math.", "arith.divf")
 COUNTS = ["linalg.index", "arith.index_cast", "linalg.yield"]  # the body of an op that gives 0, 1, 2, ...
@@ -13,7 +12,8 @@ COUNTS = ["linalg.index", "arith.index_cast", "linalg.yield"]  # the body of an 
 
 def is_kept(op: ir.Operation) -> bool:
     """Tell whether an op is a contraction, or reads windows: it keeps the operands that it has."""
-    return bool(linalg.isa_contraction_op(op)) or lanes_of(op) is not None
+    read = read_op(op)
+    return read is not None and (read.multiplies or read.lanes is not None)
 
 
 def writes_inside(op: ir.Operation) -> bool:

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
-from mlir.dialects import linalg
 
-from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import maker
-from autotune.compiler.tasks.gathers import gathered
-from autotune.compiler.tasks.vectors import lanes_of, vectorizes
-from autotune.core.ops.loop_nest import rows_of
+from autotune.compiler.tasks.read_op import read_op
+from autotune.core.ops.op import Op, rows_of
+from autotune.core.ops.traversal import is_matrix_product
 from autotune.core.scripts.marks import KERNEL
+
+Read = dict[ir.Operation, Op | None]  # ops of a function as they were read
 
 
 @dataclass
@@ -25,11 +25,13 @@ class Group:
     Attributes:
         ops: Root first, every op before those that it reads.
         trips: Number of times one call of the function executes the group.
+        read: Every op of the function, read once; `None` of one without loops of its own.
         found_by: Position of an op that reads each op, and operand number there; (0, 0) for the root.
     """
 
     ops: list[ir.Operation]
     trips: int
+    read: Read
     found_by: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
 
     @property
@@ -38,80 +40,68 @@ class Group:
         members = set(self.ops)
         return [op.operation for op in self.ops[0].block.operations if op.operation in members]
 
+    @property
+    def root(self) -> Op | None:
+        """The root; `None` if nothing can be grouped with it."""
+        return self.joining(self.ops[0])
+
+    def joining(self, op: ir.Operation) -> Op | None:
+        """An op of the function; `None` if it can be in no group of several."""
+        read = self.read[op]
+        return read if read is not None and can_join(op, read) else None
+
     def alone(self) -> list["Group"]:
         """Every op as a group of its own."""
-        return [Group([op], self.trips) for op in self.in_order]
+        return [Group([op], self.trips, self.read) for op in self.in_order]
 
 
-@dataclass(frozen=True)
-class GroupShape:
-    """What grouping wants to know of an op.
+def can_join(op: ir.Operation, read: Op) -> bool:
+    """Tell whether an op may be in a group: no call, one result in order of its loops, and vectors or windows.
 
-    Attributes:
-        maps: Indexing map of every operand.
-        iterators: Kind of every loop.
-        contraction: Whether the op is a matmul of some kind.
-        windows: Whether the op reads windows, as a convolution does.
+    One that moves elements about or gathers may not, nor one that computes nothing: a loop around it simplified, it is
+    gone, and a script's handle with it.
     """
-
-    maps: list[ir.AffineMap]
-    iterators: list[str]
-    contraction: bool
-    windows: bool
-
-    @property
-    def rows(self) -> int:
-        """Leading loops that are rows."""
-        return rows_of(self.iterators, self.contraction or self.windows)
-
-    @property
-    def elementwise(self) -> bool:
-        """Every loop is parallel."""
-        return "reduction" not in self.iterators
-
-
-def shape_of(op: ir.Operation) -> GroupShape | None:
-    """An op as grouping sees it; `None` if it moves elements about, has no vectors, is a call, or of unusual order."""
-    maps = indexing_maps(op)
-    if gathered(op) != {} or len(op.results) != 1 or KERNEL in op.attributes:
-        return None
-    windows = lanes_of(op) is not None
-    if not (windows or vectorizes(op)) or moves_alone(op):
-        return None
-    written = dimensions(maps[-1])
-    iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
-    if written != list(range(len(written))):
-        return None
-    contraction = iterators.count("reduction") == 1 and len(written) > 1 and not windows and multiplies(op)
-    return GroupShape(maps, iterators, contraction, windows)
-
-
-def multiplies(op: ir.Operation) -> bool:
-    """Tell whether an op is a product of two matrices, perhaps of a batch of them; no matrix with a vector."""
-    if not linalg.isa_contraction_op(op):
+    if read.extracts or read.results != 1 or KERNEL in op.attributes or not (read.lanes or read.vectorizes):
         return False
-    loops = linalg.infer_contraction_dimensions(op)
-    return bool(len(loops.batch) or (len(loops.m) and len(loops.n)))
+    written = read.operands[-1].loops
+    return not moves_alone(op) and written == list(range(len(written)))
 
 
 def moves_alone(op: ir.Operation) -> bool:
-    """Tell whether an op computes nothing: a loop around it simplified, it is gone, and a script's handle with it."""
-    body = op.regions[0].blocks[0].operations
-    return len(body) == 1 and op.name != "linalg.fill"
+    """Tell whether an op computes nothing: its body only yields."""
+    return len(op.regions[0].blocks[0].operations) == 1 and op.name != "linalg.fill"
 
 
-def find_groups(ops: Sequence[tuple[ir.OpView, int]]) -> list[Group]:
+def rows_in(op: Op) -> int:
+    """Leading loops of an op that are rows."""
+    return rows_of(op.nest.iterators, contracts(op) or op.lanes is not None)
+
+
+def contracts(op: Op) -> bool:
+    """Tell whether an op is a matmul of some kind, read without windows."""
+    one_sum = op.nest.iterators.count("reduction") == 1 and len(op.operands[-1].indices) > 1
+    return one_sum and op.lanes is None and is_matrix_product(op)
+
+
+def is_elementwise(op: Op) -> bool:
+    """Tell whether every loop is parallel."""
+    return "reduction" not in op.nest.iterators
+
+
+def find_groups(ops: Sequence[tuple[ir.OpView, int]], roles: Sequence[str] = ()) -> list[Group]:
     """Sort structured ops into groups, in order of their roots; an op that fits nowhere is a group of its own.
 
     Args:
         ops: Tunable ops in program order, with their trip counts.
+        roles: Role of each argument of the function that they are in; without them, nothing is a weight.
     """
     candidates = {op.operation for op, _ in ops}
+    read = {op: read_op(op, roles) for op in candidates}
     taken: set[ir.Operation] = set()
     groups = []
     for op, trips in reversed(ops):
         if op.operation not in taken:
-            group = Group([op.operation], trips)
+            group = Group([op.operation], trips, read)
             grow(group, candidates - taken)
             taken.update(group.ops)
             groups.append(group)
@@ -120,8 +110,8 @@ def find_groups(ops: Sequence[tuple[ir.OpView, int]]) -> list[Group]:
 
 def grow(group: Group, candidates: set[ir.Operation]) -> None:
     """Add producers to a group until none fits."""
-    root = shape_of(group.ops[0])
-    if root is None or root.rows < 1 or sums_over_planes(root):
+    root = group.root
+    if root is None or rows_in(root) < 1 or sums_over_planes(root):
         return
     while (found := next_member(group, root, candidates)) is not None:
         op, place = found
@@ -129,14 +119,12 @@ def grow(group: Group, candidates: set[ir.Operation]) -> None:
         group.found_by.append(place)
 
 
-def sums_over_planes(shape: GroupShape) -> bool:
-    """Tell whether an op reduces more than the columns of its rows, as a pool over all places does."""
-    return not (shape.contraction or shape.windows) and len(shape.iterators) > shape.rows + 1
+def sums_over_planes(op: Op) -> bool:
+    """Tell whether an op reduces more than the columns of its rows, as a pool over all pixels does."""
+    return not (contracts(op) or op.lanes) and len(op.nest.iterators) > rows_in(op) + 1
 
 
-def next_member(
-    group: Group, root: GroupShape, candidates: set[ir.Operation]
-) -> tuple[ir.Operation, tuple[int, int]] | None:
+def next_member(group: Group, root: Op, candidates: set[ir.Operation]) -> tuple[ir.Operation, tuple[int, int]] | None:
     """A producer that fits: read by the group alone, and row by row."""
     for position, reader in enumerate(group.ops):
         for number, value in enumerate(list(reader.operands)[:-1]):
@@ -150,48 +138,49 @@ def next_member(
     return None
 
 
-def fits(group: Group, root: GroupShape, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
+def fits(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
     """Tell whether a producer can be computed block of rows by block of rows, where its reader is."""
     return next(objections(group, root, op, reader, number), None) is None
 
 
-def objections(group: Group, root: GroupShape, op: ir.Operation, reader: ir.Operation, number: int) -> Iterator[str]:
+def objections(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, number: int) -> Iterator[str]:
     """Why a producer cannot be computed block of rows by block of rows, where its reader is; nothing if it can.
 
     Args:
         group: Group of the reader.
-        root: Shape of its root.
+        root: Its root.
         op: Producer.
         reader: Op that reads it.
         number: Operand number there.
     """
-    mine, theirs = shape_of(op), shape_of(reader)
+    mine, theirs = group.joining(op), group.joining(reader)
     if mine is None or theirs is None:
         yield "one of them moves elements about, gathers, or has no vectors"
         return
-    rows = list(range(root.rows))
-    if dimensions(theirs.maps[number])[: len(rows)] != rows or dimensions(mine.maps[-1])[: len(rows)] != rows:
+    rows = list(range(rows_in(root)))
+    written = mine.operands[-1].loops
+    if theirs.operands[number].loops[: len(rows)] != rows or written[: len(rows)] != rows:
         yield "rows of one are no rows of the other"
-    if len(dimensions(mine.maps[-1])) > len(rows) + 1:
+    if len(written) > len(rows) + 1:
         yield "it gives more than a row to each row"
-    others = [shape_of(member) for member in group.ops]
-    if mine.windows or any(other is not None and other.windows for other in others):
-        if theirs.windows or mine.rows != root.rows or not all(map(follows_windows, (mine, *others))):
+    others = [group.joining(member) for member in group.ops]
+    if mine.lanes or any(other is not None and other.lanes for other in others):
+        if theirs.lanes or rows_in(mine) != len(rows) or not all(map(follows_windows, (mine, *others))):
             yield "sliding windows fuse only with element-wise ops of the same rows"
         return
     batched = len(rows) > 1
-    if theirs.contraction and not (batched and number == 0):
+    if contracts(theirs) and not (batched and number == 0):
         yield "a product reads it again and again, so it would be computed as often"
-    if not mine.contraction:
-        if len(mine.iterators) > len(rows) + 1:
+    if not contracts(mine):
+        if len(mine.nest.iterators) > len(rows) + 1:
             yield "it sums over more than a row"
         return
-    contractions = sum(other is not None and other.contraction for other in others)
-    epilogue = all(other is not None and other.elementwise for other in others)
-    if mine.rows != root.rows or not ((batched and contractions <= 1) or (epilogue and contractions == 0)):
+    products = sum(other is not None and contracts(other) for other in others)
+    epilogue = all(other is not None and is_elementwise(other) for other in others)
+    if rows_in(mine) != len(rows) or not ((batched and products <= 1) or (epilogue and products == 0)):
         yield "a product goes with what is done to each of its elements alone"
 
 
-def follows_windows(shape: GroupShape | None) -> bool:
+def follows_windows(op: Op | None) -> bool:
     """Tell whether an op may be in one group with such that read windows: it is one itself, or element-wise."""
-    return shape is not None and (shape.windows or shape.elementwise)
+    return op is not None and (op.lanes is not None or is_elementwise(op))

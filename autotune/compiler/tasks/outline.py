@@ -7,9 +7,10 @@ from mlir import ir
 from mlir.dialects import arith, bufferization, func, tensor
 
 from autotune.compiler.ir.extents import extent_of, first_part, static_shape
-from autotune.compiler.ir.values import fill_of, index, is_constant, maker
+from autotune.compiler.ir.values import fill_of, index, is_constant, is_fresh, maker
 from autotune.compiler.tasks.gathers import gathered
-from autotune.compiler.tasks.stencils import is_stencil
+from autotune.compiler.tasks.read_op import read_op
+from autotune.core.ops.traversal import is_stencil
 from autotune.core.payload import DTYPES, Argument
 from autotune.core.scripts.marks import TAG, WEIGHT_OF
 
@@ -77,7 +78,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
             constants = {value: make_again(value) for value in captured(op) if value not in read}
             clone = op.clone().operation
             for i, value in enumerate(op.operands):
-                single = len(ops) == 1 and i not in fresh and not is_stencil(op)
+                single = len(ops) == 1 and i not in fresh and not reads_neighbours(op)
                 clone.operands[i] = fresh[i] if i in fresh else next(given) if single else copies[value]
             replace_captured(clone, copies | constants)
             if any(value in weights for value in op.operands):
@@ -95,7 +96,33 @@ def taken(ops: Sequence[ir.Operation]) -> list[ir.Value]:
     """Values from outside that ops take as operands, in the order of the arguments that they become."""
     inner = {result for op in ops for result in op.results}
     values = [v for op in ops for i, v in enumerate(op.operands) if not is_made(op, i) and v not in inner]
-    return list(dict.fromkeys(values)) if len(ops) > 1 or is_stencil(ops[0]) else values
+    return list(dict.fromkeys(values)) if len(ops) > 1 or reads_neighbours(ops[0]) else values
+
+
+def argument_names(ops: Sequence[ir.Operation]) -> dict[ir.Operation, list[str]]:
+    """Name of the argument that every operand becomes when ops are outlined; empty of one that is made again.
+
+    Args:
+        ops: Ops in program order.
+    """
+    values = taken(ops)
+    given = iter(range(len(values)))
+    apart = len(ops) == 1 and not reads_neighbours(ops[0])  # an array that is read twice is two arguments
+    names: dict[ir.Operation, list[str]] = {}
+    for op in ops:
+        names[op] = []
+        for number, value in enumerate(op.operands):
+            if is_made(op, number) or value not in values:
+                names[op].append("")
+            else:
+                names[op].append(f"in{next(given) if apart else values.index(value)}")
+    return names
+
+
+def reads_neighbours(op: ir.Operation) -> bool:
+    """Tell whether an op is a stencil, several of whose operands may be one array."""
+    read = read_op(op)
+    return read is not None and is_stencil(read)
 
 
 def is_made(op: ir.Operation, index: int) -> bool:
@@ -136,25 +163,6 @@ def supported(value: ir.Value) -> bool:
     if isinstance(kind, ir.RankedTensorType):
         return (kind.has_static_shape or extent_of(value) is not None) and str(kind.element_type) in DTYPES
     return str(kind) in DTYPES
-
-
-def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:
-    """Tell whether operand `index` is an init that can be made anew: filled with a constant, or never read."""
-    if index < first_init:
-        return False
-    fill = fill_of(op.operands[index])
-    if fill is not None:
-        return is_constant(fill.operands[0])
-    block = op.regions[0].blocks[0]
-    return not any(True for _ in block.arguments[index].uses)
-
-
-def start_value(op: ir.Operation) -> float:
-    """The constant that the op's last init is filled with; 0 where it is no constant."""
-    fill = fill_of(op.operands[-1])
-    if fill is None or not is_constant(fill.operands[0]):
-        return 0.0
-    return float(ir.FloatAttr(fill.operands[0].owner.attributes["value"]).value)
 
 
 def make_again(value: ir.Value, size: ir.Value | None = None) -> ir.Value:

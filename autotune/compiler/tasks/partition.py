@@ -11,31 +11,28 @@ from mlir.dialects import bufferization
 
 from autotune.compiler.ir.extents import bound_empties
 from autotune.compiler.ir.module import context, find_function, parse, run_passes, symbol
-from autotune.compiler.ir.nests import counts_reduced, describe_contraction, loop_nest, structured_ops
+from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.packs import lower_packs
-from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
 from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy
 from autotune.compiler.tasks.fusible import is_kept, is_reduced_flat, is_repeated, writes_inside
-from autotune.compiler.tasks.gathers import gathered, read_places_by_position
+from autotune.compiler.tasks.gathers import read_places_by_position
 from autotune.compiler.tasks.groups import Group, find_groups
-from autotune.compiler.tasks.outline import EXTENT, outline, start_value
+from autotune.compiler.tasks.outline import EXTENT, argument_names, outline
+from autotune.compiler.tasks.read_op import joined
 from autotune.compiler.tasks.softmax import find_plan
-from autotune.compiler.tasks.stencils import periods_of
 from autotune.compiler.tasks.turned_operands import turn_operands
 from autotune.compiler.tasks.uncovered import uncovered_ops
-from autotune.compiler.tasks.vectors import has_columns, lanes_of, turned_loop, vectorizes
-from autotune.compiler.tasks.weights import weight_behind
-from autotune.core.ops.loop_nest import Contraction, rows_of
+from autotune.core.ops.op import Contraction, Op, rows_of
 from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.partition import Partition
 from autotune.core.payload import Case, Payload
 from autotune.core.scripts.marks import TAG, WEIGHT_OF
 from autotune.core.scripts.rules import NO_RULES
-from autotune.core.task import StructuredOp, Task
+from autotune.core.task import Task
 from autotune.registry import rewriter
 
 # Element-wise neighbours become one op before units are counted.
@@ -72,9 +69,9 @@ def partition(payload: Payload) -> Partition:
         seen: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         covered: set[ir.Operation] = set()
-        for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
+        for group in find_groups(list(structured_ops(function.regions[0].blocks[0])), roles):
             for unit in (group, *group.alone()):
-                task = make_task(unit, roles)
+                task = make_task(unit)
                 if task is not None:
                     mark(unit, task)
                     covered.update(unit.ops)
@@ -131,24 +128,19 @@ def mark(group: Group, task: Task) -> None:
             op.attributes[WEIGHT_OF] = ir.StringAttr.get(task.tag)
 
 
-def stores_weight(op: StructuredOp) -> bool:
+def stores_weight(op: Op) -> bool:
     """Tell whether the second operand of an op is a weight that may be stored as its schedule likes."""
     return any(part is not None and part.constant_b for part in (op.contraction, op.lanes))
 
 
-def make_task(group: Group, roles: Sequence[str]) -> Task | None:
-    """Describe a group as a task; `None` if an op has dynamic shapes or no loop, or they cannot stand alone.
-
-    Args:
-        group: Structured ops of the payload's entry function.
-        roles: Role of each argument of that function.
-    """
+def make_task(group: Group) -> Task | None:
+    """Describe a group as a task; `None` if an op has dynamic shapes or no loop, or they cannot stand alone."""
     ops = []
     for op, (reader, operand) in zip(group.ops, group.found_by, strict=True):
-        read = read_op(op, roles)
-        if read is None:
+        read = group.read[op]
+        if read is None or not read.sizes:
             return None
-        ops.append(replace(read, reader=reader, operand=operand))
+        ops.append(replace(joined(read, op, group.ops), reader=reader, operand=operand))
     weights = [op.operands[1] for op, each in zip(group.ops, ops, strict=True) if stores_weight(each)]
     if len(ops) > 1:
         rows = rows_of(ops[0].nest.iterators, contracts=ops[0].contraction is not None)
@@ -163,6 +155,8 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     if outlined is None:
         return None
     text, arguments = outlined
+    names = argument_names(group.in_order)
+    ops = [named(each, names[op]) for each, op in zip(ops, group.ops, strict=True)]
     alone = ops[0].contraction if len(ops) == 1 else None
     tag = name_task(group, ops, text)
     bounds = [int(a.high) - 1 for a in arguments if a.name == EXTENT]
@@ -174,7 +168,7 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
         entry=tag,
         arguments=arguments,
         flops=sum(count_operations(op, share) for op in ops for share in shares),
-        reference=ContractionOracle(alone, start_value(group.ops[0])) if alone else None,
+        reference=ContractionOracle(alone, float(ops[0].operands[-1].start or 0.0)) if alone else None,
         reduction=sum(prod(op.nest.reduced) for op in ops if "reduction" in op.nest.iterators) or 1,
         cases=grown,
         rules=NO_RULES,
@@ -182,53 +176,23 @@ def make_task(group: Group, roles: Sequence[str]) -> Task | None:
     return Task(tag, payload, tuple(ops))
 
 
-def read_op(op: ir.Operation, roles: Sequence[str]) -> StructuredOp | None:
-    """Everything that schedules ask of an op; `None` if it has dynamic shapes or no loop.
-
-    Args:
-        op: Structured op of the payload's entry function.
-        roles: Role of each argument of that function.
-    """
-    nest = loop_nest(op)
-    if nest is None or not nest.sizes:
-        return None
-    contraction, lanes = describe_contraction(op, nest), lanes_of(op)
-    if contraction and not contraction.batched and weight_behind(op.operands[1], roles) is not None:
-        contraction = replace(contraction, constant_b=True)
-    if contraction and is_zeroed(op):
-        contraction = replace(contraction, zeroed=True)
-    if lanes is not None and has_columns(op, lanes) and weight_behind(op.operands[1], roles) is not None:
-        lanes = replace(lanes, constant_b=True)
-    return StructuredOp(
-        nest,
-        contraction=contraction,
-        filled=len(op.operands) - 1 if fill_of(op.operands[-1]) is not None else None,
-        lanes=lanes,
-        counts=counts_reduced(op, nest),
-        gathers=bool(gathered(op)),
-        vectorizes=vectorizes(op),
-        turned=turned_loop(op),
-        periods=periods_of(op, nest.sizes),
-    )
+def named(op: Op, names: Sequence[str]) -> Op:
+    """An op whose operands bear the names of the task's arguments that hold them."""
+    pairs = zip(op.operands, names, strict=True)
+    return replace(op, operands=tuple(replace(operand, argument=name) for operand, name in pairs))
 
 
-def is_zeroed(op: ir.Operation) -> bool:
-    """Tell whether zeros are filled into the op's destination for it alone."""
-    fill = fill_of(op.operands[-1])
-    return fill is not None and start_value(op) == 0.0 and len(list(fill.results[0].uses)) == 1
-
-
-def count_operations(op: StructuredOp, share: float) -> float:
+def count_operations(op: Op, share: float) -> float:
     """Operations of an op in which growing loops run over a share of their bound."""
     return float(op.flops) * (share if op.nest.growing else 1.0)
 
 
-def name_task(group: Group, ops: Sequence[StructuredOp], text: str) -> str:
+def name_task(group: Group, ops: Sequence[Op], text: str) -> str:
     """A tag people can read: what is contracted, or sizes; with a hash where that does not say all."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     contractions = [op.contraction for op in ops if op.contraction]
     if len(ops) == 1:
-        return name_contraction(contractions[0]) if contractions else name_generic(group.ops[0], ops[0], digest)
+        return name_contraction(contractions[0]) if contractions else name_generic(ops[0], digest)
     sizes = "x".join(map(str, ops[0].nest.sizes))
     elementwise = sum("reduction" not in op.nest.iterators for op in ops)
     if any(op.nest.growing for op in ops):
@@ -246,7 +210,7 @@ def name_contraction(c: Contraction) -> str:
     return f"{'batch_matmul' if c.batched else 'matmul'}_{sizes}_{c.dtype}{suffix}"
 
 
-def name_generic(op: ir.Operation, read: StructuredOp, digest: str) -> str:
+def name_generic(op: Op, digest: str) -> str:
     """Kind, sizes and a hash of the body: equal for ops that compute the same."""
-    kind = "gather" if read.gathers else op.name.removeprefix("linalg.")
-    return f"{kind}_{'x'.join(map(str, read.nest.sizes))}_{digest}"
+    kind = "gather" if op.gathers else op.kind
+    return f"{kind}_{'x'.join(map(str, op.sizes))}_{digest}"

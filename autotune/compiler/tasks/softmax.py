@@ -7,9 +7,10 @@ from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import is_fresh, start_value
 from autotune.compiler.tasks.causal import body, column_loops
-from autotune.compiler.tasks.groups import shape_of
-from autotune.compiler.tasks.outline import is_fresh, start_value
+from autotune.compiler.tasks.groups import can_join, rows_in
+from autotune.compiler.tasks.read_op import read_op
 
 NEGLIGIBLE = 2.0**-30  # beside 1, in f32
 
@@ -45,19 +46,22 @@ def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
     """
     if any(None in dimensions(amap) for op in ops for amap in indexing_maps(op)):
         return None  # what of an operand belongs to a block is not known
-    root, shifted = shape_of(ops[0]), [op for op in ops if is_shifted_exponential(op)]
-    if root is None or root.rows < 1 or len(shifted) != 1 or not all(map(starts_anew, ops)):
+    root, shifted = read_op(ops[0]), [op for op in ops if is_shifted_exponential(op)]
+    if root is None or not can_join(ops[0], root) or len(shifted) != 1 or not all(map(starts_anew, ops)):
+        return None
+    rows = rows_in(root)
+    if rows < 1:
         return None
     (exponential,) = shifted
     products = [op for op in readers(exponential) if linalg.isa_contraction_op(op)]
-    columns = column_loops(ops, root.rows, dict.fromkeys(products, root.rows + 1))
+    columns = column_loops(ops, rows, dict.fromkeys(products, rows + 1))
     if columns is None or ops[0] in columns:
         return None
     reductions = {op for op in columns if columns[op] not in dimensions(indexing_maps(op)[-1])}
     maxima = [op for op in reductions if names(op) in (["arith.maximumf"], ["arith.maxnumf"]) and len(op.operands) == 2]
     if len(maxima) != 1 or not corrects(maxima[0], exponential, reductions - set(maxima)):
         return None
-    return Plan(tuple(reversed(ops)), root.rows, columns, maxima[0], exponential)
+    return Plan(tuple(reversed(ops)), rows, columns, maxima[0], exponential)
 
 
 def corrects(maximum: ir.Operation, exponential: ir.Operation, sums: Set[ir.Operation]) -> bool:

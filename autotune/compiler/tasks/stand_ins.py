@@ -13,11 +13,11 @@ from mlir.dialects import linalg, memref, tensor
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import structured_ops
-from autotune.compiler.ir.values import fill_of
+from autotune.compiler.ir.values import fill_of, is_fresh
 from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.compiler.tasks.gathers import gathered
 from autotune.compiler.tasks.groups import Group, find_groups
-from autotune.compiler.tasks.outline import is_fresh, taken
+from autotune.compiler.tasks.outline import taken
 from autotune.core.arena_plan import ALIGNMENT
 from autotune.core.errors import CompileError
 from autotune.core.scripts.marks import KERNEL, TAG

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from mlir import ir
 
 from autotune.compiler.ir.extents import open_dimensions
-from autotune.compiler.ir.nests import describe_contraction, indexing_maps, loop_nest, structured_ops
+from autotune.compiler.ir.nests import indexing_maps, structured_ops
 from autotune.compiler.normalise.emit import permuted
-from autotune.compiler.tasks.weights import weight_behind
-from autotune.core.ops.loop_nest import Contraction
+from autotune.compiler.tasks.read_op import read_op
+from autotune.core.ops.op import Contraction
 
 LEAST_ROWS = 16  # that share what is turned
 NARROW, SIDE = 64, 4  # columns of a B without panels; side of a square that is turned in registers
@@ -29,12 +29,11 @@ def turn_operands(function: ir.OpView, roles: Sequence[str]) -> None:
     """
     for view, _ in list(structured_ops(function.regions[0].blocks[0])):
         op = view.operation
-        nest = loop_nest(op)
-        contraction = describe_contraction(op, nest) if nest is not None else None
-        if contraction is None or not is_turned_slowly(contraction):
+        read = read_op(op, roles)
+        if read is None or read.contraction is None or not is_turned_slowly(read.contraction):
             continue
         b = op.operands[1]
-        if open_dimensions(b) or weight_behind(b, roles) is not None:
+        if open_dimensions(b) or read.operands[1].held == "weight":
             continue
         rank = len(b.type.shape)
         with ir.InsertionPoint(op), op.location:

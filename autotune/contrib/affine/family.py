@@ -12,7 +12,7 @@ from itertools import permutations
 
 from autotune.contrib.affine.plan import FUSIONS, LAST, LOOPS, MARK, AffinePlan
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.ops.op import LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space

@@ -11,7 +11,8 @@ from autotune.contrib.analysis.reuse import Reuse, fetched, reuses
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine, this_machine
-from autotune.core.ops.facts import LINE, OpFacts, ProgramFacts
+from autotune.core.ops.facts import LINE, ProgramFacts
+from autotune.core.ops.op import ProgramOp
 from autotune.core.payload import Payload
 from autotune.core.space import Config
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
@@ -110,9 +111,9 @@ def analyse_bundle(folder: Path) -> Analysis:
     return analyse_program(bundle.payload, parts.payload.text, candidate, tasks, machine)
 
 
-def one_of_each(ops: tuple[OpFacts, ...]) -> list[OpFacts]:
+def one_of_each(ops: tuple[ProgramOp, ...]) -> list[ProgramOp]:
     """The first op of each kind of loops: kind, number of loops, and which of them each array follows."""
-    found: dict[object, OpFacts] = {}
+    found: dict[object, ProgramOp] = {}
     for op in ops:
-        found.setdefault((op.kind, len(op.sizes), tuple(access.indices for access in op.accesses)), op)
+        found.setdefault((op.kind, len(op.sizes), tuple(access.terms for access in op.accesses)), op)
     return list(found.values())

@@ -7,7 +7,8 @@ from math import prod
 import numpy as np
 
 from autotune.contrib.analysis.reuse import misses, reuses
-from autotune.core.ops.facts import LINE, OpFacts
+from autotune.core.ops.facts import LINE
+from autotune.core.ops.op import Operand, ProgramOp
 from autotune.core.payload import Array
 
 MOST_POINTS = 1 << 14  # iterations of a small case
@@ -49,7 +50,7 @@ class Agreement:
         return sum(self.predicted) / max(1, sum(self.simulated))
 
 
-def compare(op: OpFacts) -> Agreement:
+def compare(op: ProgramOp) -> Agreement:
     """Simulate a small case of an op, with caches from `SMALLEST` lines up to one that holds all it touches."""
     small = shrink(op)
     lines = trace(small)
@@ -67,34 +68,32 @@ def compare(op: OpFacts) -> Agreement:
     )
 
 
-def shrink(op: OpFacts) -> OpFacts:
+def shrink(op: ProgramOp) -> ProgramOp:
     """The op with its longest loops halved until it has few iterations; arrays keep their sizes in step."""
     sizes = list(op.sizes)
     while prod(sizes) > MOST_POINTS:
         longest = max(range(len(sizes)), key=lambda loop: sizes[loop])
         sizes[longest] = -(-sizes[longest] // 2)
     cut = tuple(sizes)
-    accesses = tuple(
-        replace(
-            access,
-            shape=tuple(
-                1 + sum(c * (cut[loop] - 1) for loop, c in terms) if terms else size
-                for size, terms in zip(access.shape, access.indices, strict=True)
-            ),
-        )
-        for access in op.accesses
-    )
-    return replace(op, sizes=cut, accesses=accesses)
+    operands = tuple(replace(each, shape=shape_in(each, cut)) for each in op.operands)
+    captured = tuple(replace(each, shape=shape_in(each, cut)) for each in op.captured)
+    return replace(op, nest=replace(op.nest, sizes=cut), operands=operands, captured=captured)
 
 
-def trace(op: OpFacts) -> Array:
+def shape_in(operand: Operand, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes of an array of which loops of some trip counts touch all that they move along."""
+    moved = zip(operand.shape, operand.terms, strict=True)
+    return tuple(1 + sum(c * (sizes[loop] - 1) for loop, c in terms) if terms else size for size, terms in moved)
+
+
+def trace(op: ProgramOp) -> Array:
     """Line of every access, in order; arrays lie one behind the other, each at the beginning of a line."""
     loops = np.indices(op.sizes).reshape(len(op.sizes), -1)
     columns, start = [], 0
     for access in op.accesses:
         place = np.zeros(loops.shape[1], np.int64)
         stride = access.element_bytes
-        for size, terms in reversed(list(zip(access.shape, access.indices, strict=True))):
+        for size, terms in reversed(list(zip(access.shape, access.terms, strict=True))):
             for loop, coefficient in terms:
                 place += stride * coefficient * loops[loop]
             stride *= size

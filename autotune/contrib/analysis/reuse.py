@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from autotune.core.ops.facts import LINE, Access, OpFacts
+from autotune.core.ops.facts import LINE
+from autotune.core.ops.op import Operand, ProgramOp
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Reuse:
     count: float
 
 
-def reuses(op: OpFacts) -> tuple[Reuse, ...]:
+def reuses(op: ProgramOp) -> tuple[Reuse, ...]:
     """Every access of one execution of an op by its distance, the nearest first; first touches last."""
     depth, found = len(op.sizes), []
     inner = [lines_touched(access, op.sizes, depth) for access in op.accesses]
@@ -41,14 +42,14 @@ def reuses(op: OpFacts) -> tuple[Reuse, ...]:
     return (*(each for each in found if each.count), Reuse(float("inf"), sum(inner)))
 
 
-def lines_touched(access: Access, sizes: Sequence[int], outermost: int) -> float:
+def lines_touched(access: Operand, sizes: Sequence[int], outermost: int) -> float:
     """Lines of an operand that the loops from `outermost` inward touch, those around them standing still.
 
     What lies less than a line apart is one stretch of memory, and so are rows that are touched to their ends.
     """
     stretch = stride = access.element_bytes
     stretches = 1
-    for size, terms in reversed(list(zip(access.shape, access.indices, strict=True))):
+    for size, terms in reversed(list(zip(access.shape, access.terms, strict=True))):
         moving = [(loop, c) for loop, c in terms if loop >= outermost]
         extent = min(size, 1 + sum(c * (sizes[loop] - 1) for loop, c in moving))
         count = min(extent, prod(sizes[loop] for loop, _ in moving))
@@ -71,7 +72,7 @@ def first_touches(found: Sequence[Reuse]) -> float:
     return found[-1].count
 
 
-def fetched(ops: Sequence[OpFacts], lines: float) -> list[float]:
+def fetched(ops: Sequence[ProgramOp], lines: float) -> list[float]:
     """Lines that a cache fetches for each op in a call, after calls before it.
 
     What an op touches first may be there still from the ops before it: an array is, if no more lines than the cache has
@@ -86,16 +87,16 @@ def fetched(ops: Sequence[OpFacts], lines: float) -> list[float]:
             op = ops[place]
             totals[place] += misses(found[place], lines) - first_touches(found[place])
             for access in op.accesses:
-                key = (access.value, iteration if access.fresh else 0)
+                key = (access.value, iteration if access.moves else 0)
                 mine = lines_touched(access, op.sizes, 0)
                 totals[place] += mine if since(recent, key) + mine > lines else 0.0
             for access in op.accesses:
-                key = (access.value, iteration if access.fresh else 0)
+                key = (access.value, iteration if access.moves else 0)
                 recent[key] = max(recent.pop(key, 0.0), lines_touched(access, op.sizes, 0))
     return totals
 
 
-def order(ops: Sequence[OpFacts]) -> list[tuple[int, int]]:
+def order(ops: Sequence[ProgramOp]) -> list[tuple[int, int]]:
     """Executions in order, as places and iterations: ops in a row that are executed equally often share a loop."""
     found, start = [], 0
     while start < len(ops):

@@ -40,7 +40,7 @@ def ops_table(found: Analysis) -> DataTable:
             TableCell(name(op).strip(), title=op.task),
             TableCell(op.result),
             TableCell(str(op.trips), op.trips),
-            TableCell(f"{op.flops / 1e6:.3g}", op.flops),
+            TableCell(f"{op.arithmetic / 1e6:.3g}", op.arithmetic),
             bytes_cell(op.bytes),
         ]
         for op in found.facts.ops

@@ -1,6 +1,6 @@
 """Structured ops in NumPy, in float64: any that has indexing maps and a body, by what its maps and its body say."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.ir.nests import dimensions, indexing_maps, projected, terms_of
+from autotune.compiler.ir.nests import dimensions, indexing_maps, projected, read_index
 from autotune.compiler.ir.values import maker
 from autotune.contrib.analysis.bodies import SUMS, UnknownOpError, compute, constant_of
 from autotune.core.payload import Array
@@ -39,7 +39,9 @@ def evaluate_op(op: ir.Operation, known: Known) -> Array:
         found = np.einsum(arrays[0], letters[0], arrays[1], letters[1], letters[2], optimize=True)
         return np.asarray(arrays[2] + found)
     sizes = loop_sizes(arrays, maps)
-    compound = {d for amap in maps for e in amap.results if not isinstance(e, ir.AffineDimExpr) for d, _ in terms_of(e)}
+    compound = {
+        d for amap in maps for e in amap.results if not isinstance(e, ir.AffineDimExpr) for d, _ in read_index(e).moving
+    }
     written = {d for d in dimensions(maps[-1]) if d is not None}
     stepped = sorted(compound - written)
     if np.prod([size for d, size in enumerate(sizes) if d not in stepped], dtype=float) > MOST_POINTS:
@@ -124,11 +126,12 @@ class WindowStep:
         """An operand along the loops, one dimension a loop; those it does not depend on have size 1."""
         loops: list[int] = []
         for axis, expr in enumerate(amap.results):
-            moving = [(d, c) for d, c in terms_of(expr) if d not in self._fixed]
+            index = read_index(expr)
+            moving = [(d, c) for d, c in index.moving if d not in self._fixed]
             if isinstance(expr, ir.AffineDimExpr) and not self._fixed.keys() & {expr.position}:
                 loops.append(expr.position)
                 continue
-            start = sum(c * self._fixed[d] for d, c in terms_of(expr) if d in self._fixed) + constants(expr)
+            start = sum(c * self._fixed[d] for d, c in index.moving if d in self._fixed) + index.constant
             if len(moving) > 1:
                 raise UnknownOpError("an op with windows of windows")
             d, stride = moving[0] if moving else (-1, 1)
@@ -150,17 +153,3 @@ class WindowStep:
         sizes = [size if d in written else 1 for d, size in enumerate(self._sizes)]
         whole = np.broadcast_to(value, sizes).reshape([self._sizes[d] for d in sorted(written)])
         return whole.transpose([sorted(written).index(d) for d in written])
-
-
-def constants(expr: ir.AffineExpr) -> int:
-    """The constant summand of an index."""
-    return sum(each.value for each in summands(expr) if isinstance(each, ir.AffineConstantExpr))
-
-
-def summands(expr: ir.AffineExpr) -> Iterator[ir.AffineExpr]:
-    """What an index is a sum of."""
-    if isinstance(expr, ir.AffineAddExpr):
-        yield from summands(expr.lhs)
-        yield from summands(expr.rhs)
-    else:
-        yield expr

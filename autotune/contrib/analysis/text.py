@@ -10,7 +10,8 @@ from autotune.contrib.analysis.cache import WAYS
 from autotune.contrib.analysis.reuse import Reuse
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine
-from autotune.core.ops.facts import LINE, Edge, OpFacts, ValueFacts
+from autotune.core.ops.facts import LINE, Edge, ValueFacts
+from autotune.core.ops.op import ProgramOp
 from autotune.core.payload import Payload
 from autotune.plugins import ShownStage
 from autotune.reports.format import plural, size
@@ -47,14 +48,14 @@ def ops_section(found: Analysis) -> Iterator[str]:
     yield ""
     yield OPS.format("op", "gives", "runs", "Mflop", "bytes", "flop/B", "task")
     for op in facts.ops:
-        intensity = f"{op.flops / op.bytes:.3g}" if op.bytes else "-"
-        each = f"{op.flops / 1e6:.3g}"
+        intensity = f"{op.arithmetic / op.bytes:.3g}" if op.bytes else "-"
+        each = f"{op.arithmetic / 1e6:.3g}"
         yield OPS.format(name(op), op.result, op.trips, each, size(op.bytes), intensity, short(op.task, 16))
-    flops, moved = sum(op.flops * op.trips for op in facts.ops), sum(op.bytes * op.trips for op in facts.ops)
+    flops, moved = sum(op.arithmetic * op.trips for op in facts.ops), sum(op.bytes * op.trips for op in facts.ops)
     yield f"a call: {flops / 1e6:.4g} Mflop, {size(moved)} if each op reads and writes all of its own once"
 
 
-def name(op: OpFacts) -> str:
+def name(op: ProgramOp) -> str:
     """An op's number and kind."""
     return f"{op.number:>3} {op.kind[:12]}"
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autotune.contrib.backends.computation import DescribedTask
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
@@ -40,19 +39,19 @@ class Backend(Protocol):
         """What has to be installed first, a sentence with the command; empty if nothing has."""
         ...
 
-    def refuses(self, task: DescribedTask, machine: Machine) -> str:
+    def refuses(self, task: Task, machine: Machine) -> str:
         """Why it does not cover a task, the rest of a sentence that begins with "it"; empty if it does."""
         ...
 
-    def space(self, task: DescribedTask, machine: Machine) -> Space:
+    def space(self, task: Task, machine: Machine) -> Space:
         """The knobs of a task it covers; constraints are functions of a module, as a space crosses processes."""
         ...
 
-    def default(self, task: DescribedTask, machine: Machine) -> Config:
+    def default(self, task: Task, machine: Machine) -> Config:
         """A config that is good without any search."""
         ...
 
-    def make(self, task: DescribedTask, config: Config, machine: Machine) -> MadeObject:
+    def make(self, task: Task, config: Config, machine: Machine) -> MadeObject:
         """Make a task's code.
 
         Raises:

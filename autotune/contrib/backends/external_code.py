@@ -14,7 +14,6 @@ from typing import cast
 
 from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.contrib.backends.backend import BACKENDS, Backend, Offer
-from autotune.contrib.backends.computation import DescribedTask
 from autotune.core.c_names import identifier
 from autotune.core.errors import AutotuneError, CompileError, MachineError, ScheduleError
 from autotune.core.evaluator import Evaluation
@@ -22,6 +21,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject, operand_types
 from autotune.core.printable import first_lines
 from autotune.core.space import Config
+from autotune.core.task import Task
 from autotune.core.trial import Outcome
 from autotune.registry import find_point
 
@@ -40,7 +40,7 @@ class Question:
     """
 
     spec: str
-    tasks: tuple[DescribedTask, ...]
+    tasks: tuple[Task, ...]
     machine: Machine
 
 
@@ -64,7 +64,7 @@ class Order:
     """Code that a back end is to make."""
 
     spec: str
-    task: DescribedTask
+    task: Task
     config: Config
     machine: Machine
 
@@ -100,7 +100,7 @@ def ask_offers(question: Question) -> Offers:
         raise ScheduleError(f"back end {question.spec} must not fail, it raised {told(error)}") from error
 
 
-def offer_of(backend: Backend, task: DescribedTask, machine: Machine) -> Offer:
+def offer_of(backend: Backend, task: Task, machine: Machine) -> Offer:
     """What a back end has for a task that is one output of inputs of known sizes; for others none has anything."""
     if len(task.payload.outputs) != 1 or task.grows or task.root.gathers or len(task.payload.arguments) < 2:
         return Offer("takes only tasks of one output with static sizes and indices")

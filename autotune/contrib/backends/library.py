@@ -32,7 +32,7 @@ from typing import Any
 from autotune.core.c_names import identifier
 from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.printable import first_lines
 from autotune.core.space import Config, Knob, Space

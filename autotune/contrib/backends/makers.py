@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from autotune.contrib.backends.backend import BackendFamily
-from autotune.contrib.backends.computation import DescribedTask
 from autotune.contrib.backends.external_code import Order, Question, ask_offers, make
-from autotune.contrib.backends.read_computation import read_computation
-from autotune.core.errors import KernelError, MachineError, PayloadError, ScheduleError
+from autotune.core.errors import KernelError, MachineError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.space import Config, config_key
 from autotune.core.task import Task
-from autotune.worker.loading.reading import bare, read_apart
+from autotune.worker.loading.reading import bare
 from autotune.worker.worker import Worker
 
 A = TypeVar("A")
@@ -53,7 +51,6 @@ class Makers:
     worker: Worker | None
     seconds: float
     made: dict[tuple[str, str, str], ForeignKernel] = field(default_factory=dict)
-    _tasks: dict[str, DescribedTask] = field(default_factory=dict)
 
     def families(self, tasks: Sequence[Task], machine: Machine) -> tuple[tuple[BackendFamily, ...], tuple[str, ...]]:
         """Back ends for some tasks, as searches know them, and what they leave out, a sentence each.
@@ -75,7 +72,7 @@ class Makers:
             ScheduleError: There is no such back end, or it fails.
             MachineError: Something that it needs is missing, or it ends its process.
         """
-        found = self._call(ask_offers, Question(spec, tuple(map(self._described, tasks)), machine))
+        found = self._call(ask_offers, Question(spec, tuple(map(without_functions, tasks)), machine))
         if isinstance(found, Evaluation):
             raise MachineError(f"back end {spec} must say what it covers, it was {found.outcome}: {found.diagnostic}")
         offers = {task.tag: offer for task, offer in zip(tasks, found.offers, strict=True)}
@@ -89,24 +86,21 @@ class Makers:
         """
         key = (spec, task.tag, config_key(config))
         if key not in self.made:
-            found = self._call(make, Order(spec, self._described(task), dict(config), machine))
+            found = self._call(make, Order(spec, without_functions(task), dict(config), machine))
             if isinstance(found, Evaluation):
                 raise KernelError(found.outcome, found.diagnostic)
             self.made[key] = found
         return self.made[key]
 
-    def _described(self, task: Task) -> DescribedTask:
-        """A task as back ends see it: what it computes as data, without functions, which would bring MLIR along."""
-        if task.tag not in self._tasks:
-            payload = bare(task.payload)
-            computes = read_apart(read_computation, payload, task.tag, PayloadError)
-            self._tasks[task.tag] = DescribedTask.of(task, payload, computes)
-        return self._tasks[task.tag]
-
     def _call(self, function: Callable[[A], T], argument: A) -> T | Evaluation:
         if self.worker is None:
             raise MachineError("a back end must be named, none was; pass --backend")
         return self.worker.call(function, argument, self.seconds)
+
+
+def without_functions(task: Task) -> Task:
+    """A task as back ends see it, without functions, which would bring MLIR along."""
+    return replace(task, payload=bare(task.payload))
 
 
 def refusals(families: Sequence[BackendFamily]) -> tuple[str, ...]:

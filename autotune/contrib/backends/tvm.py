@@ -11,13 +11,13 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-from autotune.contrib.backends.computation import DescribedTask
 from autotune.core.errors import CompileError
 from autotune.core.host.extras import install_command
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.printable import first_lines
 from autotune.core.space import Config, Space
+from autotune.core.task import Task
 
 NAME, PACKAGE, EXTRA = "tvm", "apache-tvm", "tvm"
 
@@ -41,21 +41,21 @@ class Tvm:
         except PackageNotFoundError:
             return f"{PACKAGE} of unknown version"
 
-    def refuses(self, task: DescribedTask, machine: Machine) -> str:
+    def refuses(self, task: Task, machine: Machine) -> str:
         """Why TVM's language does not say what a task computes, or MetaSchedule has no sketch of it."""
         return str(self._workshop.refusal(task))
 
-    def space(self, task: DescribedTask, machine: Machine) -> Space:
+    def space(self, task: Task, machine: Machine) -> Space:
         """Sketches and their decisions."""
         found: Space = self._workshop.sketches(task).space
         return found
 
-    def default(self, task: DescribedTask, machine: Machine) -> Config:
+    def default(self, task: Task, machine: Machine) -> Config:
         """Tiles of vectors in the first sketch that tiles."""
         found: Config = self._workshop.sketches(task).default
         return found
 
-    def make(self, task: DescribedTask, config: Config, machine: Machine) -> MadeObject:
+    def make(self, task: Task, config: Config, machine: Machine) -> MadeObject:
         """Apply a sketch with its decisions, and compile.
 
         Raises:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from autotune.contrib.backends.computation import Computation, ComputedOp, LinearIndex, ScalarOp
-from autotune.core.payload import Argument
+from autotune.contrib.backends.computation import array_of, name_of, start_of
+from autotune.core.ops.op import BodyOp, Index, Number, Op
+from autotune.core.task import Task
 
 Tensor = Any
 Expr = Any
@@ -51,43 +52,43 @@ class TensorExpressions:
 
         self.te, self.tirx = te, tirx
 
-    def function_of(self, computation: Computation, arguments: Sequence[Argument]) -> Any:  # noqa: ANN401
+    def function_of(self, task: Task) -> Any:  # noqa: ANN401
         """A task as a function.
 
         Raises:
             UntranslatedOpError: There is an op that is not written here.
         """
-        given = [a for a in arguments if a.role != "output"]
+        given = [a for a in task.payload.arguments if a.role != "output"]
         arrays = {a.name: self.te.placeholder(a.shape, DTYPES[a.dtype], name=a.name) for a in given}
         inputs = list(arrays.values())
-        for op in computation.ops:
-            arrays[op.name] = self.write_op(op, arrays)
-        return self.te.create_prim_func([*inputs, arrays[computation.ops[-1].name]])
+        for position in reversed(range(len(task.ops))):
+            arrays[name_of(task, position)] = self.write_op(task, position, arrays)
+        return self.te.create_prim_func([*inputs, arrays[name_of(task, 0)]])
 
-    def write_op(self, op: ComputedOp, arrays: Mapping[str, Tensor]) -> Tensor:
+    def write_op(self, task: Task, position: int, arrays: Mapping[str, Tensor]) -> Tensor:
         """An op as a computation.
 
         Raises:
             UntranslatedOpError: The op writes elsewhere than at its loops, or something in it is not written here.
         """
-        if any(index.loop is None for index in op.written) or not op.shape:
-            raise UntranslatedOpError(f"an op of {op.shape} that writes at sums of loops")
-        axes = {loop: self.te.reduce_axis((0, op.sizes[loop]), name=f"{op.name}_r{loop}") for loop in op.summed}
-        point = Point(self, op, arrays, axes)
+        op, name, start = task.ops[position], name_of(task, position), start_of(task, task.ops[position])
+        shape = op.operands[-1].shape
+        if None in op.operands[-1].loops or not shape:
+            raise UntranslatedOpError(f"an op of {shape} that writes at sums of loops")
+        axes = {loop: self.te.reduce_axis((0, op.sizes[loop]), name=f"{name}_r{loop}") for loop in op.reduced}
+        point = Point(self, op, [arrays.get(array_of(task, each)) for each in op.inputs], axes, start, arrays)
         if not axes:
-            return self.te.compute(op.shape, lambda *place: point.values(place, op.gives), name=op.name)
-        last, value = sum_of(op)
-        name, neutral = SUMS[last.name]
-        total: Callable[..., Expr] = getattr(self.te, name)
-        over = [axes[loop] for loop in op.summed]
+            return self.te.compute(shape, lambda *place: point.values(place, op.gives[0]), name=name)
+        last, value = sum_of(op, start)
+        kind, neutral = SUMS[last.name]
+        total: Callable[..., Expr] = getattr(self.te, kind)
+        over = [axes[loop] for loop in op.reduced]
         summed = self.te.compute(
-            op.shape, lambda *place: total(point.values(place, value), axis=over), name=f"{op.name}_{name}"
+            shape, lambda *place: total(point.values(place, value), axis=over), name=f"{name}_{kind}"
         )
-        if is_neutral(op.start, neutral):
+        if is_neutral(start, neutral):
             return summed
-        return self.te.compute(
-            op.shape, lambda *i: self.call(NAMES[last.name], point.start(i), summed(*i)), name=op.name
-        )
+        return self.te.compute(shape, lambda *i: self.call(NAMES[last.name], point.start(i), summed(*i)), name=name)
 
     def call(self, name: str, *operands: Expr) -> Expr:
         """A function of TVM's on expressions."""
@@ -100,41 +101,50 @@ class Point:
     Args:
         language: Writes expressions.
         op: The op.
-        arrays: Arrays by name.
+        inputs: Arrays that it reads and does not write, in order.
         axes: Loops that are summed over.
+        start: What is there before the op writes; the name of an array is one of `arrays`.
+        arrays: Arrays by name.
     """
 
     def __init__(
-        self, language: TensorExpressions, op: ComputedOp, arrays: Mapping[str, Tensor], axes: Mapping[int, Any]
+        self,
+        language: TensorExpressions,
+        op: Op,
+        inputs: Sequence[Tensor],
+        axes: Mapping[int, Any],
+        start: Number | str | None,
+        arrays: Mapping[str, Tensor],
     ) -> None:
-        self._language, self._op, self._arrays, self._axes = language, op, arrays, axes
+        self._language, self._op, self._inputs, self._axes = language, op, inputs, axes
+        self._start = arrays[start] if isinstance(start, str) else start
 
     def start(self, place: Sequence[Expr]) -> Expr:
         """What is there before the op writes."""
-        op = self._op
-        if isinstance(op.start, str):
-            return self._arrays[op.start](*place)
-        return self._language.tirx.const(0 if op.start is None else op.start, DTYPES[op.dtype])
+        if self._start is None or isinstance(self._start, int | float):
+            return self._language.tirx.const(self._start or 0, DTYPES[self._op.operands[-1].dtype])
+        return self._start(*place)
 
     def values(self, place: Sequence[Expr], wanted: int) -> Expr:
         """The value of a number, where the op writes an element at a place."""
         op, loops = self._op, [*range(len(self._op.sizes))]
         points: list[Expr] = [self._axes[loop].var if loop in self._axes else None for loop in loops]
-        for index, here in zip(op.written, place, strict=True):
-            points[index.loop or 0] = here
-        known: list[Expr] = [self._arrays[r.array](*(index_at(i, points) for i in r.index)) for r in op.reads]
+        for loop, here in zip(op.operands[-1].loops, place, strict=True):
+            points[loop or 0] = here
+        pairs = zip(self._inputs, op.inputs, strict=True)
+        known: list[Expr] = [array(*(index_at(i, points) for i in read.indices)) for array, read in pairs]
         known.append(self.start(place))
-        for step in op.steps[: max(0, wanted + 1 - len(known))]:
+        for step in op.body[: max(0, wanted + 1 - len(known))]:
             known.append(self.step(step, [known[number] for number in step.operands], points))
         return known[wanted]
 
-    def step(self, step: ScalarOp, operands: Sequence[Expr], loops: Sequence[Expr]) -> Expr:
+    def step(self, step: BodyOp, operands: Sequence[Expr], loops: Sequence[Expr]) -> Expr:
         """A step.
 
         Raises:
             UntranslatedOpError: The step is not written here.
         """
-        language, dtype = self._language, DTYPES.get(step.dtype, "")
+        language, dtype = self._language, DTYPES.get(step.dtypes[0], "")
         if step.name in NAMES:
             return language.call(NAMES[step.name], *operands)
         if step.name == "arith.negf":
@@ -158,22 +168,21 @@ def is_neutral(start: float | str | None, neutral: float) -> bool:
     return start == neutral or (abs(neutral) == inf and start * neutral > 0 and abs(start) >= FAR)
 
 
-def sum_of(op: ComputedOp) -> tuple[ScalarOp, int]:
+def sum_of(op: Op, start: Number | str | None) -> tuple[BodyOp, int]:
     """The step that sums, and the number of the value that it sums.
 
     Raises:
         UntranslatedOpError: The step is no plain sum, maximum or minimum.
     """
-    old, base = len(op.reads), len(op.reads) + 1
-    last = op.steps[op.gives - base] if op.gives >= base else None
-    if last is None or last.name not in SUMS or last.operands.count(old) != 1 or op.start is None:
+    old, last = len(op.inputs), op.maker(op.gives[0])
+    if last is None or last.name not in SUMS or last.operands.count(old) != 1 or start is None:
         raise UntranslatedOpError(f"a sum by {last.name if last is not None else 'nothing'}")
-    if any(old in step.operands for step in op.steps if step is not last):
+    if any(old in step.operands for step in op.body if step is not last):
         raise UntranslatedOpError("a sum that is read before it is there")
     return last, last.operands[1 - last.operands.index(old)]
 
 
-def index_at(index: LinearIndex, loops: Sequence[Expr]) -> Expr:
+def index_at(index: Index, loops: Sequence[Expr]) -> Expr:
     """An index at a point."""
     found: Expr = index.constant
     for loop, factor in index.terms:

@@ -9,13 +9,14 @@ from itertools import count
 from types import ModuleType
 from typing import Any
 
-from autotune.contrib.backends.computation import DescribedTask
+from autotune.contrib.backends.computation import is_described
 from autotune.contrib.backends.tvm_code import SYMBOL, write_llvm
 from autotune.contrib.backends.tvm_decisions import KINDS, SKETCH, Decision, read_decisions, space_of
 from autotune.contrib.backends.tvm_te import TensorExpressions, UntranslatedOpError
 from autotune.core.errors import CompileError
 from autotune.core.plugs.foreign_kernel import MadeObject
 from autotune.core.space import Config, Space, Value
+from autotune.core.task import Task
 
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 MOST_VECTOR = 64
@@ -62,9 +63,9 @@ class Workshop:
         )
         self._known: dict[str, Sketches] = {}
 
-    def refusal(self, task: DescribedTask) -> str:
+    def refusal(self, task: Task) -> str:
         """Why there is no sketch of a task; empty if there is one."""
-        if task.computation is None:
+        if not is_described(task):
             return "computes what is not described op by op"
         try:
             self.sketches(task)
@@ -74,7 +75,7 @@ class Workshop:
             return f"is refused by TVM: {type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}"
         return ""
 
-    def sketches(self, task: DescribedTask) -> Sketches:
+    def sketches(self, task: Task) -> Sketches:
         """The design space of a task.
 
         Raises:
@@ -84,15 +85,16 @@ class Workshop:
             self._known[task.tag] = self._sketch(task)
         return self._known[task.tag]
 
-    def _sketch(self, task: DescribedTask) -> Sketches:
-        if task.computation is None:
+    def _sketch(self, task: Task) -> Sketches:
+        if not is_described(task):
             raise UntranslatedOpError("an op")
-        function = self._language.function_of(task.computation, task.payload.arguments)
+        function = self._language.function_of(task)
         module = self._tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
         context, traces = self._design(module)
         decisions = tuple(tuple(read_decisions(trace, number)) for number, trace in enumerate(traces))
         space, default = space_of(decisions)
-        arrays = (*task.computation.arguments, str(function.params[-1].name))
+        given = (each.name for each in task.payload.arguments if each.role != "output")
+        arrays = (*given, str(function.params[-1].name))
         return Sketches(module, context, traces, decisions, space, default, arrays)
 
     def _design(self, module: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
@@ -145,7 +147,7 @@ class Workshop:
             process.RewriteReductionBlock(),
         ]
 
-    def make(self, task: DescribedTask, config: Config) -> MadeObject:
+    def make(self, task: Task, config: Config) -> MadeObject:
         """The code of a config.
 
         Raises:

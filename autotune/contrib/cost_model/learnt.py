@@ -19,7 +19,6 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.plugs.family import Family
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
-from autotune.core.task_names import readable_name
 from autotune.core.trial import Trial
 from autotune.registry import load_family
 from autotune.reports.why import factor_of, rank_of
@@ -190,7 +189,7 @@ def model_of(measured: TaskTimes) -> LearntModel:
     shares = sorted(zip(names, process.importance.tolist(), strict=True), key=lambda pair: -pair[1])
     return LearntModel(
         payload=measured.payload,
-        task=readable_name(measured.task.tag, measured.task.payload.text),
+        task=measured.task.name,
         importance={name: share for name, share in shares if share > 0},
         rank=rank_of(pairs),
         off=factor_of(pairs),

@@ -21,7 +21,6 @@ from autotune.contrib.gpu.vulkan import Lavapipe
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.payload import Payload
-from autotune.core.task_names import readable_name
 from autotune.registry import is_registered
 from autotune.store.bundle import digest
 from autotune.store.places import slug
@@ -211,7 +210,7 @@ def make_again(payload: Payload, folder: Path, device: Device, worker: Worker, d
     if isinstance(drawn, Evaluation):
         raise BundleError(f"the oracle of {payload.name} must answer, it {drawn.outcome}: {drawn.diagnostic}")
     examined = examine(KernelJob(call, KernelSource(text, script, device)), drawn, worker, driver)
-    name = readable_name(task.tag, task.payload.text)
+    name = task.name
     return TaskKernel(name, family.name, payload, (KernelTrial({}, script, examined),))
 
 

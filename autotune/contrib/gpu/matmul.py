@@ -15,7 +15,7 @@ from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.script import GpuScript, widest_vector
 from autotune.contrib.gpu.tiles import F32_BYTES, divisors, nearest
 from autotune.core.errors import ScheduleError
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 

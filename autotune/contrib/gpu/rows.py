@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.script import GpuScript
 from autotune.contrib.gpu.tiles import F32_BYTES, divisors, nearest
-from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.ops.op import LoopNest
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves

@@ -18,7 +18,6 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
 from autotune.core.space import Value
 from autotune.core.task import Task
-from autotune.core.task_names import readable_name
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.search import Search
 from autotune.worker.loading.reading import partition
@@ -131,7 +130,7 @@ def tune_kernel(
         job = KernelJob(call, KernelSource(text, script, device))
         tried.append(KernelTrial(dict(config), script, examine(job, drawn, worker, driver)))
         search.tell(config, cycles_of(tried[-1]))
-    return TaskKernel(readable_name(task.tag, task.payload.text), family.name, payload, tuple(tried))
+    return TaskKernel(task.name, family.name, payload, tuple(tried))
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ def units_of(payload: Payload) -> Units:
     if len(parts.tasks) + len(parts.uncovered) == 1:
         return Units((payload,))
     covered = [task for task in parts.tasks if covering(task) is not None and can_verify(task.payload)]
-    rest = [readable_name(task.tag, task.payload.text) for task in parts.tasks if task not in covered]
+    rest = [task.name for task in parts.tasks if task not in covered]
     if not covered:
         raise PayloadError(
             f"kernels for --target are written for {', '.join(names())} in {', '.join(TYPES)}; no task of "

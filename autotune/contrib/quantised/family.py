@@ -9,7 +9,7 @@ k; the lanes become one number behind it. Blocks are widened to f32 in registers
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.ops.op import LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import SUMS

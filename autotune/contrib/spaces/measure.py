@@ -140,7 +140,7 @@ def recording_of(
     """The trials of a search as a recording."""
     alone = replace(search.task.payload, reference=None, inputs=None, graph=(), model="", schedule="")
     return Recording(
-        format_version=2,
+        format_version=3,
         payload=payload.name,
         task=replace(search.task, payload=alone),
         family=search.family.name,

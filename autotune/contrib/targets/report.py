@@ -10,7 +10,6 @@ from autotune.compiler.codegen.object_code import disassemble
 from autotune.contrib.targets.program import TargetCheck, TargetProgram, compile_as, compile_default, verify_emulated
 from autotune.core.payload import Payload
 from autotune.core.target import Target
-from autotune.core.task_names import readable_name
 from autotune.reports.format import error_beside
 from autotune.store.bundle import read_bundle
 from autotune.worker.isolation.limits import MODEL_SECONDS
@@ -97,7 +96,7 @@ def judge_loops(program: TargetProgram, worker: Worker) -> tuple[TaskLoop, ...]:
     """The hot loop of every task of a program, each compiled alone by its default config."""
     target, tasks = program.target, partition(program.payload).tasks
     if len(tasks) == 1:
-        name = readable_name(tasks[0].tag, tasks[0].payload.text)
+        name = tasks[0].name
         return (task_loop(name, judge_hot_loop(disassemble(program.data, program.payload.entry), target)),)
     found = []
     for task in tasks:
@@ -106,7 +105,7 @@ def judge_loops(program: TargetProgram, worker: Worker) -> tuple[TaskLoop, ...]:
             continue
         alone = compile_as(task.payload, candidate, target, worker)
         loop = judge_hot_loop(disassemble(alone.data, task.payload.entry), target)
-        found.append(task_loop(readable_name(task.tag, task.payload.text), loop))
+        found.append(task_loop(task.name, loop))
     return tuple(found)
 
 

@@ -25,7 +25,6 @@ from autotune.core.scripts.assembly import Step, write_step
 from autotune.core.space import Config, Value
 from autotune.core.target import Target
 from autotune.core.task import Task
-from autotune.core.task_names import readable_name
 from autotune.registry import family_for
 from autotune.tuning.candidates import candidate_alone, candidate_whole
 from autotune.tuning.options import TuneOptions
@@ -120,7 +119,7 @@ def tune_for(
     steps: list[Step] = []
     found: list[TaskPrediction] = []
     for task, family in covered:
-        listener.stage(f"predicting {readable_name(task.tag, task.payload.text)}")
+        listener.stage(f"predicting {task.name}")
         search = ModelSearch(task, family, target, worker)
         each = search.run(max(1, options.trials // max(1, known)), options.sampler, options.seed)
         config = each.best.config if each.best is not None else family.default(task, target.machine)
@@ -153,7 +152,7 @@ class ModelSearch:
 
     def run(self, trials: int, sampler: str, seed: int) -> TaskPrediction:
         """Predict so many configs, the default first; none where the family has no model."""
-        name, machine = readable_name(self.task.tag, self.task.payload.text), self.target.machine
+        name, machine = self.task.name, self.target.machine
         if not is_predicted(self.task, self.family, machine):
             return TaskPrediction(name, self.family.name, None, None, 0)
         default = self.family.default(self.task, machine)

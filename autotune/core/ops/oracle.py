@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.core.ops.loop_nest import Contraction
+from autotune.core.ops.op import Contraction
 from autotune.core.payload import Array
 
 

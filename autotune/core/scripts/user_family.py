@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.ops.op import LoopNest, Op
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.parametric import OpenScript
 from autotune.core.space import Config, Space
-from autotune.core.task import StructuredOp, Task
+from autotune.core.task import Task
 
 OWN = "script"  # the name that records know it by
 WHOLE = "whole"  # the tag of a payload that one script transforms as a whole
@@ -75,4 +75,4 @@ class OwnFamily(Family):
 
 def whole_task(payload: Payload) -> Task:
     """A payload as one task, for a script that matches its ops itself."""
-    return Task(WHOLE, payload, (StructuredOp(LoopNest((), ())),))
+    return Task(WHOLE, payload, (Op(LoopNest((), ())),))

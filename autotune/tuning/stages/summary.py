@@ -10,7 +10,6 @@ from autotune.core.ops.uncovered import NO_FAMILY, UncoveredOp, UncoveredShare, 
 from autotune.core.partition import Partition
 from autotune.core.space import Value
 from autotune.core.task import Task
-from autotune.core.task_names import readable_name
 from autotune.core.trial import Trial
 from autotune.core.winner_time import drift_of
 from autotune.store.records import ProcessTimes
@@ -187,10 +186,7 @@ def uncovered_shares(
     """
     chosen = {choice.search.task.tag for choice in choices}
     alone = [task for task in parts.tasks if task.tag not in chosen]
-    without = (
-        UncoveredOp(readable_name(task.tag, task.payload.text), task.count, task.count * work_of(task), NO_FAMILY)
-        for task in alone
-    )
+    without = (UncoveredOp(task.name, task.count, task.count * work_of(task), NO_FAMILY) for task in alone)
     times = [
         (c.search.task.count, c.samples.median / drift_of(c.samples.reference_seconds, quiet))
         for c in choices
@@ -207,7 +203,7 @@ def work_of(task: Task) -> float:
 
 def fronts_of(searches: Sequence[TaskSearch]) -> tuple[str, ...]:
     """A sentence on the front of each task."""
-    named = ((readable_name(each.task.tag, each.task.payload.text), each.right) for each in searches)
+    named = ((each.task.name, each.right) for each in searches)
     return tuple(filter(None, (describe_front(name, trials) for name, trials in named)))
 
 

@@ -14,7 +14,6 @@ from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import Step, origin, write_step
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
-from autotune.core.task_names import readable_name
 from autotune.core.trial import Trial, trial_key
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
@@ -91,7 +90,7 @@ class TaskSearch:
         space = family.space(task, machine)
         identity = identity_of(task, family, machine, space, compiler_version()) | objective.identity
         flops, size = float(task.payload.flops), float(task.payload.bytes)
-        default, name = family.default(task, machine), readable_name(task.tag, task.payload.text)
+        default, name = family.default(task, machine), task.name
         sweep = store.sweep(
             payload,
             task.tag,

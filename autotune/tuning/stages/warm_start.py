@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autotune.core.errors import BundleError
 from autotune.core.host.machine import Machine
-from autotune.core.ops.loop_nest import Contraction, LoopNest
+from autotune.core.ops.op import Contraction, LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task

@@ -7,7 +7,7 @@ One process reads for all of the program, as long as it lives: a text that ends 
 
 import atexit
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from autotune.compiler.script.parametric import read_open_script
 from autotune.compiler.tasks.partition import partition as partition_here
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.compiler.tasks.payload_folder import load_payload_folder
+from autotune.compiler.tasks.read_op import names_in
 from autotune.core.candidate import Candidate, Script
 from autotune.core.errors import AutotuneError, BundleError, CompileError, PayloadError, ScheduleError
 from autotune.core.evaluator import Evaluation
@@ -31,6 +32,7 @@ from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.imported import DESCRIPTION, TEXT
 from autotune.core.scripts.parametric import ChosenScript, OpenScript
+from autotune.core.task_names import tell_apart
 from autotune.registry import dialect_of, dialect_reader, is_importable, is_registered, load_payload, may_open_file
 from autotune.worker.isolation.limits import READ_SECONDS, SCRIPT_SECONDS, read_seconds
 from autotune.worker.loading.imports import import_once
@@ -188,6 +190,19 @@ def partition(payload: Payload) -> Partition:
     """
     found = read_apart(partition_here, bare(payload), payload.rules.source or payload.name, PayloadError)
     return replace(found, payload=replace(payload, text=found.payload.text))
+
+
+def task_names(texts: Mapping[str, str | None]) -> dict[str, str]:
+    """A name for people for every task, no two the same: a short hash follows where they would be.
+
+    Args:
+        texts: Module of every task, by tag; `None` where only the tag is known.
+
+    Raises:
+        PayloadError: The compiler does not survive the texts.
+    """
+    known = any(texts.values())
+    return tell_apart(read_apart(names_in, dict(texts), "modules of tasks", PayloadError) if known else names_in(texts))
 
 
 def bare(payload: Payload) -> Payload:

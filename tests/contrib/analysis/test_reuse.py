@@ -9,17 +9,18 @@ from autotune.contrib.analysis.arena_map import FREE, draw_map, live_bytes
 from autotune.contrib.analysis.cache import compare, shrink, simulate, trace
 from autotune.contrib.analysis.reuse import fetched, first_touches, misses, order, reuses
 from autotune.core.arena_plan import Lifetime, place
-from autotune.core.ops.facts import LINE, Access, OpFacts
+from autotune.core.ops.facts import LINE
+from autotune.core.ops.op import Index, LoopNest, Operand, ProgramOp
 
 WHOLE = 16  # f32 in a line
 
 
 def array(value, shape, *indices, fresh=False):
-    return Access(value, shape, tuple(tuple(terms) for terms in indices), 4, fresh)
+    return Operand(shape, "f32", tuple(Index(tuple(terms)) for terms in indices), value=value, moves=fresh)
 
 
 def op(sizes, *accesses, number=0, trips=1):
-    return OpFacts(number, "op", "", sizes, "", trips, 0, accesses)
+    return ProgramOp(LoopNest(sizes, ("parallel",) * len(sizes)), operands=accesses, number=number, trips=trips)
 
 
 def matmul(m, n, k):

@@ -5,24 +5,31 @@ from dataclasses import replace
 from autotune.contrib.costs.mesh.cost import MeshProgramCost
 from autotune.contrib.costs.mesh.grid import find_grid
 from autotune.contrib.costs.mesh.program import read_mesh_program
-from autotune.core.ops.facts import Access, OpFacts, ProgramFacts
+from autotune.core.ops.facts import ProgramFacts
+from autotune.core.ops.op import BodyOp, Index, LoopNest, Operand, ProgramOp
 
 GRID = replace(
     find_grid("plain"), rows=4, columns=4, flops=2, memory_bytes=1 << 20, link_bytes=4, hop_cycles=1, core_cycles=3
 )
-LINEAR = (((0, 1),), ((2, 1),)), (((2, 1),), ((1, 1),)), (((0, 1),), ((1, 1),))
+NEST = ("parallel", "parallel", "reduction")
+BODY = (BodyOp("arith.mulf", (0, 1), ("f32",)), BodyOp("arith.addf", (2, 3), ("f32",)))
+
+
+def at(*loops):
+    """Indices that are loops."""
+    return tuple(Index(((loop, 1),)) for loop in loops)
 
 
 def linear(number, m, n, k, source=None, *, trips=1, fresh=False):
     """A product with a weight, which reads what another op gives, or an input."""
     held = "input" if source is None else ""
-    x, w, y = LINEAR
-    accesses = (
-        Access(100 + number, (m, k), x, 4, held=held, source=source),
-        Access(number, (k, n), w, 4, held="weight", fresh=fresh),
-        Access(200 + number, (m, n), y, 4, written=True),
+    operands = (
+        Operand((m, k), "f32", at(0, 2), value=100 + number, held=held, source=source),
+        Operand((k, n), "f32", at(2, 1), value=number, held="weight", moves=fresh),
+        Operand((m, n), "f32", at(0, 1), value=200 + number, written=True),
     )
-    return OpFacts(number, "matmul", "", (m, n, k), f"{m}x{n}xf32", trips, 2 * m * n * k, accesses)
+    nest = LoopNest((m, n, k), NEST)
+    return ProgramOp(nest, kind="matmul", operands=operands, body=BODY, number=number, trips=trips)
 
 
 def mesh_cost(*ops, grid=GRID, batch=1):

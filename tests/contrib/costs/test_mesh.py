@@ -108,7 +108,7 @@ def test_what_a_layer_reads_of_the_one_before_is_known_through_the_loop():
     assert layer.ops == program.units[2].ops
     outside = {access.source for op in layer.ops for access in program.ops[op].values} - set(layer.ops[:-1])
     assert outside == {layer.ops[-1]}
-    assert any(access.fresh for op in layer.ops for access in program.ops[op].kept)
+    assert any(access.moves for op in layer.ops for access in program.ops[op].kept)
 
 
 def test_floats_take_no_more_bytes_than_a_core_has_for_them():

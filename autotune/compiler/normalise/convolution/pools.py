@@ -17,7 +17,7 @@ from mlir import ir
 from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, terms_of
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, read_index
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_first import (
     MOST_PLACES,
@@ -97,7 +97,7 @@ def axes_of(op: ir.Operation) -> list[PoolAxis]:
 
 def axis_of(place: ir.AffineExpr, loop: int, sizes: Sequence[int]) -> PoolAxis | None:
     """Windows along a dimension that is read at some place; `None` where they are none, along the loop of a number."""
-    steps = terms_of(place)
+    steps = read_index(place).moving
     total = sum((ir.AffineExpr.get_dim(each) * step for each, step in steps), ir.AffineExpr.get_constant(0))
     if total != place or [loop] != [each for each, _ in steps[:1]] or len(steps) > 2 or min(steps)[1] < 1:
         return None

@@ -19,7 +19,7 @@ from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.convolution.channels_last import Body
 from autotune.compiler.normalise.emit import dims, flat, generic, unflat
 from autotune.compiler.normalise.starts import reduced_by
-from autotune.core.ops.loop_nest import LoopNest
+from autotune.core.ops.op import LoopNest
 
 
 def join_reductions(module: ir.Module) -> None:

@@ -8,9 +8,10 @@ from mlir import ir
 from mlir.dialects import linalg
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.nests import WIDENED, element_type, indexing_maps
+from autotune.compiler.ir.nests import element_type, indexing_maps
 from autotune.compiler.ir.values import is_constant, maker
 from autotune.compiler.normalise.types.booleans import values_of
+from autotune.core.ops.traversal import WIDENED
 
 WIDE = "f64"
 

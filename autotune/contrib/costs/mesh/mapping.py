@@ -115,8 +115,8 @@ def best_loops(op: MeshOp) -> tuple[str, str]:
     loop that all of its arrays have) and the longest of the rest over rows.
     """
     sizes = op.facts.sizes
-    arrays = [{loop for terms in access.indices for loop, _ in terms} for access in (*op.reads, op.result)]
-    weights = {loop for access in op.kept_weights for terms in access.indices for loop, _ in terms}
+    arrays = [{loop for terms in access.terms for loop, _ in terms} for access in (*op.reads, op.result)]
+    weights = {loop for access in op.kept_weights for terms in access.terms for loop, _ in terms}
     loops = [loop for loop, size in enumerate(sizes) if size > 1]
     if weights:
         loops.sort(key=lambda loop: (loop not in weights, -sizes[loop]))

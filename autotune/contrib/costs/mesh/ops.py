@@ -10,7 +10,7 @@ from autotune.contrib.costs.mesh.collective import allreduce, broadcast, exchang
 from autotune.contrib.costs.mesh.grid import Grid
 from autotune.contrib.costs.mesh.layout import AXES, NOWHERE, Layout, Spread, dimension_of
 from autotune.contrib.costs.mesh.program import MeshOp
-from autotune.core.ops.facts import Access
+from autotune.core.ops.op import Operand
 
 COMPUTE, SUM, GATHER, EXCHANGE, COPY, HAND_OVER = "compute", "sum", "gather", "exchange", "copy", "hand over"
 KINDS = (COMPUTE, SUM, GATHER, EXCHANGE, COPY, HAND_OVER)
@@ -69,7 +69,7 @@ class Move:
         needs: Dimension that is to be spread over the axis; `None` where all cores are to hold the same.
     """
 
-    access: Access
+    access: Operand
     axis: int
     kind: str
     needs: int | None
@@ -93,8 +93,8 @@ def follow(op: MeshOp, layouts: dict[int, Layout], region: Shape, *, spread: boo
     plain = [access for access in op.values if not access.viewed]
     for access in sorted(plain, key=lambda access: (-spread_of(access, layouts), -op.size(access))):
         for axis, dim in enumerate(layouts.get(access.source or 0, NOWHERE).dims):
-            if dim is not None and chosen[axis] is None and len(access.indices[dim]) == 1:
-                ((loop, _),) = access.indices[dim]
+            if dim is not None and chosen[axis] is None and len(access.terms[dim]) == 1:
+                ((loop, _),) = access.terms[dim]
                 chosen[axis] = loop if loop not in chosen else None
     sizes = op.facts.sizes
     left = [loop for loop in range(len(sizes)) if loop not in chosen and loop not in op.reduced and sizes[loop] > 1]
@@ -107,7 +107,7 @@ def follow(op: MeshOp, layouts: dict[int, Layout], region: Shape, *, spread: boo
     return Spread((chosen[0], chosen[1]))
 
 
-def spread_of(access: Access, layouts: dict[int, Layout]) -> int:
+def spread_of(access: Operand, layouts: dict[int, Layout]) -> int:
     """Along how many axes a value is spread."""
     return sum(dim is not None for dim in layouts.get(access.source or 0, NOWHERE).dims)
 
@@ -118,7 +118,7 @@ def moves_of(op: MeshOp, spread: Spread, layouts: dict[int, Layout]) -> list[Mov
     for access in op.values:
         have = layouts.get(access.source or 0, NOWHERE)
         for axis in AXES:
-            dim, needs = have.dims[axis], dimension_of(access.indices, spread.loops[axis])
+            dim, needs = have.dims[axis], dimension_of(access.terms, spread.loops[axis])
             if dim is None or (dim == needs and not access.viewed):
                 continue
             found.append(Move(access, axis, GATHER if needs is None else EXCHANGE, needs))
@@ -164,7 +164,7 @@ def cost_of(
             size = op.size(result, local)
             cycles = allreduce(grid, parts[axis], size)
             phases.append(Phase(op.facts.number, SUM, cycles, axis, parts[axis], lines[1 - axis], size))
-    first, second = (dimension_of(result.indices, loop) for loop in spread.loops)
+    first, second = (dimension_of(result.terms, loop) for loop in spread.loops)
     kept = {
         (access.value, access.gathered): op.size(access, local)
         if not access.gathered
@@ -182,4 +182,4 @@ def compute(grid: Grid, op: MeshOp, local: tuple[int, ...]) -> float:
     for mine, whole in zip(local, op.facts.sizes, strict=True):
         share *= mine / whole
     touched = sum(op.size(access, local) for access in (*op.reads, op.result))
-    return grid.task_cycles + max(op.facts.flops * share / grid.flops, touched / grid.memory_bytes)
+    return grid.task_cycles + max(op.facts.arithmetic * share / grid.flops, touched / grid.memory_bytes)

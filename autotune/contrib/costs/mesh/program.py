@@ -8,7 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autotune.core.ops.facts import Access, OpFacts, ProgramFacts
+from autotune.core.ops.facts import ProgramFacts
+from autotune.core.ops.op import Operand, ProgramOp
 
 INPUTS = "inputs"
 WEIGHT, STATE = "weight", "state"
@@ -23,7 +24,7 @@ class MeshOp:
         element_bytes: Bytes that a floating-point number takes at most; 0 for no bound.
     """
 
-    facts: OpFacts
+    facts: ProgramOp
     element_bytes: int = 0
 
     @property
@@ -32,60 +33,55 @@ class MeshOp:
         return f"{self.facts.kind}_{'x'.join(map(str, self.facts.sizes))}@{self.facts.number}"
 
     @property
-    def result(self) -> Access:
+    def result(self) -> Operand:
         """What it gives."""
-        return next(access for access in self.facts.accesses if access.written)
+        return self.facts.outputs[0]
 
     @property
-    def reads(self) -> tuple[Access, ...]:
+    def reads(self) -> tuple[Operand, ...]:
         """What it reads, but for the array that its result is put in."""
         return tuple(access for access in self.facts.accesses if not access.written)
 
     @property
-    def values(self) -> tuple[Access, ...]:
+    def values(self) -> tuple[Operand, ...]:
         """What it reads that an op computes."""
         return tuple(access for access in self.reads if access.source is not None)
 
     @property
-    def kept(self) -> tuple[Access, ...]:
+    def kept(self) -> tuple[Operand, ...]:
         """What it reads that stays where it is: weights and caches."""
         return tuple(access for access in self.reads if access.held in (WEIGHT, STATE))
 
     @property
-    def kept_weights(self) -> tuple[Access, ...]:
+    def kept_weights(self) -> tuple[Operand, ...]:
         """The weights that it reads."""
         return tuple(access for access in self.reads if access.held == WEIGHT)
 
     @property
     def reduced(self) -> tuple[int, ...]:
         """Loops that its result has no dimension of."""
-        kept = {loop for terms in self.result.indices for loop, _ in terms}
-        return tuple(loop for loop in range(len(self.facts.sizes)) if loop not in kept)
+        return self.facts.reduced
 
     @property
     def contracts(self) -> bool:
         """Whether it sums products of two arrays, so that how it is spread decides about the rest."""
         arrays = [access for access in self.reads if len(access.shape) > 1]
-        return bool(self.reduced) and len(arrays) > 1 and self.facts.flops > math.prod(self.facts.sizes)
+        return bool(self.reduced) and len(arrays) > 1 and self.facts.arithmetic > math.prod(self.facts.sizes)
 
-    def width(self, access: Access) -> int:
+    def width(self, access: Operand) -> int:
         """Bytes of an element."""
         return min(access.element_bytes, self.element_bytes) if self.element_bytes else access.element_bytes
 
-    def size(self, access: Access, local: Sequence[int] | None = None) -> int:
+    def size(self, access: Operand, local: Sequence[int] | None = None) -> int:
         """Bytes of an array that the op touches, or those that its share of the loops touches.
 
         Args:
             access: One of its arrays.
             local: Trip count of every loop; by default the whole op's.
         """
-        sizes = self.facts.sizes if local is None else local
-        count = 1
-        for size, terms in zip(access.shape, access.indices, strict=True):
-            count *= min(size, 1 + sum(c * (sizes[loop] - 1) for loop, c in terms))
-        return count * self.width(access)
+        return access.touched(self.facts.sizes if local is None else local) * self.width(access)
 
-    def whole(self, access: Access) -> int:
+    def whole(self, access: Operand) -> int:
         """Bytes of an array, also of what is not touched."""
         return math.prod(access.shape) * self.width(access)
 
@@ -118,12 +114,12 @@ class MeshProgram:
     @property
     def flops(self) -> int:
         """Floating-point operations of a call."""
-        return sum(self.ops[op].facts.flops for unit in self.units for op in unit.ops)
+        return sum(self.ops[op].facts.arithmetic for unit in self.units for op in unit.ops)
 
     def kept_bytes(self, kind: str) -> int:
         """Bytes of weights, or of caches, each counted once."""
         found = {
-            (access.value, unit.iteration if access.fresh else 0): self.ops[op].whole(access)
+            (access.value, unit.iteration if access.moves else 0): self.ops[op].whole(access)
             for unit in self.units
             for op in unit.ops
             for access in self.ops[op].kept

@@ -80,7 +80,7 @@ class Simulation:
         """Bytes of weights and caches that a unit keeps on the core that has most, by array and iteration."""
         found: dict[tuple[int, int, bool], int] = {}
         for number, cost in self.bodies[unit.ops].items():
-            fresh = {access.value: access.fresh for access in self.program.ops[number].kept}
+            fresh = {access.value: access.moves for access in self.program.ops[number].kept}
             for (value, gathered), size in cost.kept.items():
                 key = (value, unit.iteration if fresh[value] else 0, gathered)
                 found[key] = max(found.get(key, 0), size)
