@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import autotune as at
-from autotune.bundles.finding import RegressOptions
+from autotune.bundles.regress_options import RegressOptions
 from autotune.bundles.session import Session
 from autotune.contrib.generate.generator import GenerationRequest, Sampling
 from autotune.core.errors import AutotuneError

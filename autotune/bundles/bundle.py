@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from autotune.bundles.call import PayloadFunction, compile_bundle
 from autotune.bundles.candidates import differences_now
 from autotune.bundles.emit import emit_bundle
-from autotune.bundles.finding import RegressionFinding, RegressOptions
+from autotune.bundles.finding import RegressionFinding
 from autotune.bundles.regress import regress
+from autotune.bundles.regress_options import READ_ONLY, RegressOptions
 from autotune.bundles.replay import Replay, replay
 from autotune.core.host.machine import this_machine
 from autotune.core.html import html_table
 from autotune.core.payload import Argument, Array, Payload
 from autotune.core.stats import Interval
+from autotune.core.verb_options import options_from, with_keywords
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import Manifest
 from autotune.store.records import TaskRecord
@@ -98,14 +101,20 @@ class Bundle:
         """
         return replay(self.folder, timeout)
 
-    def regress(self, *, factor: float = 1.05, quick: bool = True) -> RegressionFinding:
+    @with_keywords(READ_ONLY)
+    def regress(self, *, quick: bool = True, **options: Any) -> RegressionFinding:  # noqa: ANN401 - of RegressOptions
         """Measure it again and compare with what is recorded; nothing is written.
 
         Args:
-            factor: A slowdown by this much is to be found.
             quick: End within two minutes, if need be inconclusive.
+            **options: Options of ``autotune regress`` that change how it is measured, such as ``factor=1.2``.
+
+        Raises:
+            OptionError: An option is out of its range.
         """
-        (finding,) = regress([self.folder], RegressOptions(factor, quick, update=False))
+        (finding,) = regress(
+            [self.folder], options_from(RegressOptions, READ_ONLY, {"quick": quick, **options}, "regress")
+        )
         return finding
 
     def emit(self, folder: str | Path, kind: str = "object") -> list[Path]:

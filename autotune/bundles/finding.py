@@ -1,46 +1,12 @@
-"""Request and result of `regress`, as plain data."""
+"""Result of `regress`, as plain data."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autotune.bundles.verdict import ALARMS, RegressionVerdict
-from autotune.core.options import check_real
 from autotune.core.payload import REFERENCE
 from autotune.core.stats import Interval
 from autotune.store.records import ProcessTimes
-
-LEAST_FACTOR = 1.001  # a slowdown that could be found at all
-PATIENCE, QUICK_PATIENCE, MOST_PATIENCE = 150.0, 30.0, 86400.0  # seconds
-
-
-@dataclass(frozen=True)
-class RegressOptions:
-    """How to look for regressions.
-
-    Attributes:
-        factor: A slowdown by this much is to be found.
-        quick: End within two minutes; what is left out is inconclusive.
-        update: Accept what is measured as the new record.
-        patience: Seconds that may be waited, all together, to look again before an alarm; 0 for never. `None` for
-            `QUICK_PATIENCE` with `quick`, else `PATIENCE`.
-    """
-
-    factor: float = 1.05
-    quick: bool = False
-    update: bool = False
-    patience: float | None = None
-
-    def __post_init__(self) -> None:
-        check_real("factor", self.factor, LEAST_FACTOR, 100.0, example=1.05)
-        if self.patience is not None:
-            check_real("patience", self.patience, 0.0, MOST_PATIENCE, example=60)
-
-    @property
-    def wait(self) -> float:
-        """Seconds that may be waited for a bundle."""
-        if self.patience is not None:
-            return self.patience
-        return QUICK_PATIENCE if self.quick else PATIENCE
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from autotune.bundles.candidates import (
     recorded_machine,
     why_unknown_here,
 )
-from autotune.bundles.finding import Look, RegressionFinding, RegressOptions
+from autotune.bundles.finding import Look, RegressionFinding
 from autotune.bundles.impossible import why_impossible
+from autotune.bundles.regress_options import RegressOptions
 from autotune.bundles.timing import Timing, expected_seconds, time_bundle
 from autotune.bundles.verdict import (
     BASELINE,

@@ -2,27 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import AsJson, Threads, real, whole
-from autotune.core.options import check_real, check_seed
+from autotune.cli.options import AsJson, with_options
+from autotune.core.verb_options import options_given
+from autotune.reports.compare_options import COMPARE_OPTIONS, CompareOptions
 from autotune.store.places import home
 
 if TYPE_CHECKING:
     from autotune.reports.comparison import Comparison
 
 
-RIVALS = ("quick", "best")
-
-
+@with_options(COMPARE_OPTIONS)
 def compare(
     payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="As for `tune`.")],
-    against: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Libraries, such as numpy,onnxruntime; all by default.")
-    ] = None,
-    baseline: Annotated[str, typer.Option(help="Pipeline of the first row, or none; see `list`.")] = "passes",
     bundle: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Bundle of the best schedules; by default the payload's newest."),
@@ -31,15 +26,8 @@ def compare(
         list[str] | None,
         typer.Option(metavar="PAYLOAD", help="Another payload of ours in a row of its own; may be given again."),
     ] = None,
-    seed: Annotated[int, typer.Option(parser=whole, help="Of the input data.")] = 0,
-    threads: Threads = 1,
-    rivals: Annotated[
-        str, typer.Option(metavar="quick|best", help="best: also ways of libraries that tune themselves for minutes.")
-    ] = "quick",
-    error: Annotated[
-        float, typer.Option(parser=real, help="What outputs may be off, of the largest; rows that round join.")
-    ] = 0.0,
     as_json: AsJson = False,
+    **words: Any,  # noqa: ANN401 - the fields of CompareOptions, by `with_options`
 ) -> None:
     """Time our schedules beside other libraries: one thread each, interleaved, every output verified.
 
@@ -54,28 +42,13 @@ def compare(
     """
     from autotune.cli.reading import read_payloads
     from autotune.core.progress import ProgressLine
-    from autotune.reports.compare import CompareOptions, comparators_for, compare
-    from autotune.tuning.options import MOST_ERROR
+    from autotune.reports.compare import compare
 
-    check_seed(seed)
-    check_real("error", error, 0.0, MOST_ERROR, example=0.01)
-    if rivals not in RIVALS:
-        raise typer.BadParameter(f"--rivals must be one of {', '.join(RIVALS)}, got {rivals!r}")
-    names = comparators_for(error) if against is None else [name for name in against.split(",") if name]
+    options = options_given(CompareOptions, COMPARE_OPTIONS, words)
     with ProgressLine() as line:
         read, *others = read_payloads([payload, *(beside or [])], line)
-    options = CompareOptions(
-        tuple(names),
-        None if baseline == "none" else baseline,
-        bundle,
-        seed,
-        tuple(others),
-        threads,
-        rivals == "best",
-        error,
-    )
     with ProgressLine(is_spoken=True) as line:
-        found = compare(read, home() / "bundles", options, line)
+        found = compare(read, home() / "bundles", options, line, bundle=bundle, beside=others)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

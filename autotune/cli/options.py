@@ -1,14 +1,14 @@
 """What several verbs of the command line share: arguments and options."""
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from autotune.core.host.cores import MOST_THREADS
 from autotune.core.options import check_whole, read_real, read_whole
-from autotune.tuning.options import command_options
+from autotune.core.verb_options import Option
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
@@ -52,29 +52,54 @@ def count_of(name: str) -> Callable[[str], int]:
 
 threads = count_of("threads")
 
-PARSERS: dict[object, Callable[[str], object]] = {int: whole, float: real, float | None: real}
+
+def read_names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(filter(None, text.split(",")))
 
 
-def with_tune_options(verb: F) -> F:
-    """Give a verb that takes ``**words`` an option for each field of `TuneOptions`, as that says it looks."""
-    payloads, *rest = inspect.signature(verb).parameters.values()
-    found = [payloads]
-    for each, shown in command_options():
-        many = isinstance(each.default, tuple)
-        asked = typer.Option(
-            shown.flag,
-            help=shown.help,
-            metavar=shown.metavar or None,
-            rich_help_panel=shown.group or None,
-            parser=PARSERS.get(each.type),
-        )
-        kind: object = Annotated[list[str] | None if many else each.type, asked]
-        default = None if many else each.default
-        found.append(inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
-    found += [p.replace(kind=p.KEYWORD_ONLY) for p in rest if p.kind is not p.VAR_KEYWORD]
-    verb.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-    verb.__annotations__ = {p.name: p.annotation for p in found} | {"return": None}
-    return verb
+PARSERS: dict[object, Callable[[str], object]] = {
+    int: whole,
+    float: real,
+    float | None: real,
+    tuple[str, ...] | None: reader(read_names, "NAMES"),
+}
+SHOWN_AS: dict[object, object] = {tuple[str, ...] | None: str | None}  # what typer would ask for several words for
+
+
+def with_options(options: Iterable[Option]) -> Callable[[F], F]:
+    """Give a verb that takes ``**words`` options behind its first parameter, each as its `CommandOption` says.
+
+    Args:
+        options: Options of a model.
+    """
+
+    def given(verb: F) -> F:
+        first, *rest = inspect.signature(verb).parameters.values()
+        found = [first, *map(parameter_of, options)]
+        found += [p.replace(kind=p.KEYWORD_ONLY) for p in rest if p.kind is not p.VAR_KEYWORD]
+        verb.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+        verb.__annotations__ = {p.name: p.annotation for p in found} | {"return": None}
+        return verb
+
+    return given
+
+
+def parameter_of(option: Option) -> inspect.Parameter:
+    """What typer makes an option of: one that may be given again where there may be several values."""
+    each, shown = option
+    parser = PARSERS.get(each.type)
+    kind: Any = list[str] | None if isinstance(each.default, tuple) else SHOWN_AS.get(each.type, each.type)
+    asked = typer.Option(
+        shown.flag,
+        help=shown.help,
+        metavar=shown.metavar or None,
+        rich_help_panel=shown.group or None,
+        parser=parser,
+    )
+    default = None if isinstance(each.default, tuple) else each.default
+    annotation = Annotated[kind, asked]
+    return inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 Payloads = Annotated[

@@ -4,11 +4,13 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import AsJson, real
+from autotune.bundles.regress_options import REGRESS_OPTIONS, RegressOptions
+from autotune.cli.options import AsJson, with_options
+from autotune.core.verb_options import options_given
 from autotune.store.places import home
 
 if TYPE_CHECKING:
@@ -18,17 +20,11 @@ if TYPE_CHECKING:
 TOO_NOISY = 3  # exit code
 
 
+@with_options(REGRESS_OPTIONS)
 def regress(
     bundles: Annotated[
         list[Path] | None, typer.Argument(metavar="BUNDLE", help="Folders; by default all of this machine.")
     ] = None,
-    factor: Annotated[float, typer.Option(parser=real, help="Slowdown that the check must detect.")] = 1.05,
-    quick: Annotated[bool, typer.Option("--quick", help="End within two minutes.")] = False,
-    patience: Annotated[
-        float | None,
-        typer.Option(parser=real, help="Seconds to wait, and look again, before an alarm; by default 150, --quick 30."),
-    ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Accept what is measured, and write the history.")] = False,
     history: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Of --update; default tuned/MACHINE/history.jsonl.")
     ] = None,
@@ -37,6 +33,7 @@ def regress(
     ] = None,
     as_json: AsJson = False,
     junit_file: Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")] = None,
+    **words: Any,  # noqa: ANN401 - the fields of RegressOptions, by `with_options`
 ) -> None:
     """Measure bundles again, each against its baseline, and compare speed-ups with those recorded.
 
@@ -46,13 +43,12 @@ def regress(
 
     Example: autotune regress tuned/MACHINE/bundles/nano --quick
     """
-    from autotune.bundles.finding import RegressOptions
     from autotune.bundles.junit import junit, to_checks
     from autotune.bundles.regress import bundles_in, regress
     from autotune.core.progress import ProgressLine
     from autotune.store.history import HISTORY_FILE, append_history
 
-    options = RegressOptions(factor, quick, update, patience)
+    options = options_given(RegressOptions, REGRESS_OPTIONS, words)
     with ProgressLine() as line:
         found = regress(bundles or bundles_in(home() / "bundles"), options, line)
     told = [finding.to_json() for finding in found]
@@ -64,10 +60,10 @@ def regress(
         output.write_text(json.dumps(told, indent=1) + "\n")
     if junit_file is not None:
         junit_file.write_text(junit(found))
-    if update:
+    if options.update:
         now = datetime.now(UTC).replace(microsecond=0)
         append_history(history or home() / HISTORY_FILE, to_checks(found, now))
-    if not update:
+    else:
         raise typer.Exit(exit_code(found))
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from autotune.cli.options import AsJson, Payloads, StorePath, with_tune_options
+from autotune.cli.options import AsJson, Payloads, StorePath, with_options
 from autotune.cli.say import complain
 from autotune.core.host.machine import this_machine
 from autotune.core.plugs.verb import Arguments, option
 from autotune.store.places import home
+from autotune.tuning.options import command_options, options_given
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -41,13 +42,13 @@ FOR = option(
 PAUSE_SECONDS = 10.0  # between looks at a full disk
 
 
-@with_tune_options
+@with_options(command_options())
 def tune(
     payloads: Payloads,
     store: StorePath = None,
     bundle: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the winner's bundle.")] = None,
     as_json: AsJson = False,
-    **words: Any,  # noqa: ANN401 - the fields of TuneOptions, by `with_tune_options`
+    **words: Any,  # noqa: ANN401 - the fields of TuneOptions, by `with_options`
 ) -> None:
     """Search schedules for payloads, prove the best right and faster, and write a bundle.
 
@@ -68,7 +69,6 @@ def tune(
 
     Example: autotune tune matmul,m=512,n=512,k=512 --trials 100
     """
-    from autotune.tuning.options import options_given
     from autotune.tuning.stages.opening import check_names
 
     check_folder(payloads, bundle)

@@ -1,7 +1,8 @@
 """Compare: our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -9,10 +10,8 @@ from statistics import median
 from autotune.compiler.codegen.openmp import threads_or_why
 from autotune.core.errors import OptionError
 from autotune.core.evaluator import Effort
-from autotune.core.host.cores import MOST_THREADS
 from autotune.core.host.machine import Machine, Roofs, this_machine
 from autotune.core.listener import SILENT, Listener, NoteKeeper
-from autotune.core.options import check_real, check_seed, check_whole
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.comparator import Comparator, RoundingComparator
@@ -20,6 +19,7 @@ from autotune.core.plugs.family import Baseline
 from autotune.core.stats import ratio_interval
 from autotune.core.winner_time import interference_of, winner_time
 from autotune.registry import COMPARATORS, load_baseline, load_comparator, registered
+from autotune.reports.compare_options import CompareOptions
 from autotune.reports.comparison import Comparison, Row
 from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
 from autotune.reports.entries import (
@@ -36,7 +36,6 @@ from autotune.reports.entries import (
     weight_bytes,
 )
 from autotune.store.bundle import read_bundle
-from autotune.tuning.options import MOST_ERROR
 from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Standing
@@ -50,37 +49,15 @@ EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
 ANCHORS = ("best", "default")  # ratios are to the first of these that is right
 
 
-@dataclass(frozen=True)
-class CompareOptions:
-    """What to compare.
-
-    Attributes:
-        against: Names of comparators.
-        baseline: Name of a pass pipeline; `None` leaves the row out.
-        bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
-        seed: Seed of the input data.
-        beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
-        thorough: Whether libraries run in the ways that take minutes to prepare, too.
-        threads: Threads that everybody may use; with several there are rows on one besides, and efficiencies.
-        error: What outputs may be off, relative to the largest of each; libraries that round are compared then.
-    """
-
-    against: tuple[str, ...]
-    baseline: str | None = "passes"
-    bundle: Path | None = None
-    seed: int = 0
-    beside: tuple[Payload, ...] = ()
-    threads: int = 1
-    thorough: bool = False
-    error: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
-        check_whole("threads", self.threads, 1, MOST_THREADS)
-        check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
-
-
-def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: Listener = SILENT) -> Comparison:
+def compare(
+    payload: Payload,
+    bundles: Path,
+    options: CompareOptions,
+    listener: Listener = SILENT,
+    *,
+    bundle: Path | None = None,
+    beside: Sequence[Payload] = (),
+) -> Comparison:
     """Compare one payload.
 
     Args:
@@ -88,6 +65,8 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         bundles: Folder of bundles, to find the payload's newest in.
         options: Options of the comparison.
         listener: Notified of stages and notes.
+        bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
+        beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
 
     Raises:
         ComparatorError: A comparator is unknown.
@@ -95,13 +74,14 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
         PayloadError: The payload does not fit the machine, or its oracle is not finite.
         OptionError: A library rounds operands, and no error is allowed.
     """
-    libraries = [load_comparator(name) for name in dict.fromkeys(options.against)]
+    names = comparators_for(options.error) if options.against is None else options.against
+    libraries = [load_comparator(name) for name in dict.fromkeys(names)]
     check_rounding(libraries, options.error)
     payload = replace(payload, error=max(payload.error, options.error))
-    baseline = load_baseline(options.baseline) if options.baseline is not None else None
-    if options.bundle is not None:
-        read_bundle(options.bundle)  # which is refused before anything takes its time
-    for each in (payload, *options.beside):
+    baseline = load_baseline(options.pipeline) if options.pipeline is not None else None
+    if bundle is not None:
+        read_bundle(bundle)  # which is refused before anything takes its time
+    for each in (payload, *beside):
         check_memory(each)
     told = NoteKeeper(listener)
     threads, why = threads_or_why(options.threads)
@@ -111,17 +91,17 @@ def compare(payload: Payload, bundles: Path, options: CompareOptions, listener: 
     told.stage("partitioning the payload")
     parts = partition(payload)
     flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
-    ours = our_contenders(payload, parts, bundles, options, machine=machine, listener=told)
+    find = partial(our_contenders, payload, parts, bundles, seed=options.seed, beside=beside)
+    ours = find(bundle, machine=machine, listener=told)
     theirs = [library_contender(library, payload, options.seed, told, threads) for library in libraries]
     if threads > 1:
-        own = replace(options, bundle=None)  # the bundle that is named is of several threads
-        alone = our_contenders(payload, parts, bundles, own, machine=this_machine(), listener=SILENT)
+        alone = find(None, machine=this_machine(), listener=SILENT)  # the bundle that is named is of several threads
         alone += [library_contender(library, payload, options.seed, SILENT) for library in libraries]
         theirs += map(on_one_thread, alone)
     with (
         only_threads(1) as unset,
         Worker(ENTRY_SECONDS, threads=threads) as worker,
-        Contest(machine, worker, told, thorough=options.thorough) as contest,
+        Contest(machine, worker, told, thorough=options.is_thorough) as contest,
     ):
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
@@ -227,17 +207,18 @@ def our_contenders(
     payload: Payload,
     parts: Partition,
     bundles: Path,
-    options: CompareOptions,
+    bundle: Path | None,
     *,
+    beside: Sequence[Payload],
     machine: Machine,
+    seed: int,
     listener: Listener,
 ) -> list[Contender]:
     """Our own programs but for the baseline, in the order of the rows."""
-    seed = options.seed
-    best = best_contender(payload, options.bundle, bundles, machine, seed=seed, listener=listener)
-    others = {other.name: other for other in options.beside}.values()
-    beside = [beside_contender(other, bundles, machine, seed=seed, listener=listener) for other in others]
-    return [default_contender(payload, parts, machine, seed), *([best] if best is not None else []), *beside]
+    best = best_contender(payload, bundle, bundles, machine, seed=seed, listener=listener)
+    others = {other.name: other for other in beside}.values()
+    rows = [beside_contender(other, bundles, machine, seed=seed, listener=listener) for other in others]
+    return [default_contender(payload, parts, machine, seed), *([best] if best is not None else []), *rows]
 
 
 def roof_contenders(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -13,8 +14,9 @@ from autotune.core.listener import Listener, telling
 from autotune.core.payload import Payload
 from autotune.core.progress import watching
 from autotune.core.space import Value
-from autotune.reports.compare import CompareOptions, comparators_for
+from autotune.core.verb_options import options_from, with_keywords
 from autotune.reports.compare import compare as compare_all
+from autotune.reports.compare_options import COMPARE_OPTIONS, CompareOptions
 from autotune.reports.comparison import Comparison
 from autotune.reports.holdings import read_holdings
 from autotune.reports.importance import knob_importance
@@ -99,16 +101,15 @@ def show(
     return show_stage(str(place), stage, schedule=own, rules=str(rules or ""), exact=exact).text
 
 
+@with_keywords(COMPARE_OPTIONS)
 def compare(
     payload: str | Path | Payload,
-    against: Sequence[str] | None = None,
+    against: str | Sequence[str] | None = None,
     *,
     bundle: str | Path | None = None,
-    baseline: str | None = "passes",
-    seed: int = 0,
-    thorough: bool = False,
-    error: float = 0.0,
+    beside: Sequence[str | Path | Payload] = (),
     listener: Listener | None = None,
+    **options: Any,  # noqa: ANN401 - those of CompareOptions, which checks them
 ) -> Comparison:
     """Our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs.
 
@@ -116,22 +117,20 @@ def compare(
         payload: A spec, a path, or a payload.
         against: Names of comparators; `None` for all that are installed.
         bundle: Bundle of the best schedules; by default the newest bundle of the payload on this machine.
-        baseline: Pass pipeline that has a row; `None` for none.
-        seed: Seed of the input data.
-        thorough: Whether libraries run in the ways that take minutes to prepare, too, as ``--rivals best``.
-        error: What outputs may be off, relative to the largest of each; libraries that round operands join then.
+        beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
         listener: Notified of stages and notes; by default a line shows progress on a terminal and in a notebook.
+        **options: Any option of ``autotune compare``, by its name: ``threads=2``; ``baseline=None`` for no such row.
 
     Raises:
+        OptionError: An option is out of its range.
         ComparatorError: There is no such comparator.
         BundleError: The bundle is incomplete, edited, or of another payload.
     """
-    libraries = tuple(against if against is not None else comparators_for(error))
+    chosen = options_from(CompareOptions, COMPARE_OPTIONS, {"against": against, **options}, "compare")
     folder = Path(bundle) if bundle is not None else None
-    options = CompareOptions(libraries, baseline, folder, seed, thorough=thorough, error=error)
-    wanted = payload_of(payload)
+    wanted, *others = map(payload_of, (payload, *beside))
     with watching(wanted.name) if listener is None else telling(listener) as shown:
-        return compare_all(wanted, home() / "bundles", options, shown)
+        return compare_all(wanted, home() / "bundles", chosen, shown, bundle=folder, beside=others)
 
 
 def doctor(pairs: int = A_A_PAIRS) -> Diagnosis:

@@ -9,10 +9,11 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import Listener, telling
 from autotune.core.payload import Payload
 from autotune.core.progress import watching
+from autotune.core.verb_options import with_keywords
 from autotune.registry import rewriter
 from autotune.store.places import bundle_folder, home, recorded_folders, recorded_spaces
 from autotune.store.store import Store
-from autotune.tuning.options import TuneOptions, options_from, with_options
+from autotune.tuning.options import TuneOptions, command_options, options_from
 from autotune.tuning.result import TuneResult
 from autotune.tuning.samplers.search import lessons_from
 from autotune.tuning.stages.opening import Start
@@ -25,7 +26,7 @@ from autotune.worker.bench.noise import read_floor
 from autotune.worker.loading.reading import ScriptFile
 
 
-@with_options
+@with_keywords(command_options())
 def tune(
     payload: str | Path | Payload,
     *,

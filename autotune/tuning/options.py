@@ -6,11 +6,11 @@
 A field's metadata says how it looks on the command line; its checks are `TuneOptions.__post_init__`.
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass
+from typing import Any
 
+from autotune.core import verb_options
 from autotune.core.errors import OptionError
 from autotune.core.host.cores import MOST_THREADS, check_jobs
 from autotune.core.objective import SECONDS, Objective
@@ -24,9 +24,8 @@ from autotune.core.options import (
     read_real,
     read_whole,
 )
+from autotune.core.verb_options import Option, option, options_of
 from autotune.registry import RIVALS, registered
-
-F = TypeVar("F", bound=Callable[..., object])
 
 DEFAULT_SAMPLER = "auto"
 LEAST_ERROR = 2.0**-24  # of a budget that rounds: f32 keeps none below it
@@ -34,30 +33,6 @@ MOST_ERROR = 1.0  # of a budget: beyond it nothing is left of a result
 SEARCH, ROUNDING = "What is searched, and how", "What may be rounded, what is minimised"
 BY_MODELS = ("trials", "seed", "sampler", "timeout")  # what a search that measures nothing takes
 CODE_FILE = ".py:"  # of a family that a file of Python holds
-
-
-@dataclass(frozen=True)
-class CommandOption:
-    """How an option looks on the command line.
-
-    Attributes:
-        help: What it is, for `--help`.
-        flag: The option, with its dashes.
-        metavar: What stands for its value; empty for the kind of value.
-        group: Heading that it stands below; empty for the first one.
-        needs: Group of entry points without any of which there is no such option; empty for none.
-    """
-
-    help: str
-    flag: str = ""
-    metavar: str = ""
-    group: str = ""
-    needs: str = ""
-
-
-def option(default: object, text: str, **shown: str) -> Any:  # noqa: ANN401
-    """A field of `TuneOptions`, with how it looks on the command line: attributes of `CommandOption`."""
-    return field(default=default, metadata={"option": CommandOption(text, **shown)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,12 +165,9 @@ class TuneOptions:
         return words
 
 
-def command_options() -> Iterator[tuple["Field[Any]", CommandOption]]:
+def command_options() -> Iterator[Option]:
     """Fields of `TuneOptions` that there are here, and how each looks on the command line."""
-    for each in fields(TuneOptions):
-        shown: CommandOption = each.metadata["option"]
-        if not shown.needs or registered(shown.needs):
-            yield each, replace(shown, flag=shown.flag or f"--{each.name}")
+    return (found for found in options_of(TuneOptions) if not found[1].needs or registered(found[1].needs))
 
 
 def parse_command(words: Sequence[str]) -> TuneOptions:
@@ -239,44 +211,20 @@ def read_value(each: "Field[Any]", text: str) -> object:
         raise OptionError(f"{each.name} {error}") from error
 
 
-def with_options(function: F) -> F:
-    """Show the fields of `TuneOptions` as keywords of a function that takes ``**options``, and explain them."""
-    own = inspect.signature(function)
-    kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    keywords = [
-        inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
-        for each, _ in command_options()
-        if each.name not in own.parameters and each.default is not MISSING
-    ]
-    lines = "\n".join(f"    {each.name}: {shown.help}" for each, shown in command_options())
-    function.__signature__ = own.replace(parameters=[*kept, *keywords])  # type: ignore[attr-defined]
-    function.__doc__ = f"{inspect.getdoc(function)}\n\nOptions:\n{lines}\n"
-    return function
-
-
 def options_given(arguments: Mapping[str, object]) -> TuneOptions:
     """Options among the arguments of the verb `tune`, of which some are no options.
 
     Raises:
         OptionError: An option is out of its range, or two exclude each other.
     """
-    names = [each.name for each, _ in command_options()]
-    return options_from({name: arguments[name] for name in names if arguments.get(name) is not None})
+    return verb_options.options_given(TuneOptions, command_options(), arguments)
 
 
 def options_from(words: Mapping[str, object]) -> TuneOptions:
-    """Options by name, as a call from Python gives them: a list or a name alone where there may be several.
+    """Options by name, as `at.tune` is given them.
 
     Raises:
         TypeError: There is no option of a name.
         OptionError: An option is out of its range, or two exclude each other.
     """
-    known = {each.name: each for each, _ in command_options()}
-    unknown = words.keys() - known.keys()
-    if unknown:
-        raise TypeError(f"tune() got an unexpected keyword argument {min(unknown)!r}; options are {', '.join(known)}")
-    values = dict(words)
-    for name, value in words.items():
-        if isinstance(known[name].default, tuple):
-            values[name] = (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
-    return TuneOptions(**values)  # type: ignore[arg-type]
+    return verb_options.options_from(TuneOptions, tuple(command_options()), words, "tune")

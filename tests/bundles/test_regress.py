@@ -11,9 +11,10 @@ import pytest
 from bundle_support import compute_something_else, edit_file, edit_manifest, no_care, shared_bundle
 
 from autotune.bundles import regress as gate
-from autotune.bundles.finding import RegressionFinding, RegressOptions
+from autotune.bundles.finding import RegressionFinding
 from autotune.bundles.junit import junit, to_checks
 from autotune.bundles.regress import bundles_in, pauses_within, regress, too_noisy
+from autotune.bundles.regress_options import RegressOptions
 from autotune.bundles.timing import Timing
 from autotune.bundles.verdict import Judgement, conclude, is_settled, judge
 from autotune.cli.regress import TOO_NOISY, exit_code, show_findings

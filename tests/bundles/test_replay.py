@@ -8,9 +8,9 @@ from bundle_support import edit_manifest, make_bundle, no_care
 from listener_support import Recorder
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.bundles.finding import RegressOptions
 from autotune.bundles.impossible import certain_flops
 from autotune.bundles.regress import regress
+from autotune.bundles.regress_options import RegressOptions
 from autotune.bundles.replay import compare, is_open, is_wide, replay, summarize
 from autotune.bundles.retune import recorded_options, retune_bundle
 from autotune.bundles.timing import Timing

@@ -1,4 +1,4 @@
-"""Options of `tune`: listed once; the command line, Python, manifests and `replay --retune` derive from the list."""
+"""Options of verbs, listed once: the command line, Python, manifests and `replay --retune` derive from the list."""
 
 import inspect
 import json
@@ -11,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import autotune as at
+from autotune.bundles.regress_options import READ_ONLY, RegressOptions
 from autotune.bundles.retune import recorded_options
 from autotune.cli.verbs import app
 from autotune.core.errors import BundleError, OptionError
+from autotune.core.verb_options import options_from as verb_options_from
+from autotune.core.verb_options import options_given
+from autotune.reports.compare_options import COMPARE_OPTIONS, CompareOptions
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.options import TuneOptions, command_options, options_from, parse_command
@@ -54,18 +58,58 @@ def test_every_option_is_drawn_above():
     assert {*VALUES, "family", "schedule"} == FIELDS
 
 
-def test_every_option_is_on_the_command_line_and_a_keyword_in_python():
-    flags = {flag for p in typer.main.get_command(app).commands["tune"].params for flag in p.opts}
-    assert {shown.flag for _, shown in command_options()} <= flags
-    keywords = inspect.signature(at.tune).parameters
-    assert keywords.keys() >= FIELDS
-    assert all(keywords[name].kind is inspect.Parameter.KEYWORD_ONLY for name in FIELDS)
-    assert all(name in inspect.getdoc(at.tune) for name in FIELDS)
+@pytest.mark.parametrize(
+    ("verb", "function", "options"),
+    [
+        ("tune", at.tune, tuple(command_options())),
+        ("compare", at.compare, COMPARE_OPTIONS),
+        ("regress", at.Bundle.regress, READ_ONLY),
+    ],
+    ids=["tune", "compare", "regress"],
+)
+def test_every_option_is_on_the_command_line_and_a_keyword_in_python(verb, function, options):
+    flags = {flag for p in typer.main.get_command(app).commands[verb].params for flag in p.opts}
+    assert {shown.flag for _, shown in options} <= flags
+    keywords, told = inspect.signature(function).parameters, inspect.getdoc(function)
+    for each, _ in options:
+        assert each.name in keywords, each.name
+        assert each.name in told, each.name
+
+
+def test_what_python_adds_to_an_option_is_its_own_default_alone():
+    assert inspect.signature(at.Bundle.regress).parameters["quick"].default is True
+    assert not RegressOptions().quick
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"rivals": "all"}, "rivals must be one of quick, best, got 'all'"),
+        ({"threads": 0}, "threads must be from 1"),
+        ({"error": 2}, "error must be from 0 to 1"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused_alike_in_python_and_on_the_command_line(autotune, words, message):
+    with pytest.raises(OptionError, match=message):
+        at.compare(SPEC, [], **words)
+    ((name, value),) = words.items()
+    code, _, err = autotune("compare", SPEC, "--against", "", f"--{name}", str(value))
+    assert code == 2
+    assert message in err
+
+
+def test_libraries_are_names_with_commas_or_a_list():
+    assert options_given(CompareOptions, COMPARE_OPTIONS, {"against": ("numpy", "torch")}).against == ("numpy", "torch")
+    for names in ("numpy", ["numpy"], ("numpy",)):
+        assert verb_options_from(CompareOptions, COMPARE_OPTIONS, {"against": names}, "compare").against == ("numpy",)
+    assert CompareOptions(baseline="none").pipeline is CompareOptions(baseline=None).pipeline is None
 
 
 def test_unknown_keyword_is_named():
     with pytest.raises(TypeError, match="'trails'"):
         at.tune(SPEC, trails=3)
+    with pytest.raises(TypeError, match=r"compare.* 'thorough'; options are .*rivals"):
+        at.compare(SPEC, thorough=True)
 
 
 @pytest.mark.parametrize("excluded", [{"family": "matmul"}, {"error": 0.1}, {"agreement": 0.9}])

@@ -10,7 +10,8 @@ from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read,
 from tuning_support import tensor, tensor_payload
 
 import autotune as at
-from autotune.bundles.regress import RegressOptions, regress
+from autotune.bundles.regress import regress
+from autotune.bundles.regress_options import RegressOptions
 from autotune.bundles.replay import replay
 from autotune.bundles.reproduce import reproduce
 from autotune.contrib.explain.ablation import leave_one_out

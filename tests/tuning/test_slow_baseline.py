@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 from bundle_support import edit_manifest, make_bundle, no_care
 
-from autotune.bundles.regress import RegressOptions, cost, regress
+from autotune.bundles.regress import cost, regress
+from autotune.bundles.regress_options import RegressOptions
 from autotune.bundles.replay import REPLAY_EFFORT, replay
 from autotune.bundles.timing import Timing, time_bundle
 from autotune.core.errors import BundleError

@@ -31,7 +31,8 @@ def demo(
     Example: autotune demo
     """
     from autotune.core.progress import ProgressLine
-    from autotune.reports.compare import CompareOptions, compare
+    from autotune.reports.compare import compare
+    from autotune.reports.compare_options import CompareOptions
     from autotune.reports.format import out
     from autotune.store.store import Store
     from autotune.tuning.options import TuneOptions
@@ -44,7 +45,7 @@ def demo(
     with ProgressLine(payload.name, TRIALS) as line, Store.open(folder / "store.journal") as store:
         result = tune(payload, store, bundle, TuneOptions(trials=TRIALS), line)
     with ProgressLine() as line:
-        found = compare(payload, folder, CompareOptions(LIBRARIES, None, bundle, 0, ()), line)
+        found = compare(payload, folder, CompareOptions(against=LIBRARIES, baseline=None), line, bundle=bundle)
     console = out()
     show_times(console, result, found)
     show_hot_loop(console, payload, bundle)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from autotune.bundles.finding import RegressOptions
 from autotune.bundles.regress import check
+from autotune.bundles.regress_options import RegressOptions
 from autotune.bundles.verdict import ALARMS
 from autotune.contrib.selftest.figures import Figure, product_payload, share_figure
 from autotune.core.listener import SILENT, Listener
