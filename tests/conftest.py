@@ -10,20 +10,18 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 
 import kept_bytecode  # noqa: F401 - loaded first, for what it does
 import pytest
 from golden_files import GOLDEN
 from hypothesis import settings
-from postgres_support import NoServerError, execute, own_postgres
+from postgres_support import NoServerError, new_database, own_postgres
 from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, WarmPython
 
 from autotune import cli
 from autotune.core import care
 
-DATABASES = count()
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 settings.register_profile("untimed", deadline=None)  # no test is about its own time
 settings.load_profile("untimed")
@@ -217,6 +215,4 @@ def postgres():
 @pytest.fixture
 def postgres_url(postgres):
     """The URL of an empty database."""
-    name = f"t{next(DATABASES)}"
-    execute(postgres.url(), f"create database {name}")
-    return postgres.url(name)
+    return new_database(postgres)

@@ -5,12 +5,15 @@ import socket
 import sys
 import threading
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "results"))
 from own_postgres import NoServerError, own_postgres
 
-__all__ = ["Dropper", "NoServerError", "execute", "own_postgres", "query", "through"]
+__all__ = ["Dropper", "NoServerError", "execute", "new_database", "own_postgres", "query", "through"]
+
+DATABASES = count()
 
 
 def query(url, statement, *values):
@@ -26,6 +29,13 @@ def execute(url, *statements):
     """Run statements, one after the other."""
     for statement in statements:
         query(url, statement)
+
+
+def new_database(server):
+    """The URL of an empty database of a server."""
+    name = f"t{next(DATABASES)}"
+    execute(server.url(), f"create database {name}")
+    return server.url(name)
 
 
 def through(url, port):

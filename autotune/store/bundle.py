@@ -94,13 +94,13 @@ def check_target(folder: Path) -> None:
 
 
 def scratch_beside(folder: Path) -> Scratch:
-    """A temporary folder on the file system of a bundle, whose files may be renamed to it."""
+    """A temporary folder on the file system of a bundle, whose files may be renamed to it; its parents are made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     return Scratch(f".{folder.name}-autotune-", folder.parent)
 
 
 def replace_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
     """Write files to a temporary folder, then swap it and the target."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch_beside(folder) as scratch:
         fresh = scratch.path / "new"
         fresh.mkdir()

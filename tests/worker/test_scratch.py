@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotune.core.host.scratch import WORKERS, Scratch
-from autotune.store.bundle import replace_folder
+from autotune.store.bundle import replace_folder, scratch_beside
 from autotune.worker.bench import claims
 from autotune.worker.worker import Worker
 
@@ -113,3 +113,8 @@ def test_what_kill_9_leaves_beside_a_bundle_is_swept_by_the_next_write_and_what_
     alive.communicate()
     replace_folder(folder, {"schedule.mlir": "third"})
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, mine.name}
+
+
+def test_folder_beside_a_bundle_makes_the_parents_that_the_bundle_will_have(tmp_path):
+    with scratch_beside(tmp_path / "slower" / "bundle") as scratch:
+        assert scratch.path.parent == tmp_path / "slower"

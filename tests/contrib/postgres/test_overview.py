@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from postgres_support import execute
+from postgres_support import execute, new_database
 from sweep_support import SPACE, fill_store, fill_wide_store, make_trial
 
 from autotune.contrib.postgres import brief
@@ -32,9 +32,9 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def both(path, postgres):
     """The store in the file, and on a server; nobody writes to them."""
-    execute(postgres.url(), "create database glance")
-    copy_store(path, postgres.url("glance"))
-    return path, postgres.url("glance")
+    url = new_database(postgres)
+    copy_store(path, url)
+    return path, url
 
 
 def shown(autotune, place, *options):
