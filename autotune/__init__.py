@@ -64,7 +64,7 @@ LAZY = {
     "CompileError": "core.errors",
     "Config": "core.space",
     "Constraint": "core.space",
-    "Contraction": "core.ops.loop_nest",
+    "Contraction": "core.ops.op",
     "Family": "core.plugs.family",
     "GenerationError": "core.errors",
     "Knob": "core.space",

@@ -16,7 +16,6 @@ from autotune.store.frames import KNOB, to_frame
 from autotune.store.recording import Recording, is_recording, read_recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
-from autotune.worker.loading.reading import task_names
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def holdings_of(recording: Recording) -> Holdings:
     default = recording.found.get(recording.values_of(recording.default))
     known = DefaultConfig(recording.default, recording.seconds_of(default) if default is not None else None)
     tag = recording.task.tag
-    (name,) = task_names({tag: recording.task.payload.text}).values()
+    name = readable_name(tag, recording.task.ops[::-1])
     return Holdings(recording.frame, None, (), {recording.payload: known}, {(recording.payload, tag): name})
 
 

@@ -8,12 +8,12 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 
-from payload.dialect.op import Op
+from payload.dialect.op import DialectOp
 
 BODY = "body"  # the parameter of an op with a region
 
 
-def define(name: str, ops: Sequence[type[Op]]) -> str:
+def define(name: str, ops: Sequence[type[DialectOp]]) -> str:
     """The module that defines a dialect.
 
     Args:
@@ -24,7 +24,7 @@ def define(name: str, ops: Sequence[type[Op]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def define_op(op: type[Op]) -> list[str]:
+def define_op(op: type[DialectOp]) -> list[str]:
     """The definition of an op."""
     parameters = list(inspect.signature(op.infer).parameters.values())[1:]
     has_body = parameters[0].name == BODY

@@ -6,7 +6,7 @@ from functools import partial
 from autotune.core.ops.dialect import WrittenFunction
 from autotune.core.payload import Payload
 from payload.dialect.definition import define
-from payload.dialect.op import Op
+from payload.dialect.op import DialectOp
 from payload.dialect.ops.activations import GeluOp, SwigluOp
 from payload.dialect.ops.attention import AttentionOp, MergeHeadsOp, RopeOp, SplitHeadsOp
 from payload.dialect.ops.block import BlockOp
@@ -30,7 +30,7 @@ class OpDialect:
     """
 
     name: str
-    ops: tuple[type[Op], ...]
+    ops: tuple[type[DialectOp], ...]
 
     @property
     def definition(self) -> str:

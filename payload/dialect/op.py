@@ -87,7 +87,7 @@ class Cost:
         return Cost(self.flops + other.flops, self.others + other.others, self.bytes + other.bytes, longest)
 
 
-class Op(Protocol):
+class DialectOp(Protocol):
     """What every op has.
 
     Attributes:

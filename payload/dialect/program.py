@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from autotune.core.errors import PayloadError
 from autotune.core.payload import WRITTEN, Argument
 from payload.builder import Builder
-from payload.dialect.op import INDEX, Kind, Op
+from payload.dialect.op import INDEX, DialectOp, Kind
 from payload.dialect.ops.block import BlockOp
 
 Repeated = Callable[["Ref", list["Ref"]], Sequence["Ref"]]
@@ -56,7 +56,7 @@ class OpCall:
     """
 
     name: str
-    op: Op
+    op: DialectOp
     operands: tuple[Ref, ...]
     results: tuple[Ref, ...]
     body: OpBody | None = None
@@ -102,7 +102,7 @@ class OpWriter:
         """The ops so far."""
         return tuple(self._calls)
 
-    def several(self, op: Op, *operands: Ref, names: Sequence[str] = ()) -> tuple[Ref, ...]:
+    def several(self, op: DialectOp, *operands: Ref, names: Sequence[str] = ()) -> tuple[Ref, ...]:
         """Add an op; give its results.
 
         Args:
@@ -118,7 +118,7 @@ class OpWriter:
         self._calls.append(OpCall(f"{self.dialect}.{op.name}", op, operands, results, place=self.place))
         return results
 
-    def one(self, op: Op, *operands: Ref, name: str = "") -> Ref:
+    def one(self, op: DialectOp, *operands: Ref, name: str = "") -> Ref:
         """Add an op of one result; give it."""
         (result,) = self.several(op, *operands, names=(name,) if name else ())
         return result
@@ -167,7 +167,7 @@ class OpWriter:
         """A value with a new name."""
         return Ref(self._names.fresh(hint), hint, kind)
 
-    def _infer(self, op: Op, *operands: object) -> tuple[Kind, ...]:
+    def _infer(self, op: DialectOp, *operands: object) -> tuple[Kind, ...]:
         """Shapes of an op's results; what it raises begins with its place and name."""
         try:
             return op.infer(*operands)

@@ -21,7 +21,7 @@ from autotune.core.ops.dialect import (
 )
 from autotune.core.payload import Argument
 from payload.builder import DynamicSize
-from payload.dialect.op import INDEX, Kind, Op
+from payload.dialect.op import INDEX, DialectOp, Kind
 from payload.dialect.ops.block import BlockOp
 from payload.dialect.ops.tables import EmbeddingOp, LayerOp
 from payload.dialect.places import check_places
@@ -29,7 +29,7 @@ from payload.dialect.program import OpCall, OpProgram, OpWriter, Ref
 from payload.dialect.text import TERMINATOR
 
 WANTED = {int: "a whole number", float: "a number with a point", bool: "true or false", str: "a string"}
-Ops = Mapping[str, type[Op]]  # by name, with that of the dialect
+Ops = Mapping[str, type[DialectOp]]  # by name, with that of the dialect
 Refs = dict[str, Ref]
 
 
@@ -112,7 +112,7 @@ def write_op(path: str, op: WrittenOp, writer: OpWriter, refs: Refs, ops: Ops) -
     return writer.repeat(made.layers, operands, body)
 
 
-def make_op(where: str, op: type[Op], attributes: Mapping[str, Attribute]) -> Op:
+def make_op(where: str, op: type[DialectOp], attributes: Mapping[str, Attribute]) -> DialectOp:
     """An op with its attributes.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.core.payload import Argument
 from payload.builder import tensor_type
-from payload.dialect.op import Op
+from payload.dialect.op import DialectOp
 from payload.dialect.program import OpBody, OpCall, OpProgram, Ref
 from payload.dialect.walk import cost
 
@@ -60,7 +60,7 @@ def write_body(body: OpBody, dialect: str) -> list[str]:
     return [f"^bb0({names_of(body.arguments)}):", *inside, f"{INDENT}{TERMINATOR} {names_of(body.gives)}"]
 
 
-def write_attributes(op: Op) -> str:
+def write_attributes(op: DialectOp) -> str:
     """The attributes that are not as by default."""
     said = [
         f"{field.name} = {write_attribute(getattr(op, field.name))}"

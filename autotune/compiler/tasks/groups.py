@@ -148,7 +148,7 @@ def objections(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, n
 
     Args:
         group: Group of the reader.
-        root: Its root.
+        root: Root of that group.
         op: Producer.
         reader: Op that reads it.
         number: Operand number there.

@@ -31,7 +31,7 @@ def read_op(op: ir.Operation, roles: Sequence[str] = ()) -> Op | None:
         return None
     results = len(op.results)
     operands = tuple(read_operand(op, number, amap, roles) for number, amap in enumerate(maps[: len(op.operands)]))
-    body = Body(op, maps[0].n_dims)
+    body = BodyReader(op, maps[0].n_dims)
     written = {loop for each in operands[len(operands) - results :] for loop in each.loops}
     iterators = tuple("parallel" if loop in written else "reduction" for loop in range(maps[0].n_dims))
     read = Op(
@@ -119,11 +119,11 @@ def operand_of(value: ir.Value, indices: tuple[Index, ...]) -> Operand:
     return Operand(tuple(static_shape(value)), str(kind.element_type), indices, growing)
 
 
-class Body:
+class BodyReader:
     """The body of a structured op, as steps on numbered values.
 
     Attributes:
-        steps: Its steps.
+        steps: Steps of the body.
         captured: What it takes from outside, but constants.
         gives: Numbers of what it yields.
     """
